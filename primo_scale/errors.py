@@ -1,0 +1,99 @@
+"""Errors that users see: one line saying what, where, the value, the limit and the remedy.
+
+Every error a command can end with is one of these classes, and the class is the exit code.
+Messages may hold private values (they go to the operator's terminal), so they are never raised
+inside a Dask task with values of people in them: see ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class PrimoError(Exception):
+    """Base of all anticipated failures.
+
+    Parameters
+    ----------
+    what
+        What is wrong, as a clause without a final stop.
+    where
+        A path, ``path:line`` or the name of an option.
+    value, limit
+        The offending value and the limit it broke, where there is one.
+    remedy
+        What the user can do about it, as a sentence.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | Path | None = None,
+        value: object = None,
+        limit: object = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.value = value
+        self.limit = limit
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.what}" if self.where is not None else self.what
+        facts = [f"got {self.value}"] if self.value is not None else []
+        if self.limit is not None:
+            facts.append(f"limit {self.limit}")
+        line = f"{head} ({'; '.join(facts)})" if facts else head
+        if self.remedy:
+            line = f"{line}. {self.remedy}"
+        return " ".join(line.split())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default pickles args alone and would drop the keyword fields between processes.
+        return _rebuild, (type(self), self.what, self.where, self.value, self.limit, self.remedy)
+
+
+def _rebuild(
+    kind: type[PrimoError],
+    what: str,
+    where: str | Path | None,
+    value: object,
+    limit: object,
+    remedy: str | None,
+) -> PrimoError:
+    return kind(what, where=where, value=value, limit=limit, remedy=remedy)
+
+
+class UsageError(PrimoError):
+    """The command line asks for something impossible (exit 2)."""
+
+    exit_code = 2
+
+
+class InputError(PrimoError):
+    """A file is malformed, or files contradict each other (exit 3)."""
+
+    exit_code = 3
+
+
+class ResourceError(PrimoError):
+    """Not enough memory or disk for what was asked (exit 4)."""
+
+    exit_code = 4
+
+
+class InterruptedRun(PrimoError):
+    """Stopped before the end; the same command continues (exit 5)."""
+
+    exit_code = 5
+
+
+class BudgetRefused(PrimoError):
+    """The privacy budget does not allow this release (exit 6)."""
+
+    exit_code = 6

@@ -1,0 +1,1 @@
+"""PLINK filesets, the packed genotype store, public variant coding."""

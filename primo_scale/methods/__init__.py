@@ -1,0 +1,1 @@
+"""From private statistics to weights: ridge regression for every phenotype at once."""

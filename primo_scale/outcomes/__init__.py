@@ -1,0 +1,1 @@
+"""Phenotype and covariate tables, their public bounds, and their integer lattice."""

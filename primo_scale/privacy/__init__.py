@@ -1,0 +1,1 @@
+"""Sensitivity, calibration, noise and ledger: the only way from raw to private statistics."""

@@ -1,0 +1,1 @@
+"""Writers and checkers of the public release directory."""

@@ -1,0 +1,165 @@
+"""Files that are either complete under their final name or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError, ResourceError
+
+PRIVATE_DIRECTORY_MODE = 0o700
+_HASH_BUFFER_BYTES = 1 << 22
+
+
+def sync_directory(path: Path) -> None:
+    """Flush a directory's entries to the disk, so that a rename in it survives power loss."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(path: Path) -> None:
+    """Flush every file and directory below `path` to the disk."""
+    for directory, _, names in os.walk(path):
+        for name in names:
+            descriptor = os.open(Path(directory) / name, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_directory(Path(directory))
+
+
+@contextmanager
+def disk_errors_explained(path: Path) -> Iterator[None]:
+    """Turn the two disk failures a user can act on into one-line errors.
+
+    Raises
+    ------
+    ResourceError
+        The disk is full, or a quota is reached.
+    InputError
+        `path` cannot be written for lack of permission or because a parent is not a directory.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(
+                "the disk is full",
+                where=path,
+                remedy="Free space or choose another directory, then run the same command again",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise InputError(
+                f"cannot be written: {error.strerror}",
+                where=path,
+                remedy="Choose a directory you may write to",
+            ) from error
+        raise
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write `data` durably under `path`: temporary file, fsync, rename, fsync of the directory."""
+    with disk_errors_explained(path):
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+@contextmanager
+def directory_published_at_end(path: Path) -> Iterator[Path]:
+    """Give an empty directory to fill; on success it is flushed and renamed to `path`.
+
+    Raises
+    ------
+    InputError
+        `path` exists already; nothing is ever overwritten.
+    """
+    if path.exists():
+        raise InputError(
+            "exists already", where=path, remedy="Choose another directory or remove this one"
+        )
+    with disk_errors_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            yield temporary
+            sync_tree(temporary)
+            os.rename(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        sync_directory(path.parent)
+
+
+def make_private_directory(path: Path) -> Path:
+    """Create `path` (and parents) for the owner's eyes only, mode 0700."""
+    with disk_errors_explained(path):
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(PRIVATE_DIRECTORY_MODE)
+    return path
+
+
+@contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold an advisory lock file; the kernel releases it when the owner dies, however it dies.
+
+    Raises
+    ------
+    InputError
+        Another living process holds the lock.
+    """
+    with disk_errors_explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                "another run is using this work directory",
+                where=path.parent,
+                remedy="Wait for it to end, or choose another --work-dir",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of_file(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's bytes, read sequentially in constant memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_HASH_BUFFER_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """Serialise to JSON bytes that depend on nothing but the value (sorted keys, no spaces)."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def sha256_of_json(value: Any) -> str:
+    """Hexadecimal SHA-256 of `canonical_json(value)`."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -25,7 +25,13 @@ VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
-FORMAT_VERSIONS = {"genotypes": 1, "outcomes": 1, "statistics": 1, "private statistics": 1}
+FORMAT_VERSIONS = {
+    "genotypes": 1,
+    "outcomes": 1,
+    "partial statistics": 1,
+    "statistics": 1,
+    "private statistics": 1,
+}
 
 Array = zarr.Array[Any]
 

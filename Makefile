@@ -1,0 +1,49 @@
+# README's two commands are `make demo` and `make test`; nothing but Python 3.11+, make and pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
+LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
+
+.PHONY: setup setup-dev demo test lint bench clean
+
+setup: $(VENV)/.setup
+setup-dev: $(VENV)/.setup-dev
+
+$(VENV)/.setup: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: Python 3.11 or newer is needed (set PYTHON=)"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+ifeq ($(LOCKED),1)
+	$(BIN)/pip install -q --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/pip install -q --no-deps -e .
+else
+	$(BIN)/pip install -q -e .
+endif
+	@touch $@
+
+$(VENV)/.setup-dev: $(VENV)/.setup requirements-dev.lock
+ifeq ($(LOCKED),1)
+	$(BIN)/pip install -q --require-hashes --only-binary :all: -r requirements-dev.lock
+else
+	$(BIN)/pip install -q -e '.[dev]'
+endif
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m pipelines.demo
+
+test: setup-dev
+	$(BIN)/python -m pytest
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup-dev
+	$(BIN)/python -m benchmarks.accumulate
+
+clean:
+	rm -rf $(VENV) demo-run

@@ -1,0 +1,95 @@
+"""What every command shares: exit codes, one-line errors, interruption, the private run log."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from primo_scale import __version__
+from primo_scale.errors import InputError, InterruptedRun, PrimoError, ResourceError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+EXISTING_FILE = click.Path(dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+LOGGER = logging.getLogger("primo_scale")
+
+
+def debug_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add ``--debug``, which shows tracebacks."""
+    return click.option("--debug", is_flag=True, help="Show the traceback of an error.")(command)
+
+
+def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn anticipated failures into one line on stderr and the contract's exit code.
+
+    The wrapped command receives everything but ``debug``.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, debug: bool, **options: Any) -> None:
+        signal.signal(signal.SIGTERM, _raise_interrupt)
+        try:
+            command(*args, **options)
+        except (PrimoError, KeyboardInterrupt, MemoryError, OSError) as error:
+            if debug:
+                raise
+            explained = _explain(error)
+            click.echo(f"error: {explained}", err=True)
+            sys.exit(explained.exit_code)
+
+    return wrapped
+
+
+def _explain(error: BaseException) -> PrimoError:
+    if isinstance(error, PrimoError):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
+    if isinstance(error, OSError):
+        return InputError(error.strerror or str(error), where=error.filename)
+    return InterruptedRun("interrupted", remedy="Run the same command again to continue")
+
+
+def _raise_interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
+    """Send the project's log to the terminal and to the private `path`, opening with the options.
+
+    Parameters
+    ----------
+    path
+        Log file in the work directory (private: it holds counts of people); appended to.
+    command
+        Name of the command as the user typed it.
+    options
+        Every option in effect.
+    """
+    for handler in list(LOGGER.handlers):
+        LOGGER.removeHandler(handler)
+        handler.close()
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    file = logging.FileHandler(path, encoding="utf-8")
+    path.chmod(0o600)
+    file.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    terminal = logging.StreamHandler(sys.stderr)
+    terminal.setFormatter(logging.Formatter("%(message)s"))
+    LOGGER.addHandler(file)
+    LOGGER.info("primo_scale %s: %s", __version__, command)
+    for name, value in options.items():
+        if value not in (None, (), False):
+            LOGGER.info("  --%s %s", name.replace("_", "-"), value)
+    LOGGER.addHandler(terminal)

@@ -1,0 +1,175 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.command_line import DIRECTORY, EXISTING_FILE, debug_option
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def _together(options: Sequence[Decorator]) -> Decorator:
+    """One decorator that adds all `options`, listed in --help in the order given."""
+    return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
+
+
+class CommaSeparated(click.ParamType):
+    """``a,b,c`` as a tuple of strings."""
+
+    name = "a,b,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split at commas; empty parts are an error."""
+        if isinstance(value, tuple):
+            return value
+        parts = tuple(part.strip() for part in str(value).split(","))
+        if not all(parts):
+            self.fail(f"{value!r} has an empty part", param, ctx)
+        return parts
+
+
+bfile_option = click.option(
+    "--bfile",
+    type=CommaSeparated(),
+    required=True,
+    metavar="PREFIX[,PREFIX...]",
+    help="PLINK 1 fileset(s): PREFIX.bed, .bim and .fam; several are joined (chromosomes).",
+)
+
+selection_options = _together(
+    [
+        click.option("--keep", type=EXISTING_FILE, help="Only these people (FID IID, or IID)."),
+        click.option("--remove", type=EXISTING_FILE, help="All but these people."),
+        click.option("--extract", type=EXISTING_FILE, help="Only these variant IDs."),
+        click.option("--exclude", type=EXISTING_FILE, help="All but these variant IDs."),
+    ]
+)
+
+outcome_options = _together(
+    [
+        click.option(
+            "--pheno",
+            type=EXISTING_FILE,
+            required=True,
+            help="Phenotypes: FID IID NAME... or #IID NAME...; NA and -9 are missing.",
+        ),
+        click.option("--covar", type=EXISTING_FILE, help="Covariates, in the same layout."),
+        click.option(
+            "--pheno-name",
+            type=CommaSeparated(),
+            help="Only these phenotypes (default: every column).",
+        ),
+        click.option(
+            "--pheno-bounds",
+            type=EXISTING_FILE,
+            help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
+        ),
+        click.option(
+            "--covar-bounds",
+            type=EXISTING_FILE,
+            help="Public bounds of the covariates: a table of name, lower, upper.",
+        ),
+    ]
+)
+
+model_options = _together(
+    [
+        click.option(
+            "--ref-freq",
+            type=EXISTING_FILE,
+            help="Public allele frequencies (plink2 --freq of a reference panel).",
+        ),
+        click.option(
+            "--ld-blocks",
+            metavar="window:N|FILE",
+            help="LD blocks of at most N variants, or a table of chrom start end "
+            "(default: one dense block).",
+        ),
+        click.option(
+            "--row-norm",
+            type=click.FloatRange(min=0, min_open=True),
+            help="Public bound on the norm of a coded genotype row, in units of the coding "
+            "(default: from the public frequencies, docs/maths.md section 6).",
+        ),
+        click.option(
+            "--non-private",
+            is_flag=True,
+            help="No noise, no clipping; every file is stamped NOT PRIVATE. For validation.",
+        ),
+    ]
+)
+
+budget_options = _together(
+    [
+        click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
+        click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
+    ]
+)
+
+release_options = _together(
+    [
+        click.option(
+            "--ridge",
+            default="auto",
+            show_default=True,
+            metavar="auto|VALUE",
+            help="Penalty on coded genotypes, in the units of scikit-learn's Ridge(alpha).",
+        ),
+        click.option("--ledger", type=EXISTING_FILE, help="Ledger (default: one per user)."),
+        click.option("--cohort", metavar="NAME", help="The cohort's name in the ledger."),
+        click.option(
+            "--genome-build",
+            default="NR",
+            show_default=True,
+            help="Genome build of the positions, for the PGS files.",
+        ),
+    ]
+)
+
+execution_options = _together(
+    [
+        click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
+        click.option(
+            "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
+        ),
+        click.option("--memory-limit", metavar="SIZE", help="Of each local worker, e.g. 4GiB."),
+    ]
+)
+
+
+def work_dir_option(*, required: bool) -> Decorator:
+    """``--work-dir``, which a command with ``--out`` can do without."""
+    return click.option(
+        "--work-dir",
+        type=DIRECTORY,
+        required=required,
+        help="Private directory for intermediate files" + ("." if required else " (OUT.work)."),
+    )
+
+
+def out_option(help_text: str) -> Decorator:
+    """``--out``, the path that a command creates."""
+    return click.option("--out", type=click.Path(path_type=Path), required=True, help=help_text)
+
+
+__all__ = [
+    "bfile_option",
+    "budget_options",
+    "debug_option",
+    "execution_options",
+    "model_options",
+    "out_option",
+    "outcome_options",
+    "release_options",
+    "selection_options",
+    "work_dir_option",
+]

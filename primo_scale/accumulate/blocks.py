@@ -1,0 +1,121 @@
+"""LD blocks: which runs of neighbouring variants share a diagonal block of X'X."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.tables import VariantTable
+
+_WINDOW_PREFIX = "window:"
+
+
+def block_boundaries(specification: str | None, variants: VariantTable) -> tuple[int, ...]:
+    """Boundaries of the LD blocks that ``--ld-blocks`` asks for.
+
+    Parameters
+    ----------
+    specification
+        None for one dense block; ``window:N`` for the fewest equal blocks of at most N variants
+        that do not cross a chromosome; else the path of a table of ``chrom start end`` (base
+        pairs, header optional, as LDetect publishes), in which a variant belongs to the last
+        block of its chromosome that starts at or before it.
+
+    Returns
+    -------
+    tuple of int
+        Index of the first variant of each block, then the number of variants.
+
+    Raises
+    ------
+    UsageError
+        A window that is not a positive whole number.
+    InputError
+        A malformed file, a chromosome it does not list, or blocks that are not runs of
+        neighbouring variants in file order.
+    """
+    if specification is None:
+        return (0, len(variants))
+    if specification.startswith(_WINDOW_PREFIX):
+        return _window_boundaries(_window_size(specification), variants.chromosome)
+    return _file_boundaries(Path(specification), variants)
+
+
+def _window_size(specification: str) -> int:
+    text = specification.removeprefix(_WINDOW_PREFIX)
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(
+            "the window is not a positive number of variants",
+            where="--ld-blocks",
+            value=specification,
+            remedy="Write for example --ld-blocks window:500",
+        )
+    return int(text)
+
+
+def _window_boundaries(size: int, chromosome: npt.NDArray[np.object_]) -> tuple[int, ...]:
+    boundaries = [0]
+    for start, stop in _runs(chromosome):
+        n_blocks = -(-(stop - start) // size)
+        edges = np.linspace(start, stop, n_blocks + 1).round().astype(int)
+        boundaries.extend(int(edge) for edge in edges[1:])
+    return tuple(boundaries)
+
+
+def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
+    starts = _read_block_starts(path)
+    labels = np.empty(len(variants), dtype=object)
+    for chromosome in dict.fromkeys(variants.chromosome):
+        name = _plain_chromosome(str(chromosome))
+        if name not in starts:
+            raise InputError(
+                "lists no LD block for a chromosome of the genotypes",
+                where=path,
+                value=chromosome,
+                remedy="Add its blocks, or take its variants out with --exclude",
+            )
+        here = variants.chromosome == chromosome
+        index = np.searchsorted(np.sort(starts[name]), variants.position[here], side="right") - 1
+        labels[here] = [f"{name}:{max(i, 0)}" for i in index]
+    runs = _runs(labels)
+    if len(runs) != len(set(labels)):
+        raise InputError(
+            "its LD blocks are not runs of neighbouring variants",
+            where=path,
+            remedy="Sort the variants by position first (plink2 --make-pgen --sort-vars)",
+        )
+    return (0, *(stop for _, stop in runs))
+
+
+def _read_block_starts(path: Path) -> dict[str, list[int]]:
+    starts: dict[str, list[int]] = {}
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            fields = line.split()
+            if not fields or (number == 1 and len(fields) > 1 and not fields[1].isdecimal()):
+                continue
+            if len(fields) < 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+                raise InputError(
+                    "an LD block is not `chrom start end`",
+                    where=f"{path}:{number}",
+                    value=line.strip()[:60],
+                )
+            starts.setdefault(_plain_chromosome(fields[0]), []).append(int(fields[1]))
+    return starts
+
+
+def _plain_chromosome(name: str) -> str:
+    return name.lower().removeprefix("chr")
+
+
+def _runs(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
+    """Half-open index ranges of equal neighbours."""
+    if not len(values):
+        return []
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    edges = [0, *(int(c) for c in changes), len(values)]
+    return list(itertools.pairwise(edges))

@@ -1,0 +1,252 @@
+"""The checkpoint: what tasks commit, what is committed already, and what must never be merged.
+
+The store of partial sums is keyed by the plan digest, which covers every input. One chunk is one
+task's result and has one writer; a chunk under its final name is complete, and its checksum says
+whether it still is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.accumulate.plan import Plan, RowTask, Task, TileTask, plan_digest
+from primo_scale.errors import InputError
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.groups import (
+    Array,
+    array_of,
+    chunk_path,
+    commit_chunk,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+    read_block,
+    write_block,
+)
+
+KIND = "partial statistics"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the tasks read and how they clip.
+
+    Attributes
+    ----------
+    genotypes, outcomes
+        Paths of the finished stores, as every worker sees them.
+    row_norm
+        N_x, the largest squared norm of a coded genotype row; None: rows are not clipped.
+    phenotype_norm
+        N_y, the largest squared norm of a row's phenotype part; None: not clipped.
+    digests
+        What the stores and the coding hold (private, for the plan digest alone).
+    """
+
+    genotypes: Path
+    outcomes: Path
+    row_norm: int | None
+    phenotype_norm: int | None
+    digests: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that decides the sums; paths do not."""
+        return {
+            "row_norm": self.row_norm,
+            "phenotype_norm": self.phenotype_norm,
+            **self.digests,
+        }
+
+
+@dataclass(frozen=True)
+class Partials:
+    """An open store of partial sums.
+
+    Attributes
+    ----------
+    path
+        Where it is, as every worker sees it.
+    store_id
+        Random name given at creation. A worker that outlives a store would otherwise take the
+        next store at the same path for the one it has open.
+    """
+
+    path: Path
+    store_id: str
+
+    @cached_property
+    def genotypes(self) -> GenotypeStore:
+        """The genotypes, opened once."""
+        return open_genotype_store(self.inputs.genotypes)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes fixed at creation."""
+        attributes = dict(open_group(self.path, KIND).attrs)
+        if attributes["store_id"] != self.store_id:
+            raise InputError("the store of partial sums was replaced", where=self.path)
+        return attributes
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan whose results these are."""
+        return Plan.from_json(self.attributes["plan"])
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What the tasks read."""
+        stored = dict(self.attributes["inputs"])
+        paths = self.attributes["paths"]
+        return Inputs(
+            Path(paths["genotypes"]),
+            Path(paths["outcomes"]),
+            stored.pop("row_norm"),
+            stored.pop("phenotype_norm"),
+            stored,
+        )
+
+    @cached_property
+    def code_table(self) -> npt.NDArray[np.int8]:
+        """Public int8 code of each 2-bit value for each variant, shape (d, 4)."""
+        return read_block(self.array("code_table"), (slice(None), slice(None)))
+
+    def array(self, name: str) -> Array:
+        """One array of the store, for reading and for committing chunks."""
+        return array_of(open_group(self.path, KIND, complete=False), name)
+
+    def commit_rows(
+        self, task: RowTask, multipliers: npt.NDArray[np.int64], outcome_gram: npt.NDArray[np.int64]
+    ) -> None:
+        """Commit a row task; Z'Z goes last, since its presence means the task is done."""
+        write_block(
+            self.array("row_multipliers"), (self.plan.samples(task.row_group),), multipliers
+        )
+        commit_chunk(self.array("outcome_gram"), (task.row_group, 0, 0), outcome_gram[None])
+
+    def commit_tile(
+        self,
+        task: TileTask,
+        gram: npt.NDArray[np.int64],
+        cross: npt.NDArray[np.int64] | None,
+    ) -> None:
+        """Commit a tile task; X'X goes last, since its presence means the task is done."""
+        if cross is not None:
+            index = (task.row_group, task.row_tile, 0)
+            commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
+        index = (task.row_group, task.row_tile, task.column_tile)
+        commit_chunk(self.array(f"gram/{task.block}"), index, gram[None])
+
+    def committed(self) -> set[Task]:
+        """Tasks whose results are on disk and pass their checksums; damaged ones are dropped."""
+        return {
+            task
+            for task in (*self.plan.row_tasks(), *self.plan.tile_tasks())
+            if all(_intact(self.array(name), index) for name, index in self._results(task))
+        }
+
+    def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:
+        if isinstance(task, RowTask):
+            return [("outcome_gram", (task.row_group, 0, 0))]
+        results: list[tuple[str, tuple[int, ...]]] = [
+            (f"gram/{task.block}", (task.row_group, task.row_tile, task.column_tile))
+        ]
+        if task.row_tile == task.column_tile:
+            results.append((f"cross/{task.block}", (task.row_group, task.row_tile, 0)))
+        return results
+
+
+def open_partials(
+    path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]
+) -> Partials:
+    """Open the store of this very plan, creating it where there is none.
+
+    Raises
+    ------
+    InputError
+        The store holds partial sums of another plan: other inputs, coding, bounds or cutting.
+    """
+    digest = plan_digest(plan, inputs.to_json())
+    if is_complete(path, KIND):
+        attributes = dict(open_group(path, KIND).attrs)
+        if attributes["plan_digest"] != digest:
+            raise InputError(
+                "the work directory holds partial sums of other inputs or options",
+                where=path,
+                value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
+                remedy="Use another --work-dir, or remove this one to start afresh",
+            )
+        return Partials(path, attributes["store_id"])
+    return _create(path, plan, inputs, code_table)
+
+
+def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> Partials:
+    layout, q = plan.layout, plan.layout.n_outcomes
+    groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
+    group = create_group(path, KIND, {})
+    table = create_array(
+        group, "code_table", shape=code_table.shape, chunks=(65536, 4), dtype=np.int8
+    )
+    write_block(table, (slice(None), slice(None)), code_table)
+    create_array(group, "row_multipliers", shape=(n,), chunks=(rows,), dtype=np.int64)
+    create_array(group, "clipped_outcomes", shape=(n, q), chunks=(rows, q), dtype=np.int16)
+    create_array(group, "outcome_gram", shape=(groups, q, q), chunks=(1, q, q), dtype=np.int64)
+    for block, size in enumerate(layout.sizes):
+        side = min(plan.tile, size)
+        for name, shape, chunks in (
+            (f"gram/{block}", (groups, size, size), (1, side, side)),
+            (f"cross/{block}", (groups, size, q), (1, side, q)),
+        ):
+            create_array(group, name, shape=shape, chunks=chunks, dtype=np.int64)
+    store_id = uuid.uuid4().hex
+    mark_complete(
+        group,
+        {
+            "store_id": store_id,
+            "plan": plan.to_json(),
+            "inputs": inputs.to_json(),
+            "plan_digest": plan_digest(plan, inputs.to_json()),
+            "paths": {
+                "genotypes": str(inputs.genotypes.resolve()),
+                "outcomes": str(inputs.outcomes.resolve()),
+            },
+        },
+    )
+    return Partials(path, store_id)
+
+
+def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
+    """Names of what differs between a store and a request; names only, values are private."""
+    stored = {**attributes["plan"], **attributes["inputs"]}
+    asked = {**plan.to_json(), **inputs.to_json()}
+    return sorted(
+        name.replace("_", " ")
+        for name in stored.keys() | asked.keys()
+        if stored.get(name) != asked.get(name)
+    )
+
+
+def _intact(array: Array, index: tuple[int, ...]) -> bool:
+    path = chunk_path(array, index)
+    if not path.is_file():
+        return False
+    selection = tuple(
+        slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
+    )
+    try:
+        read_block(array, selection)
+    except InputError:
+        with contextlib.suppress(FileNotFoundError), disk_errors_explained(path):
+            path.unlink()
+        return False
+    return True

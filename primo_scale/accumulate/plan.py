@@ -1,0 +1,166 @@
+"""The plan of an accumulation: a pure function of public shapes, with no cluster in sight.
+
+Work is cut twice. A **row task** owns one row group (a run of people): it measures row norms,
+clips rows, and sums Z'Z. A **tile task** owns one row group and one pair of column tiles inside
+an LD block: it sums that tile of X'X and, on the diagonal, the matching rows of X'Z. Tasks of
+the two kinds commit under their own keys, so what remains after any interruption is a set
+difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from primo_scale.errors import UsageError
+from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.files import sha256_of_json
+
+# A tile of 2048 x 2048 int64 is 32 MiB, and a task of 2048 variants x 65,536 people is a second
+# or so of BLAS on one core: long against Dask's milliseconds, short against an interruption.
+DEFAULT_TILE = 2048
+DEFAULT_ROWS_PER_READ = 8192
+_LARGEST_ROW_GROUP = 65_536
+_FEWEST_ROW_GROUPS = 8
+
+
+@dataclass(frozen=True, order=True)
+class RowTask:
+    """Norms, clipping and Z'Z of one row group."""
+
+    row_group: int
+
+    @property
+    def key(self) -> str:
+        """Name of the task on the cluster; holds nothing but plan indices."""
+        return f"rows-{self.row_group}"
+
+
+@dataclass(frozen=True, order=True)
+class TileTask:
+    """One tile of X_b'X_b over one row group; with ``row_tile == column_tile`` also of X_b'Z."""
+
+    row_group: int
+    block: int
+    row_tile: int
+    column_tile: int
+
+    @property
+    def key(self) -> str:
+        """Name of the task on the cluster; holds nothing but plan indices."""
+        return f"tile-{self.row_group}-{self.block}-{self.row_tile}-{self.column_tile}"
+
+
+Task = RowTask | TileTask
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one accumulation is cut into tasks.
+
+    Attributes
+    ----------
+    layout
+        Blocks and outcome columns.
+    n_samples
+        Number of people n.
+    row_group
+        People in a task, a multiple of `rows_per_read`: a chunk of clipped rows has one writer.
+    rows_per_read
+        People in memory at a time, a multiple of 4.
+    tile
+        Variants on a side of a tile.
+    """
+
+    layout: BlockLayout
+    n_samples: int
+    row_group: int
+    rows_per_read: int = DEFAULT_ROWS_PER_READ
+    tile: int = DEFAULT_TILE
+
+    def __post_init__(self) -> None:
+        if self.rows_per_read % 4 or self.row_group % self.rows_per_read:
+            raise UsageError(
+                "people must be cut into whole bytes and row groups into whole reads",
+                value=f"{self.row_group} by {self.rows_per_read}",
+            )
+
+    @property
+    def n_row_groups(self) -> int:
+        """Number of row groups."""
+        return -(-self.n_samples // self.row_group)
+
+    def samples(self, row_group: int) -> slice:
+        """People of a row group."""
+        start = row_group * self.row_group
+        return slice(start, min(start + self.row_group, self.n_samples))
+
+    def reads(self, row_group: int) -> Iterator[slice]:
+        """People of a row group, as many at a time as are held in memory."""
+        samples = self.samples(row_group)
+        for start in range(samples.start, samples.stop, self.rows_per_read):
+            yield slice(start, min(start + self.rows_per_read, samples.stop))
+
+    def n_tiles(self, block: int) -> int:
+        """Number of tiles along a side of a block."""
+        return -(-self.layout.sizes[block] // self.tile)
+
+    def variants(self, block: int, tile: int) -> slice:
+        """Variants of one tile of a block, as indices into the whole genotype matrix."""
+        inside = self.inside(block, tile)
+        first = self.layout.boundaries[block]
+        return slice(first + inside.start, first + inside.stop)
+
+    def inside(self, block: int, tile: int) -> slice:
+        """Variants of one tile, as indices into the block."""
+        start = tile * self.tile
+        return slice(start, min(start + self.tile, self.layout.sizes[block]))
+
+    def row_tasks(self) -> Iterator[RowTask]:
+        """All row tasks, in order."""
+        yield from (RowTask(group) for group in range(self.n_row_groups))
+
+    def tile_tasks(self) -> Iterator[TileTask]:
+        """All tile tasks: the upper triangle of every block, for every row group."""
+        for group in range(self.n_row_groups):
+            for block in range(self.layout.n_blocks):
+                for row in range(self.n_tiles(block)):
+                    for column in range(row, self.n_tiles(block)):
+                        yield TileTask(group, block, row, column)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that fixes the meaning of a committed partial."""
+        return {
+            "boundaries": list(self.layout.boundaries),
+            "n_fixed": self.layout.n_fixed,
+            "n_phenotypes": self.layout.n_phenotypes,
+            "n_samples": self.n_samples,
+            "row_group": self.row_group,
+            "rows_per_read": self.rows_per_read,
+            "tile": self.tile,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Plan:
+        """Invert `to_json`."""
+        layout = BlockLayout(tuple(value["boundaries"]), value["n_fixed"], value["n_phenotypes"])
+        cut = (value["row_group"], value["rows_per_read"], value["tile"])
+        return cls(layout, value["n_samples"], *cut)
+
+
+def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
+    """Cut an accumulation from its public shapes alone, so that every retry cuts it alike."""
+    reads = -(-n_samples // DEFAULT_ROWS_PER_READ)
+    row_group = DEFAULT_ROWS_PER_READ * max(1, reads // _FEWEST_ROW_GROUPS)
+    return Plan(layout, n_samples, min(row_group, _LARGEST_ROW_GROUP))
+
+
+def remaining(tasks: Iterator[Task], committed: Collection[Task]) -> list[Task]:
+    """Tasks of a plan whose results are not committed yet."""
+    return [task for task in tasks if task not in committed]
+
+
+def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:
+    """Digest of the plan and of everything that decides what its tasks would sum."""
+    return sha256_of_json({"plan": plan.to_json(), "inputs": inputs})

@@ -1,0 +1,143 @@
+"""Public integer coding of genotypes: variant j's dosage g becomes ``k_j g - m_j``, missing 0.
+
+The multipliers k and centres m come from a public reference panel or from nothing at all, never
+from the cohort, so the coding is a fixed function of one person's genotypes and costs no privacy
+(docs/maths.md, section 6: the row pipeline, step 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.genotypes.frequencies import MatchedFrequencies
+
+LARGEST_CODE = 127
+"""Codes are int8, and symmetric so that no product of two codes leaves int16."""
+
+REFERENCE_UNIT = 16
+"""Lattice standard deviation of a variant in Hardy-Weinberg proportions, where int8 allows it."""
+
+SMALLEST_FREQUENCY = 1e-3
+"""A panel's frequencies are moved at least this far from 0 and 1: a variant that a panel of some
+hundreds of people lacks is rare, not impossible."""
+
+_UNINFORMATIVE_FREQUENCY = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class GenotypeCoding:
+    """How the genotypes of d variants become int8 codes. Public.
+
+    Attributes
+    ----------
+    multiplier : ndarray of int16, shape (d,)
+        k, at least 1.
+    centre : ndarray of int16, shape (d,)
+        m: the code of a missing genotype, 0, is that of ``m / k`` copies of A1.
+    unit : int
+        Lattice units a standard deviation of a common variant: 1 without frequencies, else 16.
+    variance : float
+        V, the sum of k^2 2p(1-p) over variants: the squared norm expected of a row.
+    source : str
+        Where the centres come from, for the report.
+    """
+
+    multiplier: npt.NDArray[np.int16]
+    centre: npt.NDArray[np.int16]
+    unit: int
+    variance: float
+    source: str
+
+    @property
+    def n_variants(self) -> int:
+        """d."""
+        return len(self.multiplier)
+
+    @property
+    def code_table(self) -> npt.NDArray[np.int8]:
+        """Codes by raw PLINK value, int8 (d, 4): 0 hom A1, 1 missing, 2 het, 3 hom A2."""
+        k, m = self.multiplier, self.centre
+        return np.stack([2 * k - m, np.zeros_like(m), k - m, -m], axis=1).astype(np.int8)
+
+    @property
+    def max_code(self) -> int:
+        """Largest magnitude in the code table."""
+        return int(self._largest_codes.max(initial=0))
+
+    @property
+    def max_squared_norm(self) -> int:
+        """Squared norm that no row can exceed."""
+        return int((self._largest_codes**2).sum())
+
+    @property
+    def centre_dosage(self) -> npt.NDArray[np.float64]:
+        """Copies of A1 that are coded 0, float64 (d,): ``m / k``."""
+        return self.centre / self.multiplier.astype(np.float64)
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 of everything the codes depend on."""
+        content = hashlib.sha256(f"{self.n_variants} {self.unit} ".encode())
+        content.update(self.multiplier.astype("<i2").tobytes())
+        content.update(self.centre.astype("<i2").tobytes())
+        return content.hexdigest()
+
+    @property
+    def _largest_codes(self) -> npt.NDArray[np.int64]:
+        return np.abs(self.code_table.astype(np.int64)).max(axis=1)
+
+
+def uninformative_coding(n_variants: int) -> GenotypeCoding:
+    """Code genotypes without a panel: -1, 0, 1 around one copy of A1."""
+    ones = np.ones(n_variants, dtype=np.int16)
+    heterozygosity = 2 * _UNINFORMATIVE_FREQUENCY * (1 - _UNINFORMATIVE_FREQUENCY)
+    return GenotypeCoding(
+        multiplier=ones,
+        centre=ones,
+        unit=1,
+        variance=n_variants * heterozygosity,
+        source="uninformative centre of one copy",
+    )
+
+
+def reference_coding(matched: MatchedFrequencies) -> GenotypeCoding:
+    """Code genotypes centred and scaled by the allele frequencies of a public panel.
+
+    ``k = round(16 / sqrt(2p(1-p)))`` and ``m = round(2pk)``, with k lowered where a code would
+    leave [-127, 127] (A1 rarer than about 0.03). Unmatched variants take p = 1/2.
+    """
+    p = np.where(np.isnan(matched.a1_frequency), _UNINFORMATIVE_FREQUENCY, matched.a1_frequency)
+    p = np.clip(p, SMALLEST_FREQUENCY, 1 - SMALLEST_FREQUENCY)
+    heterozygosity = 2 * p * (1 - p)
+    multiplier = np.rint(REFERENCE_UNIT / np.sqrt(heterozygosity))
+    # Homozygotes have the largest codes: about 2kp and 2k(1-p). Rounding can add one half.
+    multiplier = np.minimum(multiplier, np.floor((LARGEST_CODE + 0.5) / (2 * np.maximum(p, 1 - p))))
+    centre = np.rint(2 * p * multiplier)
+    too_large = np.maximum(centre, 2 * multiplier - centre) > LARGEST_CODE
+    multiplier -= too_large
+    centre = np.rint(2 * p * multiplier)
+    return GenotypeCoding(
+        multiplier=multiplier.astype(np.int16),
+        centre=centre.astype(np.int16),
+        unit=REFERENCE_UNIT,
+        variance=float((multiplier**2 * heterozygosity).sum()),
+        source=f"allele frequencies of {matched.path.name} (SHA-256 {matched.sha256})",
+    )
+
+
+def default_row_norm(coding: GenotypeCoding) -> int:
+    """Public bound N_x on the squared norm of a row of genotype codes.
+
+    Without frequencies the largest possible norm, so nothing is clipped; with them
+    ``(1.1 + 4 / sqrt(d)) V``, which leaves about 99% of real rows as they are (docs/maths.md,
+    section 6: default bounds). The constant and the covariates stand on the outcome side.
+    """
+    if coding.unit == 1:
+        return coding.max_squared_norm
+    typical = (1.1 + 4 / math.sqrt(coding.n_variants)) * coding.variance
+    return min(math.ceil(typical), coding.max_squared_norm)

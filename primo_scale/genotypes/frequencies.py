@@ -1,0 +1,246 @@
+"""Public allele frequencies: a ``plink2 --freq`` table matched to the variants of a cohort.
+
+Only the panel's file and the cohort's .bim are read, both public; never a genotype.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.storage.files import sha256_of_file
+
+_NO_IDENTIFIER = "."
+_COMPLEMENT = {"A": "T", "C": "G", "G": "C", "T": "A"}
+_REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
+_REMEDY = "Write it with 'plink2 --freq' on the reference panel"
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedFrequencies:
+    """Frequency of A1 in a public panel, for each variant of a cohort.
+
+    Attributes
+    ----------
+    a1_frequency : ndarray of float64, shape (d,)
+        In [0, 1]; nan where the panel has no usable entry.
+    n_swapped : int
+        Matched with REF and ALT exchanged: one minus the file's frequency was taken.
+    n_flipped : int
+        Matched on the other strand (A for T, C for G).
+    n_ambiguous : int
+        Matched variants with alleles A/T or C/G, which look alike on both strands: taken as
+        labelled.
+    n_mismatched : int
+        The identifier is in the panel, with other alleles.
+    n_absent : int
+        No such identifier, or nobody in the panel has a call.
+    path : Path
+        The file.
+    sha256 : str
+        Of the file's bytes.
+    """
+
+    a1_frequency: npt.NDArray[np.float64]
+    n_swapped: int
+    n_flipped: int
+    n_ambiguous: int
+    n_mismatched: int
+    n_absent: int
+    path: Path
+    sha256: str
+
+    @property
+    def n_matched(self) -> int:
+        """Variants that have a frequency."""
+        return len(self.a1_frequency) - self.n_mismatched - self.n_absent
+
+
+class _Match(IntEnum):
+    """How a variant's alleles relate to those of the panel's row with its identifier."""
+
+    ABSENT = 0
+    MISMATCHED = 1
+    AS_LABELLED = 2
+    SWAPPED = 3
+    FLIPPED = 4
+    FLIPPED_SWAPPED = 5
+
+
+@dataclass(frozen=True)
+class _PanelRow:
+    line: int
+    identifier: str
+    reference: str
+    alternate: str
+    alternate_frequency: float
+
+
+def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
+    """Look up the frequency of every variant's A1 in a public panel.
+
+    A row of the panel belongs to a variant of the same identifier whose two alleles are its own,
+    in either order, on the same strand or, for alleles that tell the strands apart, on the other.
+    Where the panel repeats an identifier, the row with matching alleles is taken. The identifier
+    ``.`` means "none" and matches nothing.
+
+    Parameters
+    ----------
+    path
+        Table written by ``plink2 --freq`` (.afreq, or .afreq.gz), of a public panel.
+    variants
+        The variants of the cohort, d of them.
+
+    Raises
+    ------
+    InputError
+        No such file, a column missing from its header, a short row, a frequency that is not a
+        number in [0, 1], or two rows that both match one variant.
+    """
+    rows_of_identifier: dict[str, list[int]] = defaultdict(list)
+    for index, identifier in enumerate(variants.identifier):
+        if identifier != _NO_IDENTIFIER:
+            rows_of_identifier[identifier].append(index)
+    frequency = np.full(len(variants), np.nan)
+    match = np.full(len(variants), _Match.ABSENT, dtype=np.int8)
+    matched_line = np.zeros(len(variants), dtype=np.int64)
+    for row in _panel_rows(path):
+        for index in rows_of_identifier.get(row.identifier, ()):
+            found = _compare_alleles(row, variants.allele1[index], variants.allele2[index])
+            if found is _Match.MISMATCHED:
+                match[index] = max(match[index], found)
+                continue
+            if matched_line[index]:
+                raise InputError(
+                    f"two rows match variant {row.identifier} (the other is line "
+                    f"{matched_line[index]})",
+                    where=f"{path}:{row.line}",
+                    remedy="Leave one row for each variant",
+                )
+            alternate_is_a1 = found in (_Match.AS_LABELLED, _Match.FLIPPED)
+            match[index], matched_line[index] = found, row.line
+            frequency[index] = (
+                row.alternate_frequency if alternate_is_a1 else 1.0 - row.alternate_frequency
+            )
+    return _summarise(frequency, match, variants, path)
+
+
+def _summarise(
+    frequency: npt.NDArray[np.float64],
+    match: npt.NDArray[np.int8],
+    variants: VariantTable,
+    path: Path,
+) -> MatchedFrequencies:
+    matched = np.flatnonzero(match >= _Match.AS_LABELLED)
+    ambiguous = (
+        _COMPLEMENT.get(variants.allele1[index]) == variants.allele2[index] for index in matched
+    )
+    return MatchedFrequencies(
+        a1_frequency=frequency,
+        n_swapped=int(np.isin(match, (_Match.SWAPPED, _Match.FLIPPED_SWAPPED)).sum()),
+        n_flipped=int(np.isin(match, (_Match.FLIPPED, _Match.FLIPPED_SWAPPED)).sum()),
+        n_ambiguous=sum(ambiguous),
+        n_mismatched=int((match == _Match.MISMATCHED).sum()),
+        n_absent=int((match == _Match.ABSENT).sum()),
+        path=path,
+        sha256=sha256_of_file(path),
+    )
+
+
+def _compare_alleles(row: _PanelRow, allele1: str, allele2: str) -> _Match:
+    panel = (row.reference, row.alternate)
+    if panel == (allele2, allele1):
+        return _Match.AS_LABELLED
+    if panel == (allele1, allele2):
+        return _Match.SWAPPED
+    # An ambiguous pair is its own complement, so it has matched above or does not match here.
+    flipped = (_other_strand(row.reference), _other_strand(row.alternate))
+    if flipped == (allele2, allele1):
+        return _Match.FLIPPED
+    if flipped == (allele1, allele2):
+        return _Match.FLIPPED_SWAPPED
+    return _Match.MISMATCHED
+
+
+def _other_strand(allele: str) -> str | None:
+    """The allele read from the other strand; None unless it is made of A, C, G and T."""
+    bases = [_COMPLEMENT.get(base) for base in reversed(allele)]
+    return None if None in bases else "".join(base for base in bases if base)
+
+
+def _panel_rows(path: Path) -> Iterator[_PanelRow]:
+    """Yield the biallelic rows that have calls."""
+    columns: list[int] | None = None
+    for line, tokens in _lines(path):
+        if columns is None:
+            if tokens[0].startswith("##"):
+                continue
+            columns = _find_columns(tokens, f"{path}:{line}")
+            continue
+        if len(tokens) <= max(columns):
+            raise InputError(
+                "the row is shorter than the header",
+                where=f"{path}:{line}",
+                value=f"{len(tokens)} columns",
+                remedy=_REMEDY,
+            )
+        identifier, reference, alternate, frequency, observed = (tokens[i] for i in columns)
+        if "," in alternate:  # several alternate alleles: cannot be a variant of a .bim
+            frequency = "nan"
+        value = _frequency(frequency, f"{path}:{line}")
+        if observed != "0" and not (math.isnan(value) and "," not in alternate):
+            yield _PanelRow(line, identifier, reference, alternate, value)
+    if columns is None:
+        raise InputError("holds no header", where=path, remedy=_REMEDY)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for line, content in enumerate(file, start=1):
+                if tokens := content.split():
+                    yield line, tokens
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=path, remedy="Check --ref-freq") from error
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        raise InputError(f"cannot be read: {error}", where=path, remedy=_REMEDY) from error
+
+
+def _find_columns(header: list[str], where: str) -> list[int]:
+    """Positions of the columns used, in the order of `_REQUIRED_COLUMNS`."""
+    names = [name.lstrip("#") for name in header]
+    missing = [name for name in _REQUIRED_COLUMNS if name not in names]
+    if missing:
+        raise InputError(
+            f"no column {', '.join(missing)} in the header",
+            where=where,
+            value=" ".join(header)[:80],
+            remedy=_REMEDY,
+        )
+    return [names.index(name) for name in _REQUIRED_COLUMNS]
+
+
+def _frequency(token: str, where: str) -> float:
+    try:
+        value = float(token)
+    except ValueError:
+        value = math.nan if token == "NA" else math.inf
+    if not (math.isnan(value) or 0.0 <= value <= 1.0):
+        raise InputError(
+            "the allele frequency is not a number in [0, 1]",
+            where=where,
+            value=token,
+            remedy=_REMEDY,
+        )
+    return value

@@ -1,0 +1,262 @@
+"""The variant table (.bim) and the sample table (.fam) of a PLINK 1 fileset, read strictly."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+
+StringColumn = npt.NDArray[np.object_]
+RowIndex = npt.NDArray[np.intp] | npt.NDArray[np.bool_]
+
+MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
+
+_BIM_COLUMNS = 6
+_FAM_COLUMNS = 6
+_LARGEST_POSITION = 2**31 - 2  # as plink2
+_LEADING_INTEGER = re.compile(rb"[+-]?[0-9]+")
+_SEX_CODES = {b"1": MALE, b"M": MALE, b"m": MALE, b"2": FEMALE, b"F": FEMALE, b"f": FEMALE}
+
+
+class _Columns:
+    """Rows kept as parallel columns, one array per dataclass field."""
+
+    def select(self, index: RowIndex) -> Self:
+        """Rows at `index` (positions, or a mask of the table's length), in that order."""
+        return self._map(lambda column: column[index])
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[Self]) -> Self:
+        """Stack the rows of `tables`."""
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        return cls(*(np.concatenate([getattr(table, name) for table in tables]) for name in names))
+
+    def _map(self, function: Any) -> Self:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return type(self)(*(function(getattr(self, field.name)) for field in fields))
+
+
+@dataclass(frozen=True)
+class VariantTable(_Columns):
+    """Variants, one row each: the columns of a .bim file.
+
+    Attributes
+    ----------
+    chromosome, identifier : ndarray of object (str), shape (m,)
+        As written in the file (``chr1`` stays ``chr1``).
+    centimorgan : ndarray of float64, shape (m,)
+    position : ndarray of int64, shape (m,)
+        Base pairs.
+    allele1 : ndarray of object (str), shape (m,)
+        Column 5, A1: the allele whose copies are counted.
+    allele2 : ndarray of object (str), shape (m,)
+        Column 6, A2.
+    """
+
+    chromosome: StringColumn
+    identifier: StringColumn
+    centimorgan: npt.NDArray[np.float64]
+    position: npt.NDArray[np.int64]
+    allele1: StringColumn
+    allele2: StringColumn
+
+    def __len__(self) -> int:
+        return len(self.identifier)
+
+
+@dataclass(frozen=True)
+class SampleTable(_Columns):
+    """People, one row each: the identity columns of a .fam file.
+
+    Attributes
+    ----------
+    family : ndarray of object (str), shape (n,)
+        FID; ``0`` means none.
+    individual : ndarray of object (str), shape (n,)
+        IID.
+    sex : ndarray of int8, shape (n,)
+        1 male, 2 female, 0 unknown.
+    """
+
+    family: StringColumn
+    individual: StringColumn
+    sex: npt.NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.individual)
+
+
+@dataclass(frozen=True)
+class BimFile:
+    """What a .bim file says.
+
+    Attributes
+    ----------
+    variants
+        One row a line, in file order; also the variants of negative position, whose genotypes
+        take their place in the .bed file although plink2 and this project leave them out.
+    odd_positions
+        How many positions were not plain integers (``1.5e6x``); their leading integer was taken,
+        as plink2 does.
+    """
+
+    variants: VariantTable
+    odd_positions: int
+
+
+def read_bim(path: Path) -> BimFile:
+    """Read a .bim file: chromosome, identifier, centimorgans, position, A1, A2.
+
+    Blanks and tabs may be mixed and lines may end in CR LF; columns after the sixth are ignored.
+
+    Raises
+    ------
+    InputError
+        No file, no variant, a line of fewer than six columns, or a position or genetic distance
+        that does not begin with a number, or a position above 2**31 - 2.
+    """
+    chromosomes, identifiers, alleles1, alleles2 = [], [], [], []
+    positions, centimorgans = [], []
+    odd = 0
+    for line, tokens in _rows(path, _BIM_COLUMNS, "chromosome ID cM position A1 A2"):
+        position, plain = _position(tokens[3], path, line)
+        odd += not plain
+        centimorgans.append(_centimorgan(tokens[2], path, line))
+        positions.append(position)
+        chromosomes.append(sys.intern(_text(tokens[0], path, line)))
+        identifiers.append(_text(tokens[1], path, line))
+        alleles1.append(sys.intern(_text(tokens[4], path, line)))
+        alleles2.append(sys.intern(_text(tokens[5], path, line)))
+    if not identifiers:
+        raise InputError("holds no variants", where=path, remedy="Check that the file is whole")
+    variants = VariantTable(
+        chromosome=_string_column(chromosomes),
+        identifier=_string_column(identifiers),
+        centimorgan=np.asarray(centimorgans, dtype=np.float64),
+        position=np.asarray(positions, dtype=np.int64),
+        allele1=_string_column(alleles1),
+        allele2=_string_column(alleles2),
+    )
+    return BimFile(variants, odd)
+
+
+def read_fam(path: Path) -> SampleTable:
+    """Read the identity columns of a .fam file: FID, IID and sex (columns 1, 2 and 5).
+
+    Parents and phenotype must be there but are not used: phenotypes come from their own file.
+
+    Raises
+    ------
+    InputError
+        No file, no sample, a line of fewer than six columns, or the IID ``0``, which PLINK keeps
+        for "no such person".
+    """
+    families, individuals, sexes = [], [], []
+    for line, tokens in _rows(path, _FAM_COLUMNS, "FID IID father mother sex phenotype"):
+        if tokens[1] == b"0":
+            raise InputError(
+                "the IID is '0', which PLINK reserves for an absent person",
+                where=f"{path}:{line}",
+                remedy="Give this person another IID",
+            )
+        families.append(sys.intern(_text(tokens[0], path, line)))
+        individuals.append(_text(tokens[1], path, line))
+        sexes.append(_SEX_CODES.get(tokens[4], UNKNOWN_SEX))
+    if not individuals:
+        raise InputError("holds no samples", where=path, remedy="Check that the file is whole")
+    return SampleTable(
+        family=_string_column(families),
+        individual=_string_column(individuals),
+        sex=np.asarray(sexes, dtype=np.int8),
+    )
+
+
+def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (line number, tokens) of every line; blank lines may only end the file."""
+    blank = 0
+    try:
+        with path.open("rb") as file:
+            for line, content in enumerate(file, start=1):
+                # bytes.split() splits at ASCII blanks alone, and takes CR LF along.
+                tokens = content.split()
+                if not tokens:
+                    blank = line
+                    continue
+                if blank:
+                    raise InputError(
+                        "an empty line inside the table",
+                        where=f"{path}:{blank}",
+                        remedy="Rows must match the .bed file one by one: find what was lost",
+                    )
+                if len(tokens) < columns:
+                    raise InputError(
+                        "fewer columns than expected",
+                        where=f"{path}:{line}",
+                        value=len(tokens),
+                        limit=columns,
+                        remedy=f"A line is: {layout}",
+                    )
+                yield line, tokens
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=path, remedy="Check the prefix") from error
+
+
+def _position(token: bytes, path: Path, line: int) -> tuple[int, bool]:
+    """Parse a base-pair position; the flag says whether the token was a plain integer."""
+    match = _LEADING_INTEGER.match(token)
+    if match is None:
+        raise InputError(
+            "the position is not a number",
+            where=f"{path}:{line}",
+            value=token.decode(errors="replace"),
+            remedy="Column 4 of a .bim file is the position in base pairs",
+        )
+    position = int(match.group())
+    if position > _LARGEST_POSITION:
+        raise InputError(
+            "the position is too large",
+            where=f"{path}:{line}",
+            value=position,
+            limit=_LARGEST_POSITION,
+        )
+    return position, match.end() == len(token)
+
+
+def _centimorgan(token: bytes, path: Path, line: int) -> float:
+    try:
+        value = float(token)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(
+            "the genetic distance is not a number",
+            where=f"{path}:{line}",
+            value=token.decode(errors="replace"),
+            remedy="Column 3 of a .bim file is in centimorgans; write 0 where it is unknown",
+        )
+    return value
+
+
+def _text(token: bytes, path: Path, line: int) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
+        ) from error
+
+
+def _string_column(values: Sequence[str]) -> StringColumn:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

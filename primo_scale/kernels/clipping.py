@@ -1,0 +1,124 @@
+"""Clipping of integer rows to an integer squared norm, proved without floating point.
+
+A row ``q`` with ``||q||^2 > N`` is multiplied by ``r / 2^31``, ``r = isqrt(floor(2^62 N /
+||q||^2))``, every entry rounded toward zero. Then
+
+    ``sum_j floor(|q_j| r / 2^31)^2 <= ||q||^2 r^2 / 2^62 <= N``,
+
+so the inequality the privacy guarantee rests on holds for every input, whatever the compiler or
+the processor does with floats (docs/maths.md, section 6: the row pipeline, steps 3 and 4).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+_FRACTION_BITS = 31
+
+UNCLIPPED = 1 << _FRACTION_BITS
+"""The multiplier of a row that is left as it is."""
+
+_Int16 = npt.NDArray[np.int16]
+_Int64 = npt.NDArray[np.int64]
+_Entry = TypeVar("_Entry", np.int8, np.int16, np.int32)
+
+
+def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> _Int64:
+    """Exact squared norm of every row.
+
+    Parameters
+    ----------
+    rows : ndarray of int8, int16 or int32, shape (people, columns)
+        Any memory layout: pass variant-major codes as ``codes.T``, no copy is made.
+
+    Returns
+    -------
+    ndarray of int64, shape (people,)
+    """
+    # dtype= makes einsum widen in its small buffer instead of copying the whole tile to int64.
+    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.int64, casting="safe"))
+
+
+def row_multipliers(norms: _Int64, limit: int) -> _Int64:
+    """Multipliers, over 2^31, that bring squared norms down to at most `limit`.
+
+    Parameters
+    ----------
+    norms : ndarray of int64, shape (people,)
+        Squared norms.
+    limit : int
+        Largest squared norm allowed, not negative, of any size.
+
+    Returns
+    -------
+    ndarray of int64, shape (people,)
+        ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit / norm))``, which
+        is below it.
+
+    Raises
+    ------
+    ValueError
+        `limit` is negative.
+    """
+    if limit < 0:
+        raise ValueError(f"a squared norm cannot be limited to {limit}")
+    multipliers = np.full(norms.shape, UNCLIPPED, dtype=np.int64)
+    for person in np.flatnonzero(norms > limit):
+        # Python integers: 2^62 limit / norm has no fixed width.
+        multipliers[person] = math.isqrt((limit << 2 * _FRACTION_BITS) // int(norms[person]))
+    return multipliers
+
+
+def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDArray[_Entry]:
+    """Multiply entries by ``multiplier / 2^31``, rounding toward zero.
+
+    Parameters
+    ----------
+    entries : ndarray of int8, int16 or int32
+        At most 32 bits wide, so that the product fits int64.
+    multipliers : ndarray of int64
+        In ``[0, 2^31]``, broadcast against `entries`: ``multipliers`` for entries of shape
+        (columns, people), ``multipliers[:, None]`` for (people, columns).
+
+    Returns
+    -------
+    ndarray like `entries`
+    """
+    return np.asarray(_scale(entries, multipliers))
+
+
+def clip_rows(rows: _Int16, columns: slice, limit: int) -> _Int16:
+    """Clip some columns of every row, as a vector of their own, to a squared norm.
+
+    Parameters
+    ----------
+    rows : ndarray of int16, shape (people, columns)
+        Left as it is.
+    columns : slice
+        The columns that are clipped together; the others are copied.
+    limit : int
+        Largest squared norm of those columns in one row, not negative.
+
+    Returns
+    -------
+    ndarray of int16, shape (people, columns)
+    """
+    clipped = rows.copy()
+    part = clipped[:, columns]
+    multipliers = row_multipliers(squared_norms(part), limit)
+    part[...] = scale_entries(part, multipliers[:, None])
+    return clipped
+
+
+@numba.vectorize(  # type: ignore[untyped-decorator]
+    ["int8(int8, int64)", "int16(int16, int64)", "int32(int32, int64)"], cache=True
+)
+def _scale(entry: Any, multiplier: Any) -> Any:
+    # A shift floors, so it is applied to the magnitude: that is rounding toward zero.
+    magnitude = (abs(np.int64(entry)) * multiplier) >> _FRACTION_BITS
+    return magnitude if entry >= 0 else -magnitude

@@ -1,0 +1,259 @@
+"""Compiled passes over packed genotypes: PLINK's own bit layout, four to a byte, variant-major.
+
+A packed row holds one variant; its byte ``b`` holds samples ``4b .. 4b+3``, the first in the two
+lowest bits. The raw values are those of the PLINK 1 .bed format: 0 homozygous A1, 1 missing,
+2 heterozygous, 3 homozygous A2. Bits after the last sample are padding: ignored when read, zero
+when written here.
+
+Every kernel releases the GIL and works on as many bytes at once as the processor has lanes: the
+arithmetic below is branch-free so that the compiler vectorises it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+PackedGenotypes = npt.NDArray[np.uint8]
+
+HOMOZYGOUS_A1, MISSING, HETEROZYGOUS, HOMOZYGOUS_A2 = 0, 1, 2, 3
+GENOTYPES_PER_BYTE = 4
+
+u32 = np.uint32
+
+_EACH_BYTE = u32(0x01010101)
+
+
+def packed_width(n_samples: int) -> int:
+    """Bytes of one packed row."""
+    return -(-n_samples // GENOTYPES_PER_BYTE)
+
+
+def decode(
+    packed: PackedGenotypes, table: npt.NDArray[np.int8], n_samples: int
+) -> npt.NDArray[np.int8]:
+    """Replace every raw genotype by its variant's code.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+    table : ndarray of int8, shape (v, 4)
+        Code of raw value 0, 1, 2, 3 for each variant.
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of int8, shape (v, n_samples), C-contiguous
+    """
+    n_variants, width = packed.shape
+    words = np.empty((n_variants, width), dtype="<u4")
+    _decode_words(packed, np.ascontiguousarray(table).view(np.uint8), words)
+    codes = words.view(np.int8)
+    return np.ascontiguousarray(codes[:, :n_samples])  # a copy only if n_samples % 4
+
+
+def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int64]:
+    """Count each raw value in each variant.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of int64, shape (v, 4)
+        Column r counts the samples of raw value r; rows sum to `n_samples`.
+    """
+    words = np.zeros((len(packed), -(-packed.shape[1] // 8)), dtype="<u8")
+    words.view(np.uint8)[:, : packed.shape[1]] = packed
+    counts = np.empty((len(packed), 4), dtype=np.int64)
+    _count(words, n_samples, counts)
+    return counts
+
+
+def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotypes:
+    """Keep the samples at `keep`, in that order, four to a byte again.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (v, width)
+    keep : ndarray of intp, shape (k,)
+        Sample positions below ``4 * width``.
+
+    Returns
+    -------
+    ndarray of uint8, shape (v, ceil(k / 4))
+        Padding bits zero.
+    """
+    width = packed_width(len(keep))
+    if _is_byte_aligned_run(keep):
+        first = int(keep[0]) // GENOTYPES_PER_BYTE
+        result = packed[:, first : first + width].copy()
+        if len(keep) % GENOTYPES_PER_BYTE:
+            result[:, -1] &= (1 << 2 * (len(keep) % GENOTYPES_PER_BYTE)) - 1
+        return result
+    result = np.empty((len(packed), width), dtype=np.uint8)
+    _repack(packed, keep, result)
+    return result
+
+
+def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedGenotypes:
+    """Turn sample-major packed genotypes into variant-major ones.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (n, width)
+        One row per sample, four variants to a byte.
+    columns : ndarray of intp, shape (v,)
+        The variants wanted, positions below ``4 * width``.
+
+    Returns
+    -------
+    ndarray of uint8, shape (v, ceil(n / 4))
+        Padding bits zero.
+    """
+    result = np.zeros((len(columns), packed_width(len(packed))), dtype=np.uint8)
+    _transpose(packed, columns, result)
+    return result
+
+
+def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
+    """Find the samples without a call at any variant.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (v, width)
+
+    Returns
+    -------
+    ndarray of uint8, shape (width,)
+        The raw value ``MISSING`` in the place of a sample that has no call, else 0. The results
+        of two sets of variants combine by bitwise and.
+    """
+    result = np.full(packed.shape[1], 0x55, dtype=np.uint8)
+    _and_missing(packed, result)
+    return result
+
+
+def _is_byte_aligned_run(keep: npt.NDArray[np.intp]) -> bool:
+    aligned = len(keep) > 0 and keep[0] % GENOTYPES_PER_BYTE == 0
+    return bool(aligned and np.all(np.diff(keep) == 1))
+
+
+def _kernel(function: Any) -> Any:
+    return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
+
+
+@_kernel
+def _decode_words(packed: Any, table: Any, words: Any) -> None:
+    # One 32-bit word per packed byte: spread its four 2-bit fields to four bytes, then build the
+    # code by exclusive or of masked differences, which cannot carry from one byte to the next.
+    # The casts keep Numba from widening to 64 bits, which would halve the lanes.
+    for v in range(packed.shape[0]):
+        source, target = packed[v], words[v]
+        t0, t1 = u32(table[v, 0]), u32(table[v, 1])
+        t2, t3 = u32(table[v, 2]), u32(table[v, 3])
+        base = u32(t0 * _EACH_BYTE)
+        low_code = u32((t0 ^ t1) * _EACH_BYTE)
+        high_code = u32((t0 ^ t2) * _EACH_BYTE)
+        both_code = u32((t0 ^ t1 ^ t2 ^ t3) * _EACH_BYTE)
+        for b in range(source.shape[0]):
+            byte = u32(source[b])
+            spread = u32(byte | u32(byte << u32(6)) | u32(byte << u32(12)) | u32(byte << u32(18)))
+            low = u32(spread & _EACH_BYTE)
+            high = u32(u32(spread >> u32(1)) & _EACH_BYTE)
+            low = u32(u32(low << u32(8)) - low)  # 0x01 to 0xff in each byte, modulo 2**32
+            high = u32(u32(high << u32(8)) - high)
+            target[b] = u32(
+                base ^ u32(low & low_code) ^ u32(high & high_code) ^ u32(low & high & both_code)
+            )
+
+
+@_kernel
+def _count(words: Any, n_samples: Any, counts: Any) -> None:
+    # Eight bytes at a time; the flags of one word sit in the even bits, and popcount adds them.
+    even = np.uint64(0x5555555555555555)
+    whole = n_samples // 32
+    last = (np.uint64(1) << np.uint64(2 * (n_samples % 32))) - np.uint64(1)
+    for v in range(words.shape[0]):
+        missing = het = hom2 = np.uint64(0)
+        for w in range(words.shape[1]):
+            word = words[v, w] if w < whole else words[v, w] & last
+            low = word & even
+            high = (word >> np.uint64(1)) & even
+            missing += _ones(low & ~high)
+            het += _ones(high & ~low)
+            hom2 += _ones(low & high)
+        counts[v, 0] = n_samples - missing - het - hom2
+        counts[v, 1] = missing
+        counts[v, 2] = het
+        counts[v, 3] = hom2
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _ones(flags: Any) -> Any:
+    """Bits set in a word that has bits in even places only."""
+    pairs = (flags + (flags >> np.uint64(2))) & np.uint64(0x3333333333333333)
+    bytes_ = (pairs + (pairs >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (bytes_ * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@_kernel
+def _repack(packed: Any, keep: Any, result: Any) -> None:
+    whole = keep.shape[0] // 4
+    source = keep >> 2
+    shifts = ((keep & 3) << 1).astype(np.uint32)
+    # Four consecutive samples are a byte, or parts of two: no need to move them one by one.
+    run = np.empty(whole, dtype=np.bool_)
+    for b in range(whole):
+        run[b] = (
+            keep[4 * b + 1] == keep[4 * b] + 1
+            and keep[4 * b + 2] == keep[4 * b] + 2
+            and keep[4 * b + 3] == keep[4 * b] + 3
+        )
+    for v in range(packed.shape[0]):
+        row = packed[v]
+        for b in range(whole):
+            k = 4 * b
+            if run[b]:
+                # source[k + 3] is the byte of the run's last sample: the next one, or the same.
+                pair = u32(row[source[k]]) | u32(row[source[k + 3]]) << u32(8)
+                result[v, b] = np.uint8(pair >> shifts[k])
+            else:
+                result[v, b] = _gather(row, source, shifts, k, 4)
+        if 4 * whole < keep.shape[0]:
+            rest = keep.shape[0] - 4 * whole
+            result[v, whole] = _gather(row, source, shifts, 4 * whole, rest)
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _gather(row: Any, source: Any, shifts: Any, start: Any, count: Any) -> Any:
+    byte = u32(0)
+    for k in range(count):
+        value = (u32(row[source[start + k]]) >> shifts[start + k]) & u32(3)
+        byte |= value << u32(2 * k)
+    return np.uint8(byte)
+
+
+@_kernel
+def _transpose(packed: Any, columns: Any, result: Any) -> None:
+    source = columns >> 2
+    shifts = ((columns & 3) << 1).astype(np.uint32)
+    for sample in range(packed.shape[0]):
+        row = packed[sample]
+        place = u32(2 * (sample & 3))
+        for v in range(columns.shape[0]):
+            value = (u32(row[source[v]]) >> shifts[v]) & u32(3)
+            result[v, sample >> 2] |= np.uint8(value << place)
+
+
+@_kernel
+def _and_missing(packed: Any, result: Any) -> None:
+    for v in range(packed.shape[0]):
+        for b in range(packed.shape[1]):
+            byte = packed[v, b]
+            result[b] &= byte & ~(byte >> np.uint8(1)) & np.uint8(0x55)

@@ -1,0 +1,68 @@
+"""From weights on the lattice back to the units of the input files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.methods.ridge import Float64, LatticeWeights
+from primo_scale.outcomes.coding import OutcomeCoding
+
+
+@dataclass(frozen=True)
+class DosageWeights:
+    """Weights in raw units.
+
+    Attributes
+    ----------
+    per_allele
+        Change of each phenotype for one more copy of allele 1, shape (d, l).
+    intercept
+        Predicted phenotype at zero dosages and zero covariates, shape (l,).
+    covariates
+        Change of each phenotype for one more raw unit of each covariate, shape (c, l).
+    """
+
+    per_allele: Float64
+    intercept: Float64
+    covariates: Float64
+
+
+def to_dosage_scale(
+    weights: LatticeWeights,
+    genotypes: GenotypeCoding,
+    outcomes: OutcomeCoding,
+    attenuation: float,
+) -> DosageWeights:
+    """Undo the public coding (docs/maths.md, section 6, "Mixed scales").
+
+    With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
+    sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight.
+
+    Parameters
+    ----------
+    weights
+        Lattice weights.
+    genotypes, outcomes
+        The public codings.
+    attenuation
+        Known factor c <= 1 by which clipping phenotypes shrinks every weight; divided out.
+    """
+    sd = np.array([p.sd for p in outcomes.phenotypes])
+    mean = np.array([p.mean for p in outcomes.phenotypes])
+    unit = sd / (outcomes.unit * attenuation)
+    scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
+    centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
+    covariates = weights.fixed[1:] * scale[:, None]
+    at_zero = (
+        outcomes.constant * weights.fixed[0]
+        - genotypes.centre.astype(np.float64) @ weights.genotypes
+        - centre @ covariates
+    )
+    return DosageWeights(
+        per_allele=genotypes.multiplier.astype(np.float64)[:, None] * weights.genotypes * unit,
+        intercept=mean + at_zero * unit,
+        covariates=covariates * unit,
+    )

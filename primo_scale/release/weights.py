@@ -1,0 +1,223 @@
+"""The scoring weights of a release as files that ``plink2 --score`` reads."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable
+
+WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
+INTERCEPT_ID = "(intercept)"
+# weights.tsv.gz may hold no comment line before its header (plink2 reads its first line as
+# names), so a release without noise says so in a last row of zeros, which plink2 skips.
+NOT_PRIVATE_ID = "NOT_PRIVATE"
+
+# Relative error of one weight at most 5e-10: far below that of any score, a third of the size
+# of 17 digits.
+_WEIGHT_FORMAT = "%.9g"
+_NO_ALLELE = "."
+_MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
+# plink2 wants an observation count. The centres are not counted in the cohort, and the true count
+# of a reference panel is not known here; 2 is one diploid genotype and stands for "some".
+_PLACEHOLDER_OBSERVATIONS = 2
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class ScoringWeights:
+    """Linear predictors of l phenotypes, in raw units.
+
+    For a person with g copies of allele1 (`centre_dosage` where missing) and covariates u::
+
+        prediction = intercept + g @ per_allele + u @ covariate_weights
+
+    Attributes
+    ----------
+    variants
+        The d variants; allele1 is the effect allele.
+    phenotypes
+        Names of the l phenotypes.
+    per_allele : ndarray of float64, shape (d, l)
+        Phenotype units per copy of allele1.
+    intercept : ndarray of float64, shape (l,)
+        Phenotype units, at no copies of allele1 and covariates of zero.
+    covariates
+        Names of the c covariates.
+    covariate_weights : ndarray of float64, shape (c, l)
+        Phenotype units per raw covariate unit.
+    centre_dosage : ndarray of float64, shape (d,)
+        Public dosage of allele1 in [0, 2] that a missing genotype was taken to be.
+    """
+
+    variants: VariantTable
+    phenotypes: tuple[str, ...]
+    per_allele: npt.NDArray[np.float64]
+    intercept: npt.NDArray[np.float64]
+    covariates: tuple[str, ...]
+    covariate_weights: npt.NDArray[np.float64]
+    centre_dosage: npt.NDArray[np.float64]
+
+
+def covariate_id(name: str) -> str:
+    """The ID under which the weights of covariate `name` stand in weights.tsv.gz."""
+    return f"(covariate:{name})"
+
+
+def check_releasable(weights: ScoringWeights) -> None:
+    """Refuse weights that could not be scored unambiguously.
+
+    Raises
+    ------
+    InputError
+        Repeated, missing or reserved variant IDs; names of phenotypes or covariates that are
+        repeated or hold blanks; weights that are not finite.
+    """
+    _check_variant_identifiers(weights.variants.identifier)
+    _check_names("phenotype", weights.phenotypes)
+    _check_names("covariate", weights.covariates)
+    for what, values in (
+        ("variant", weights.per_allele),
+        ("intercept", weights.intercept),
+        ("covariate", weights.covariate_weights),
+        ("centre dosage", weights.centre_dosage),
+    ):
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            raise InputError(
+                f"{bad} {what} weights are not finite numbers",
+                where="release",
+                remedy="Raise --ridge, or use smaller LD blocks",
+            )
+
+
+def write_weights(path: Path, weights: ScoringWeights, *, private: bool) -> None:
+    """Write weights.tsv.gz: header, d variants, the intercept, c covariates, tab-separated.
+
+    ``plink2 --score PATH 1 2 header-read --score-col-nums 6-N`` reads it; the rows after the
+    variants have no allele, and plink2 skips them as IDs it does not know.
+
+    Parameters
+    ----------
+    path
+        File to create.
+    weights
+        Passed `check_releasable`.
+    private
+        False adds the last row `NOT_PRIVATE_ID`.
+    """
+    write_gzip(path, _weight_lines(weights, private=private))
+
+
+def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+    """Write the public centres as a ``plink2 --freq`` file, for ``plink2 --read-freq``.
+
+    With it, plink2 scores a missing genotype as the dosage the weights were fitted with. REF is
+    allele2 and ALT is allele1, as plink2 itself reads a .bim file; an absent allele is ``.``
+    (plink2 2.00a3.5 crashes on ``0`` here).
+    """
+    variants = weights.variants
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f"##{stamp}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n")
+        for chromosome, identifier, reference, alternate, dosage in zip(
+            variants.chromosome,
+            variants.identifier,
+            variants.allele2,
+            variants.allele1,
+            weights.centre_dosage.tolist(),
+            strict=True,
+        ):
+            file.write(
+                f"{chromosome}\t{identifier}\t{_allele(reference)}\t{_allele(alternate)}\t"
+                f"{dosage / 2:.9g}\t{_PLACEHOLDER_OBSERVATIONS}\n"
+            )
+
+
+def write_gzip(path: Path, lines: Iterable[str]) -> None:
+    """Write `lines` (with their ends) compressed; the same lines always give the same bytes."""
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as file,
+    ):
+        for line in lines:
+            file.write(line.encode())
+
+
+def _weight_lines(weights: ScoringWeights, *, private: bool) -> Iterator[str]:
+    variants = weights.variants
+    n_phenotypes = len(weights.phenotypes)
+    numbers = f"\t{_WEIGHT_FORMAT}" * n_phenotypes + "\n"
+    yield "\t".join((*WEIGHTS_HEADER, *weights.phenotypes)) + "\n"
+    row_format = "%s\t%s\t%s\t%s\t%d" + numbers
+    for identifier, effect, other, chromosome, position, values in zip(
+        variants.identifier,
+        variants.allele1,
+        variants.allele2,
+        variants.chromosome,
+        variants.position.tolist(),
+        weights.per_allele,
+        strict=True,
+    ):
+        yield row_format % (identifier, effect, other, chromosome, position, *values.tolist())
+    row_format = f"%s{f'\t{_NO_ALLELE}' * 4}{numbers}"
+    yield row_format % (INTERCEPT_ID, *weights.intercept.tolist())
+    for name, values in zip(weights.covariates, weights.covariate_weights, strict=True):
+        yield row_format % (covariate_id(name), *values.tolist())
+    if not private:
+        yield row_format % (NOT_PRIVATE_ID, *[0] * n_phenotypes)
+
+
+def _allele(text: str) -> str:
+    return _NO_ALLELE if text in _MISSING_ALLELES else text
+
+
+def _check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
+    counts = Counter(identifiers.tolist())
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise InputError(
+            f"{len(repeated)} variant IDs occur more than once, so a score file would be ambiguous",
+            where="release",
+            value=_examples(repeated),
+            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or drop the copies "
+            "with `plink2 --rm-dup` or --exclude, and ingest again",
+        )
+    reserved = [
+        name
+        for name in counts
+        if name in (*_MISSING_ALLELES, INTERCEPT_ID, NOT_PRIVATE_ID)
+        or name.startswith(("(covariate:", "#"))
+    ]
+    if reserved:
+        raise InputError(
+            "variant IDs that are missing or have another meaning in a release",
+            where="release",
+            value=_examples(reserved),
+            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a` and ingest again",
+        )
+
+
+def _check_names(kind: str, names: Sequence[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"two columns of one {kind} name", where="release", value=repeated[0])
+    for name in names:
+        if not name or not name.isprintable() or name.split() != [name]:
+            raise InputError(
+                f"a {kind} name is empty or holds blanks or control characters",
+                where="release",
+                value=repr(name),
+                remedy="Rename the column",
+            )
+
+
+def _examples(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_EXAMPLES])
+    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

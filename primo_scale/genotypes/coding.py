@@ -55,7 +55,7 @@ class GenotypeCoding:
 
     @property
     def n_variants(self) -> int:
-        """d."""
+        """D."""
         return len(self.multiplier)
 
     @property
@@ -89,7 +89,7 @@ class GenotypeCoding:
 
     @property
     def _largest_codes(self) -> npt.NDArray[np.int64]:
-        return np.abs(self.code_table.astype(np.int64)).max(axis=1)
+        return np.asarray(np.abs(self.code_table.astype(np.int64)).max(axis=1))
 
 
 def uninformative_coding(n_variants: int) -> GenotypeCoding:

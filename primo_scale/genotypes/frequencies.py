@@ -39,8 +39,7 @@ class MatchedFrequencies:
     n_flipped : int
         Matched on the other strand (A for T, C for G).
     n_ambiguous : int
-        Matched variants with alleles A/T or C/G, which look alike on both strands: taken as
-        labelled.
+        Matched variants whose alleles exchange when the strand does (A/T, C/G): taken as labelled.
     n_mismatched : int
         The identifier is in the panel, with other alleles.
     n_absent : int
@@ -143,7 +142,7 @@ def _summarise(
 ) -> MatchedFrequencies:
     matched = np.flatnonzero(match >= _Match.AS_LABELLED)
     ambiguous = (
-        _COMPLEMENT.get(variants.allele1[index]) == variants.allele2[index] for index in matched
+        _other_strand(variants.allele1[index]) == variants.allele2[index] for index in matched
     )
     return MatchedFrequencies(
         a1_frequency=frequency,
@@ -179,7 +178,7 @@ def _other_strand(allele: str) -> str | None:
 
 
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:
-    """Yield the biallelic rows that have calls."""
+    """Yield the rows that have calls."""
     columns: list[int] | None = None
     for line, tokens in _lines(path):
         if columns is None:
@@ -195,10 +194,11 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
                 remedy=_REMEDY,
             )
         identifier, reference, alternate, frequency, observed = (tokens[i] for i in columns)
-        if "," in alternate:  # several alternate alleles: cannot be a variant of a .bim
-            frequency = "nan"
+        if "," in alternate:  # several alternate alleles: one frequency each, and never a match
+            yield _PanelRow(line, identifier, reference, alternate, math.nan)
+            continue
         value = _frequency(frequency, f"{path}:{line}")
-        if observed != "0" and not (math.isnan(value) and "," not in alternate):
+        if observed != "0" and not math.isnan(value):
             yield _PanelRow(line, identifier, reference, alternate, value)
     if columns is None:
         raise InputError("holds no header", where=path, remedy=_REMEDY)

@@ -21,6 +21,14 @@ RowIndex = npt.NDArray[np.intp] | npt.NDArray[np.bool_]
 
 MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
 
+_CHROMOSOME_NUMBERS = {
+    "23": "X", "24": "Y", "25": "XY", "26": "MT", "27": "PAR1", "28": "PAR2", "M": "MT",
+}  # fmt: skip
+UNPLACED = "0"
+HUMAN_CHROMOSOMES = frozenset(
+    [UNPLACED, *(str(number) for number in range(1, 23)), *_CHROMOSOME_NUMBERS.values()]
+)
+
 _BIM_COLUMNS = 6
 _FAM_COLUMNS = 6
 _LARGEST_POSITION = 2**31 - 2  # as plink2
@@ -179,6 +187,19 @@ def read_fam(path: Path) -> SampleTable:
         individual=_string_column(individuals),
         sex=np.asarray(sexes, dtype=np.int8),
     )
+
+
+def canonical_chromosome(code: str) -> str:
+    """Reduce the spellings of a human chromosome to one: ``chr23``, ``x`` and ``X`` are ``X``.
+
+    Codes that are not human chromosomes come back unchanged.
+    """
+    bare = code[3:] if code[:3].lower() == "chr" else code
+    bare = bare.upper()
+    if bare.isdecimal() and bare.isascii():
+        bare = str(int(bare))
+    bare = _CHROMOSOME_NUMBERS.get(bare, bare)
+    return bare if bare in HUMAN_CHROMOSOMES else code
 
 
 def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[bytes]]]:

@@ -112,7 +112,8 @@ def solve_ridge(
         projection = cross_fixed @ fixed_inverse
         gram = statistics.gram(block).astype(np.float64) - projection @ cross_fixed.T
         target = cross_phenotypes - projection @ fixed_phenotypes
-        weights = _ridge_weights(gram, target, ridge)
+        values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
+        weights = ridge_weights(floored_at_zero(values), vectors, target, ridge)
         genotypes[layout.variants(block)] = weights
         residual -= cross_fixed.T @ weights
     return LatticeWeights(genotypes, fixed_inverse @ residual, ridges)
@@ -133,13 +134,30 @@ def missing_rescale(observed: Float64, n_samples: int) -> Float64:
     return n_samples / np.clip(observed, n_samples / 10, n_samples)
 
 
-def _ridge_weights(gram: Float64, target: Float64, ridge: float) -> Float64:
-    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
-    # Directions that the data do not span count as zero: they get no weight at ridge 0.
-    negligible = len(values) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
-    denominator = np.where(values > negligible, values, 0.0) + ridge
-    factors = np.divide(1.0, denominator, out=np.zeros_like(values), where=denominator > 0)
-    return np.asarray(vectors @ (factors[:, None] * (vectors.T @ target)))
+def floored_at_zero(eigenvalues: Float64) -> Float64:
+    """Eigenvalues with the negative and the numerically negligible ones set to zero."""
+    largest = np.abs(eigenvalues).max(initial=0.0)
+    negligible = len(eigenvalues) * np.finfo(np.float64).eps * largest
+    return np.where(eigenvalues > negligible, eigenvalues, 0.0)
+
+
+def ridge_weights(
+    eigenvalues: Float64, eigenvectors: Float64, target: Float64, ridge: float
+) -> Float64:
+    """``(V diag(lambda) V' + r I)^-1 G``.
+
+    Parameters
+    ----------
+    eigenvalues, eigenvectors
+        lambda, shape (d,), and V, shape (d, d), of the Gram matrix.
+    target
+        G, shape (d, l).
+    ridge
+        r; where ``lambda + r`` is zero the direction gets no weight.
+    """
+    denominator = eigenvalues + ridge
+    factors = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0)
+    return np.asarray(eigenvectors @ (factors[:, None] * (eigenvectors.T @ target)))
 
 
 def _floored_inverse(matrix: Float64, floor: float) -> Float64:

@@ -19,7 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
-import opendp.prelude as dp
+
+# Not opendp.prelude, which imports scikit-learn where it is installed and takes ten times longer.
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import enable_features
 
 from primo_scale.errors import UsageError
 
@@ -127,8 +132,8 @@ def add_symmetric_noise(gram: Integers, sigma: float) -> Integers:
 
 
 def _discrete_gaussian(scale: float) -> Callable[[list[int]], list[int]]:
-    dp.enable_features("contrib")
-    mechanism: Callable[[list[int]], list[int]] = dp.m.make_gaussian(
-        dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float), scale=scale
+    enable_features("contrib")
+    mechanism: Callable[[list[int]], list[int]] = make_gaussian(
+        vector_domain(atom_domain(T="i64")), l2_distance(T=float), scale=scale
     )
     return mechanism

@@ -166,7 +166,7 @@ def _weight_lines(weights: ScoringWeights, *, private: bool) -> Iterator[str]:
         strict=True,
     ):
         yield row_format % (identifier, effect, other, chromosome, position, *values.tolist())
-    row_format = f"%s{f'\t{_NO_ALLELE}' * 4}{numbers}"
+    row_format = "%s" + f"\t{_NO_ALLELE}" * 4 + numbers
     yield row_format % (INTERCEPT_ID, *weights.intercept.tolist())
     for name, values in zip(weights.covariates, weights.covariate_weights, strict=True):
         yield row_format % (covariate_id(name), *values.tolist())
@@ -192,7 +192,7 @@ def _check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
     reserved = [
         name
         for name in counts
-        if name in (*_MISSING_ALLELES, INTERCEPT_ID, NOT_PRIVATE_ID)
+        if name in (".", INTERCEPT_ID, NOT_PRIVATE_ID)
         or name.startswith(("(covariate:", "#"))
     ]
     if reserved:

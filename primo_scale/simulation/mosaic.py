@@ -19,250 +19,283 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
+import numpy.typing as npt
 
-SLAB_BYTES = 1 << 24
-"""Packed genotypes held at a time; with the panel, all the memory that generation takes."""
+from primo_scale.kernels.packed import MISSING, PackedGenotypes, packed_width
 
-_PEOPLE_PER_TASK = 4096  # their state stays in a core's own cache while the variants go by
+SLAB_BYTES = 16 << 20
+"""Packed genotypes held at a time."""
+
+_PEOPLE_PER_TASK = 4096  # their state stays in a core's cache while the variants go by
+_LONGEST_RUN = 1e9  # keeps a position plus a run within int32
 _NEVER = np.iinfo(np.int32).max
-_MISSING_CODE = 1
+
+# SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_MISSING_STREAM = np.uint64(0xD1B54A32D192ED03)
+_OF_MISSING_CALLS = np.uint64(0xD1B54A32D192ED03)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mosaic:
-    """A population of mosaics.
+    """A population of mosaics of d variants.
 
     Attributes
     ----------
-    codes
-        uint8 (panel variants, panel members): PLINK's two-bit codes (0 two copies of A1, 1 missing,
-        2 one copy, 3 none).
-    rows
-        int32 (variants,): row of `codes` that each simulated variant copies.
-    chromosome_starts
-        bool (variants,): variants at which everyone gets a new panel member; the first is one.
-    mean_segment
+    codes : ndarray of uint8, shape (panel variants, panel members)
+        Raw PLINK values: 0 two copies of A1, 1 missing, 2 one copy, 3 none.
+    panel_row : ndarray of int32, shape (d,)
+        Row of `codes` that each variant copies.
+    chromosome_starts : ndarray of bool, shape (d,)
+        Variants at which everyone gets a new panel member; the first is one of them.
+    mean_segment : float
         Mean length of a segment in variants, at least 1.
-    missing_rate
-        Share of calls set to missing beyond the panel's own, in [0, 1).
-    seed
-        Seed of the people, 0 to 2**64 - 1.
+    missing_rate : float
+        Share of calls made missing beyond the panel's own, in [0, 1).
+    seed : int
+        Of the people; 0 to 2**64 - 1.
     """
 
-    codes: NDArray[np.uint8]
-    rows: NDArray[np.int32]
-    chromosome_starts: NDArray[np.bool_]
+    codes: npt.NDArray[np.uint8]
+    panel_row: npt.NDArray[np.int32]
+    chromosome_starts: npt.NDArray[np.bool_]
     mean_segment: float
     missing_rate: float
     seed: int
 
     @property
     def n_variants(self) -> int:
-        """Number of simulated variants."""
-        return int(self.rows.size)
+        """D."""
+        return len(self.panel_row)
 
 
-class SparseScores(NamedTuple):
-    """Sums over variants of a value that depends on the genotype: entries sorted by variant.
+class GenotypeScores(NamedTuple):
+    """Weighted sums over variants, as sparse entries sorted by variant.
 
-    `variant` and `score` are int64 (entries,); `value` is float64 (entries, 4), by PLINK code.
+    Attributes
+    ----------
+    variant : ndarray of int64, shape (e,)
+    score : ndarray of int64, shape (e,)
+        Which sum the entry adds to.
+    value : ndarray of float64, shape (e, 4)
+        What it adds, by raw PLINK value of the genotype.
     """
 
-    variant: NDArray[np.int64]
-    score: NDArray[np.int64]
-    value: NDArray[np.float64]
+    variant: npt.NDArray[np.int64]
+    score: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
 
 
 class _People(NamedTuple):
-    """Where a run of people stand: what the kernels carry from variant to variant."""
+    """Where a run of people stand between two variants; 28 bytes a person."""
 
-    member: NDArray[np.int32]
-    segment_end: NDArray[np.int32]
-    next_missing: NDArray[np.int32]
-    stream: NDArray[np.uint64]
-    missing_stream: NDArray[np.uint64]
+    member: npt.NDArray[np.int32]
+    segment_end: npt.NDArray[np.int32]
+    next_missing: npt.NDArray[np.int32]
+    stream: npt.NDArray[np.uint64]
+    missing_stream: npt.NDArray[np.uint64]
+
+
+class _Slab(NamedTuple):
+    """Consecutive variants: position of the first, and what each copies and starts."""
+
+    first: int
+    panel_row: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.bool_]
 
 
 def packed_genotypes(
     mosaic: Mosaic, n_people: int, *, slab_bytes: int = SLAB_BYTES
-) -> Iterator[NDArray[np.uint8]]:
-    """Generate the body of a variant-major .bed file.
+) -> Iterator[PackedGenotypes]:
+    """Generate persons 0 to ``n_people - 1`` of the seed, as the body of a .bed file.
 
     Parameters
     ----------
     mosaic
         The population.
     n_people
-        How many people to draw: persons 0 to ``n_people - 1`` of the seed.
+        At least 1.
     slab_bytes
-        Size of one slab; changes nothing but memory and speed.
+        Size of a yielded slab, at least one variant. It changes memory and speed, never a value.
 
     Yields
     ------
-    NDArray[np.uint8]
-        (variants of the slab, ceil(n_people / 4)), four genotypes a byte, padding bits zero. The
-        array is reused for the next slab.
+    ndarray of uint8, shape (variants of the slab, ceil(n_people / 4))
+        Padding bits zero. Overwritten by the next slab.
     """
-    row_bytes = -(-n_people // 4)
-    slab = np.empty((max(1, slab_bytes // row_bytes), row_bytes), np.uint8)
     runs = [
-        (start // 4, _people(mosaic, start, min(start + _PEOPLE_PER_TASK, n_people)))
-        for start in range(0, n_people, _PEOPLE_PER_TASK)
+        _start_people(mosaic, range(first, min(first + _PEOPLE_PER_TASK, n_people)))
+        for first in range(0, n_people, _PEOPLE_PER_TASK)
     ]
+    scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
+    width, step = packed_width(n_people), packed_width(_PEOPLE_PER_TASK)
+    buffer = np.empty((max(1, slab_bytes // width), width), dtype=np.uint8)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for first in range(0, mosaic.n_variants, slab.shape[0]):
-            part = slab[: mosaic.n_variants - first]
-
-            def fill(
-                run: tuple[int, _People], first: int = first, part: NDArray[np.uint8] = part
-            ) -> None:
-                offset, people = run
-                width = -(-people.member.size // 4)
-                _fill(
-                    mosaic.codes,
-                    mosaic.rows[first : first + len(part)],
-                    mosaic.chromosome_starts[first : first + len(part)],
-                    (
-                        first,
-                        _switch_scale(mosaic.mean_segment),
-                        _missing_scale(mosaic.missing_rate),
-                    ),
-                    people,
-                    part[:, offset : offset + width],
-                )
-
-            list(threads.map(fill, runs))
-            yield part
+        for first in range(0, mosaic.n_variants, len(buffer)):
+            variants = slice(first, first + len(buffer))
+            slab = _Slab(first, mosaic.panel_row[variants], mosaic.chromosome_starts[variants])
+            packed = buffer[: len(slab.panel_row)]
+            parts = [packed[:, start : start + step] for start in range(0, width, step)]
+            list(threads.map(partial(_fill, mosaic.codes, slab, scales), runs, parts))
+            yield packed
 
 
-def genetic_values(mosaic: Mosaic, people: range, scores: SparseScores) -> NDArray[np.float64]:
-    """Add up `scores` over the true genotypes (before `missing_rate`) of some people.
+def score_people(
+    mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores: int
+) -> npt.NDArray[np.float64]:
+    """Add up `scores` over the genotypes of some people, before calls are made missing.
 
     Returns
     -------
-    NDArray[np.float64]
-        (people, largest score index + 1).
+    ndarray of float64, shape (len(people), n_scores)
+        Sums in variant order, so a person's values do not depend on who else is asked for.
     """
-    values = np.zeros((len(people), int(scores.score.max(initial=-1)) + 1))
-    starts = np.append(np.flatnonzero(mosaic.chromosome_starts), mosaic.n_variants)
-    streams = _streams(mosaic.seed, people.start, people.stop)
-    scale = _switch_scale(mosaic.mean_segment)
-    _add_scores(mosaic.codes, mosaic.rows, starts, scale, streams, scores, values)
-    return values
+    sums = np.zeros((len(people), n_scores))
+    ends = np.append(np.flatnonzero(mosaic.chromosome_starts)[1:], mosaic.n_variants)
+    streams = _person_streams(mosaic.seed, people)
+    scale = _log_scale(1 / mosaic.mean_segment)
+    _add_scores((mosaic.codes, mosaic.panel_row), ends, scale, streams, scores, sums)
+    return sums
 
 
-def _switch_scale(mean_segment: float) -> float:
-    return 0.0 if mean_segment == 1 else 1 / math.log1p(-1 / mean_segment)
+def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
+    """Exact variance, over the population, of the sum of all entries of `scores`.
+
+    The entries of one sum are expected; their values must average zero over the panel. With c_e
+    the values of entry e over the panel's members and rho = 1 - 1 / mean_segment, it is the mean
+    over members of ``sum_e c_e (c_e + 2 s_e)``, where ``s_e = rho^gap (s_{e-1} + c_{e-1})``
+    gathers the earlier entries of the chromosome, each discounted by its chance of lying in the
+    same segment.
+    """
+    rho = 1 - 1 / mosaic.mean_segment
+    chromosome = np.cumsum(mosaic.chromosome_starts)[scores.variant]
+    gaps = np.diff(scores.variant, prepend=0)
+    same = np.diff(chromosome, prepend=0) == 0
+    discount = np.where(same, rho**gaps, 0.0)
+    total, earlier = 0.0, np.zeros(mosaic.codes.shape[1])
+    for variant, value, factor in zip(scores.variant, scores.value, discount, strict=True):
+        own = value[mosaic.codes[mosaic.panel_row[variant]]]
+        earlier *= factor
+        total += float(own @ (own + 2 * earlier))
+        earlier += own
+    return total / mosaic.codes.shape[1]
 
 
-def _missing_scale(rate: float) -> float:
-    return 1 / math.log1p(-rate) if rate > 0 else -math.inf
+def _log_scale(chance: float) -> float:
+    """Factor that turns the logarithm of a uniform number into a waiting time."""
+    if chance >= 1:
+        return 0.0
+    return 1 / math.log1p(-chance) if chance > 0 else -math.inf
 
 
-def _streams(seed: int, start: int, stop: int) -> NDArray[np.uint64]:
-    return _start_streams(np.uint64(seed), start, np.empty(stop - start, np.uint64))
+def _person_streams(seed: int, people: range) -> npt.NDArray[np.uint64]:
+    streams = np.empty(len(people), dtype=np.uint64)
+    _key_streams(np.uint64(seed), people.start, streams)
+    return streams
 
 
-def _people(mosaic: Mosaic, start: int, stop: int) -> _People:
-    count = stop - start
-    streams = _streams(mosaic.seed, start, stop)
-    missing_streams = streams ^ _MISSING_STREAM
-    return _People(
-        member=np.zeros(count, np.int32),
-        segment_end=np.zeros(count, np.int32),
-        next_missing=_first_missing(missing_streams, _missing_scale(mosaic.missing_rate)),
-        stream=streams,
-        missing_stream=missing_streams,
-    )
+def _start_people(mosaic: Mosaic, people: range) -> _People:
+    streams = _person_streams(mosaic.seed, people)
+    missing_streams = streams ^ _OF_MISSING_CALLS
+    next_missing = np.full(len(people), _NEVER, dtype=np.int32)
+    if mosaic.missing_rate > 0:
+        _first_missing(missing_streams, _log_scale(mosaic.missing_rate), next_missing)
+    nowhere = np.zeros(len(people), dtype=np.int32)
+    return _People(nowhere, nowhere.copy(), next_missing, streams, missing_streams)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _mixed(state):  # type: ignore[no-untyped-def]
+def _kernel(function: Any) -> Any:
+    return numba.njit(nogil=True, cache=True)(function)
+
+
+def _inlined(function: Any) -> Any:
+    return numba.njit(nogil=True, inline="always")(function)
+
+
+@_inlined
+def _mixed(state: Any) -> Any:
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
     state = (state ^ (state >> np.uint64(27))) * _MIX_2
     return state ^ (state >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
-def _start_streams(seed, first, out):  # type: ignore[no-untyped-def]
-    key = _mixed(seed + _WEYL)
-    for i in range(out.size):
-        out[i] = _mixed(key ^ _mixed(np.uint64(first + i) + _WEYL))
-    return out
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _run_length(bits, scale):  # type: ignore[no-untyped-def]
-    """Turn 64 random bits into a geometric length of at least 1 (scale = 1 / log(1 - p))."""
+@_inlined
+def _run_length(bits: Any, scale: Any) -> Any:
+    """Turn 64 random bits into a geometric length of at least 1."""
     uniform = (np.float64(bits >> np.uint64(11)) + 0.5) * 2.0**-53
-    return np.int64(min(math.log(uniform) * scale, 1e9)) + 1
+    return np.int32(min(math.log(uniform) * scale, _LONGEST_RUN)) + 1
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _new_segment(stream, n_members, scale):  # type: ignore[no-untyped-def]
+@_inlined
+def _new_segment(stream: Any, n_members: Any, scale: Any) -> Any:
     """Draw a panel member and a length; return them with the advanced stream."""
-    stream = stream + _WEYL
-    member = ((_mixed(stream) >> np.uint64(32)) * np.uint64(n_members)) >> np.uint64(32)
-    stream = stream + _WEYL
-    return np.int32(member), _run_length(_mixed(stream), scale), stream
+    first = stream + _WEYL
+    second = first + _WEYL
+    member = ((_mixed(first) >> np.uint64(32)) * np.uint64(n_members)) >> np.uint64(32)
+    return np.int32(member), _run_length(_mixed(second), scale), second
 
 
-@njit(cache=True, nogil=True)
-def _first_missing(streams, scale):  # type: ignore[no-untyped-def]
-    out = np.full(streams.size, _NEVER, np.int32)
-    if scale > -math.inf:
-        for i in range(streams.size):
-            streams[i] += _WEYL
-            out[i] = _run_length(_mixed(streams[i]), scale) - 1
-    return out
+@_kernel
+def _key_streams(seed: Any, first_person: Any, streams: Any) -> None:
+    key = _mixed(seed + _WEYL)
+    for i in range(streams.size):
+        streams[i] = _mixed(key ^ _mixed(np.uint64(first_person + i) + _WEYL))
 
 
-@njit(cache=True, nogil=True)
-def _fill(codes, rows, starts, position_and_scales, people, out):  # type: ignore[no-untyped-def]
-    """Write the packed codes of one run of people for consecutive variants."""
-    first, switch_scale, missing_scale = position_and_scales
+@_kernel
+def _first_missing(streams: Any, scale: Any, next_missing: Any) -> None:
+    for i in range(streams.size):
+        streams[i] += _WEYL
+        next_missing[i] = _run_length(_mixed(streams[i]), scale) - 1
+
+
+@_kernel
+def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
+    """Write one run of people for the variants of a slab, and leave them at its end."""
     n_people, n_members = people.member.size, codes.shape[1]
-    for v in range(rows.size):
-        position, row = first + v, codes[rows[v]]
-        for byte in range(out.shape[1]):
-            packed = np.uint8(0)
-            for k in range(min(4, n_people - 4 * byte)):
-                i = 4 * byte + k
-                if people.segment_end[i] == position or starts[v]:
-                    member, length, stream = _new_segment(people.stream[i], n_members, switch_scale)
+    segment_scale, missing_scale = scales
+    for v in range(slab.panel_row.size):
+        position, row = slab.first + v, codes[slab.panel_row[v]]
+        for b in range(packed.shape[1]):
+            byte = np.uint8(0)
+            for k in range(min(4, n_people - 4 * b)):
+                i = 4 * b + k
+                if slab.starts[v] or people.segment_end[i] == position:
+                    member, length, stream = _new_segment(
+                        people.stream[i], n_members, segment_scale
+                    )
                     people.member[i], people.stream[i] = member, stream
                     people.segment_end[i] = position + length
                 code = row[people.member[i]]
                 if people.next_missing[i] == position:
-                    code = np.uint8(_MISSING_CODE)
+                    code = np.uint8(MISSING)
                     people.missing_stream[i] += _WEYL
                     gap = _run_length(_mixed(people.missing_stream[i]), missing_scale)
                     people.next_missing[i] = position + gap
-                packed |= np.uint8(code << np.uint8(2 * k))
-            out[v, byte] = packed
+                byte |= np.uint8(code << np.uint8(2 * k))
+            packed[v, b] = byte
 
 
-@njit(cache=True, nogil=True)
-def _add_scores(codes, rows, starts, scale, streams, scores, values):  # type: ignore[no-untyped-def]
+@_kernel
+def _add_scores(
+    panel: Any, chromosome_ends: Any, scale: Any, streams: Any, scores: Any, sums: Any
+) -> None:
     """Walk each person's segments, drawn exactly as `_fill` draws them."""
+    codes, panel_row = panel
     n_members, n_entries = codes.shape[1], scores.variant.size
     for i in range(streams.size):
-        stream, entry = streams[i], 0
-        for c in range(starts.size - 1):
-            position = starts[c]
-            while position < starts[c + 1]:
+        stream, position, entry = streams[i], 0, 0
+        for end in chromosome_ends:
+            while position < end:
                 member, length, stream = _new_segment(stream, n_members, scale)
-                position = min(position + length, starts[c + 1])
+                position = min(position + length, end)
                 while entry < n_entries and scores.variant[entry] < position:
-                    code = codes[rows[scores.variant[entry]], member]
-                    values[i, scores.score[entry]] += scores.value[entry, code]
+                    code = codes[panel_row[scores.variant[entry]], member]
+                    sums[i, scores.score[entry]] += scores.value[entry, code]
                     entry += 1

@@ -48,9 +48,7 @@ def test_a_window_that_is_not_a_size_is_a_usage_error(text):
 def test_a_published_table_decides_by_position(tmp_path):
     table = tmp_path / "ldetect.bed"
     table.write_text("chr start stop\nchr1 100 200\nchr1 200 300\nchr2 1 1000\n")
-    made = block_boundaries(
-        str(table), variants(["1", "1", "1", "1", "2"], [50, 199, 200, 900, 7])
-    )
+    made = block_boundaries(str(table), variants(["1", "1", "1", "1", "2"], [50, 199, 200, 900, 7]))
     assert made == (0, 2, 4, 5)
 
 

@@ -1,0 +1,97 @@
+"""Genotypes for everyone else: copies of A1 as int8, decoded from the packed store on demand."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.kernels.packed import PackedGenotypes, decode
+
+if TYPE_CHECKING:
+    import xarray
+
+MISSING_DOSAGE = -1
+# Copies of A1 (.bim column 5) of the raw values 0 hom A1, 1 missing, 2 het, 3 hom A2.
+COPIES_OF_A1 = np.array([2, MISSING_DOSAGE, 1, 0], dtype=np.int8)
+
+
+def decode_dosages(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int8]:
+    """Decode packed genotypes to copies of A1.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of int8, shape (v, n_samples)
+        0, 1 or 2 copies of A1; -1 where missing.
+    """
+    return decode(packed, np.tile(COPIES_OF_A1, (len(packed), 1)), n_samples)
+
+
+def read_dosages(store: GenotypeStore, variants: slice, samples: slice) -> npt.NDArray[np.int8]:
+    """Read a block of dosages; `samples` starts at a multiple of 4."""
+    start, stop, _ = samples.indices(store.n_samples)
+    return decode_dosages(store.read_packed(variants, samples), stop - start)
+
+
+def open_genotypes(path: str | Path) -> xarray.DataArray:
+    """Open a genotype store as a lazy dosage array.
+
+    Parameters
+    ----------
+    path
+        A store written by ``python -m pipelines.ingest``.
+
+    Returns
+    -------
+    xarray.DataArray of int8, dims (variant, sample), Dask-backed
+        Copies of A1 (.bim column 5), missing -1. Coordinates ``variant`` (ID), ``chrom``,
+        ``pos``, ``a1``, ``a2`` and ``sample`` (IID), ``fid``, all private.
+
+    Raises
+    ------
+    InputError
+        Not a finished genotype store.
+    """
+    import dask.array
+    import xarray
+
+    store = open_genotype_store(Path(path))
+    shape = (store.n_variants, store.n_samples)
+    blocks = dask.array.map_blocks(
+        _read_block,
+        str(store.path),
+        chunks=dask.array.core.normalize_chunks(store.chunk_shape, shape),
+        dtype=np.int8,
+        meta=np.empty((0, 0), dtype=np.int8),
+        # Task names are public on a shared cluster: a random one tells nothing of the content.
+        name=f"open-genotypes-{uuid.uuid4().hex}",
+    )
+    variants, samples = store.variants, store.samples
+    return xarray.DataArray(
+        blocks,
+        dims=("variant", "sample"),
+        coords={
+            "variant": variants.identifier,
+            "sample": samples.individual,
+            "chrom": ("variant", variants.chromosome),
+            "pos": ("variant", variants.position),
+            "a1": ("variant", variants.allele1),
+            "a2": ("variant", variants.allele2),
+            "fid": ("sample", samples.family),
+        },
+        name="dosage",
+    )
+
+
+def _read_block(path: str, block_info: Any) -> npt.NDArray[np.int8]:
+    variants, samples = (slice(*bounds) for bounds in block_info[None]["array-location"])
+    return read_dosages(open_genotype_store(Path(path)), variants, samples)

@@ -1,0 +1,194 @@
+"""PLINK 1 filesets, usually one per chromosome, joined into one table of variants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.bed import BedFile, open_bed
+from primo_scale.genotypes.tables import (
+    SampleTable,
+    VariantTable,
+    canonical_chromosome,
+    read_bim,
+    read_fam,
+)
+from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.storage.files import sha256_of_file
+
+Index = npt.NDArray[np.intp]
+
+EXTENSIONS = (".bed", ".bim", ".fam")
+
+
+@dataclass(frozen=True)
+class JoinedFilesets:
+    """Filesets of the same people, their variants one after the other.
+
+    Attributes
+    ----------
+    prefixes : tuple of Path
+    beds : tuple of BedFile
+        One per prefix.
+    samples : SampleTable
+        Everybody in the .fam files.
+    variants : VariantTable
+        Every line of the .bim files.
+    odd_positions : int
+        Positions that were not plain integers.
+    """
+
+    prefixes: tuple[Path, ...]
+    beds: tuple[BedFile, ...]
+    samples: SampleTable
+    variants: VariantTable
+    odd_positions: int
+
+    def read(self, variants: Index, samples: Index) -> PackedGenotypes:
+        """Read genotypes as `BedFile.read` does, by positions in the joined tables."""
+        result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
+        for bed, first, stop in zip(self.beds, *self._bounds(), strict=True):
+            begin, end = np.searchsorted(variants, [first, stop])
+            if begin < end:
+                result[begin:end] = bed.read(variants[begin:end] - first, samples)
+        return result
+
+    def raw_value(self, variant: int, sample: int) -> int:
+        """Read one genotype by the format's definition (`BedFile.raw_value`)."""
+        starts, _ = self._bounds()
+        which = int(np.searchsorted(starts, variant, side="right")) - 1
+        return self.beds[which].raw_value(variant - int(starts[which]), sample)
+
+    def files(self) -> list[Path]:
+        """Every file of the filesets, in order."""
+        return [fileset_path(prefix, kind) for prefix in self.prefixes for kind in EXTENSIONS]
+
+    def _bounds(self) -> tuple[Index, Index]:
+        stops = np.cumsum([bed.n_variants for bed in self.beds], dtype=np.intp)
+        return np.concatenate([[0], stops[:-1]]).astype(np.intp), stops
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file as it was when its content was hashed."""
+
+    path: str
+    sha256: str
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+
+def fileset_path(prefix: Path, extension: str) -> Path:
+    """File of a fileset; the prefix may hold dots, so this is not `Path.with_suffix`."""
+    return prefix.parent / (prefix.name + extension)
+
+
+def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
+    """Read the tables of the filesets, check the .bed files against them and join.
+
+    Raises
+    ------
+    InputError
+        Anything `read_bim`, `read_fam` or `open_bed` refuses; filesets whose people differ or
+        are ordered differently; a chromosome that is not contiguous in the joined table.
+    """
+    beds, tables = [], []
+    samples: SampleTable | None = None
+    odd_positions = 0
+    for prefix in prefixes:
+        bim = read_bim(fileset_path(prefix, ".bim"))
+        people = read_fam(fileset_path(prefix, ".fam"))
+        beds.append(open_bed(fileset_path(prefix, ".bed"), len(people), len(bim.variants)))
+        tables.append(bim.variants)
+        odd_positions += bim.odd_positions
+        if samples is None:
+            samples = people
+        else:
+            _check_same_people(samples, people, fileset_path(prefix, ".fam"))
+    if samples is None:
+        raise InputError("no fileset given", where="--bfile")
+    variants = VariantTable.concatenate(tables)
+    _check_contiguous_chromosomes(variants, prefixes)
+    return JoinedFilesets(tuple(prefixes), tuple(beds), samples, variants, odd_positions)
+
+
+def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
+    """Hash files, sparing those that the file system says are untouched since `known`.
+
+    Parameters
+    ----------
+    paths
+        Files to hash.
+    known
+        Earlier fingerprints by path. The inode change time cannot be set back by a program, so
+        equal times, size and inode mean an equal file.
+    """
+    sources = []
+    for path in paths:
+        status = path.stat()
+        before = known.get(str(path.resolve()))
+        now = SourceFile(
+            path=str(path.resolve()),
+            sha256=before.sha256 if before is not None else "",
+            size=status.st_size,
+            modified_ns=status.st_mtime_ns,
+            changed_ns=status.st_ctime_ns,
+            inode=status.st_ino,
+        )
+        sources.append(now if now == before else replace(now, sha256=sha256_of_file(path)))
+    return tuple(sources)
+
+
+def digest_of_samples(samples: SampleTable) -> str:
+    """SHA-256 of the (FID, IID) pairs in order. Private."""
+    digest = hashlib.sha256()
+    for family, individual in zip(samples.family, samples.individual, strict=True):
+        digest.update(f"{family}\t{individual}\n".encode())
+    return digest.hexdigest()
+
+
+def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:
+    if len(expected) != len(found):
+        raise InputError(
+            "lists another number of people than the first fileset",
+            where=path,
+            value=len(found),
+            limit=len(expected),
+            remedy="Filesets that are joined must hold the same people in the same order",
+        )
+    differs = (expected.family != found.family) | (expected.individual != found.individual)
+    if differs.any():
+        row = int(np.argmax(differs))
+        raise InputError(
+            "lists other people, or in another order, than the first fileset",
+            where=f"{path}:{row + 1}",
+            value=f"{found.family[row]} {found.individual[row]}",
+            limit=f"{expected.family[row]} {expected.individual[row]}",
+            remedy="Filesets that are joined must hold the same people in the same order",
+        )
+
+
+def _check_contiguous_chromosomes(variants: VariantTable, prefixes: Sequence[Path]) -> None:
+    codes = variants.chromosome
+    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+    seen: set[str] = set()
+    previous = None
+    for start in starts.tolist():
+        chromosome = canonical_chromosome(codes[start])
+        if chromosome in seen and chromosome != previous:
+            raise InputError(
+                f"chromosome {codes[start]} is split: its variants are not next to each other",
+                where=", ".join(str(fileset_path(prefix, ".bim")) for prefix in prefixes),
+                value=f"variant {variants.identifier[start]} comes after another chromosome",
+                remedy="Sort the variants first (plink2 --make-pgen --sort-vars, or --make-bed)",
+            )
+        seen.add(chromosome)
+        previous = chromosome

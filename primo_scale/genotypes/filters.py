@@ -1,0 +1,208 @@
+"""Which people and which variants of the input take part: public lists given by the user.
+
+The lists mean what they mean in PLINK 2 (``--keep``, ``--remove``, ``--extract``, ``--exclude``),
+with one difference: a line that holds an IID alone means that person whatever the FID, where
+PLINK 2 looks for FID ``0``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+
+Index = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Lists of people to keep or remove and of variants to extract or exclude."""
+
+    keep: Path | None = None
+    remove: Path | None = None
+    extract: Path | None = None
+    exclude: Path | None = None
+
+
+@dataclass(frozen=True)
+class FilterCount:
+    """What one filter did. Private: it counts people.
+
+    Attributes
+    ----------
+    filter
+        The option, or a few words for a filter that has none.
+    of
+        ``samples`` or ``variants``.
+    named, found, left
+        Entries of the list, those that the input has, and rows left afterwards.
+    """
+
+    filter: str
+    of: str
+    named: int
+    found: int
+    left: int
+
+    def __str__(self) -> str:
+        return f"{self.filter}: {self.named} named, {self.found} found, {self.left} {self.of} left"
+
+
+def select_samples(
+    samples: SampleTable, selection: Selection
+) -> tuple[Index, tuple[FilterCount, ...]]:
+    """Apply ``--keep``, then ``--remove``.
+
+    Parameters
+    ----------
+    samples : SampleTable, n rows
+    selection : Selection
+
+    Returns
+    -------
+    ndarray of intp
+        Rows of `samples` that are left, increasing.
+    tuple of FilterCount
+        One per list that was given.
+
+    Raises
+    ------
+    InputError
+        A list cannot be read, one of its entries fits several rows, or nobody is left.
+    """
+    chosen = np.ones(len(samples), dtype=np.bool_)
+    counts = []
+    for option, path, keep in (
+        ("--keep", selection.keep, True),
+        ("--remove", selection.remove, False),
+    ):
+        if path is None:
+            continue
+        named = read_people(path)
+        rows = _find_people(samples, named, path)
+        listed = np.zeros(len(samples), dtype=np.bool_)
+        listed[rows] = True
+        chosen &= listed if keep else ~listed
+        counts.append(FilterCount(option, "samples", len(named), len(rows), int(chosen.sum())))
+    return _some_left(chosen, "nobody is left", counts), tuple(counts)
+
+
+def select_variants(
+    variants: VariantTable, selection: Selection
+) -> tuple[Index, tuple[FilterCount, ...]]:
+    """Leave out negative positions, as PLINK 2 does, then apply ``--extract`` and ``--exclude``.
+
+    A list entry means every variant of that identifier.
+
+    Parameters
+    ----------
+    variants : VariantTable, m rows
+    selection : Selection
+
+    Returns
+    -------
+    ndarray of intp
+        Rows of `variants` that are left, increasing.
+    tuple of FilterCount
+        One per list that was given.
+
+    Raises
+    ------
+    InputError
+        A list cannot be read, or no variant is left.
+    """
+    chosen = variants.position >= 0
+    counts = []
+    for option, path, keep in (
+        ("--extract", selection.extract, True),
+        ("--exclude", selection.exclude, False),
+    ):
+        if path is None:
+            continue
+        named = read_identifiers(path)
+        listed = np.fromiter(
+            (identifier in named for identifier in variants.identifier), np.bool_, len(variants)
+        )
+        found = len(set(variants.identifier[listed]))
+        chosen &= listed if keep else ~listed
+        counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
+    return _some_left(chosen, "no variant is left", counts), tuple(counts)
+
+
+def read_people(path: Path) -> frozenset[tuple[str | None, str]]:
+    """Read a list of people as (FID, IID); the FID is None where the line gives an IID alone.
+
+    A first line may be a header, ``#FID IID`` or ``#IID``; other lines beginning with ``#`` are
+    comments; columns after the IID are ignored.
+    """
+    people: set[tuple[str | None, str]] = set()
+    family_given = True
+    for line in _read_lines(path):
+        tokens = line.split()
+        if not tokens:
+            continue
+        if tokens[0] in ("#FID", "#IID"):
+            family_given = tokens[0] == "#FID"
+        elif tokens[0].startswith("#"):
+            continue
+        elif family_given and len(tokens) > 1:
+            people.add((tokens[0], tokens[1]))
+        else:
+            people.add((None, tokens[0]))
+    return frozenset(people)
+
+
+def read_identifiers(path: Path) -> frozenset[str]:
+    """Read variant identifiers separated by any blanks or line ends."""
+    return frozenset(token for line in _read_lines(path) for token in line.split())
+
+
+def _read_lines(path: Path) -> Iterable[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", where=path) from error
+
+
+def _find_people(
+    samples: SampleTable, named: frozenset[tuple[str | None, str]], path: Path
+) -> list[int]:
+    """Rows of the people named; an entry that fits two rows would choose one by chance."""
+    rows: list[int] = []
+    hits: Counter[tuple[str | None, str]] = Counter()
+    for row, (family, individual) in enumerate(
+        zip(samples.family, samples.individual, strict=True)
+    ):
+        entries = [key for key in ((family, individual), (None, individual)) if key in named]
+        hits.update(entries)
+        if entries:
+            rows.append(row)
+    repeated = [key for key, count in hits.items() if count > 1]
+    if repeated:
+        raise InputError(
+            "an entry fits several rows of the .fam file",
+            where=path,
+            value=" ".join(part for part in repeated[0] if part is not None),
+            remedy="Give FID and IID, and give every person one row",
+        )
+    return rows
+
+
+def _some_left(chosen: npt.NDArray[np.bool_], complaint: str, counts: list[FilterCount]) -> Index:
+    index = np.flatnonzero(chosen)
+    if not len(index):
+        raise InputError(
+            complaint,
+            value="; ".join(str(count) for count in counts) or None,
+            remedy="Check that the identifiers in the lists are those of the .fam and .bim files",
+        )
+    return index

@@ -1,0 +1,237 @@
+"""Public bounds of phenotypes and covariates: given by the user, never taken from the cohort.
+
+The file is a table with the header ``name lower upper`` and, optionally, ``mean``, ``sd`` and
+``type``, columns in any order, separated by tabs or blanks. Everything in it is public: it is
+part of the release. ``NA`` leaves an optional cell out. The same layout serves covariates, for
+which ``mean`` is the centre and ``sd`` and ``type`` are not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from primo_scale.errors import InputError
+
+PhenotypeKind = Literal["quantitative", "binary"]
+
+ZERO_ONE = (0.0, 1.0)
+ONE_TWO = (1.0, 2.0)
+"""Bounds of the two codings of binary traits: PLINK's control 1 and case 2, REGENIE's 0 and 1."""
+
+_REQUIRED_COLUMNS = ("name", "lower", "upper")
+_COLUMNS = (*_REQUIRED_COLUMNS, "mean", "sd", "type")
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class PhenotypeBounds:
+    """What is publicly known of a phenotype.
+
+    Attributes
+    ----------
+    name : str
+    lower, upper : float
+        Values beyond them are moved to them.
+    mean, sd : float
+        Public guesses; a bad one costs accuracy, never privacy.
+    kind : {"quantitative", "binary"}
+        A binary trait holds codes alone: 1 and 2 if those are its bounds, else 0 and 1.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    mean: float
+    sd: float
+    kind: PhenotypeKind
+
+
+@dataclass(frozen=True)
+class CovariateBounds:
+    """What is publicly known of a covariate: its range, and the centre that is taken off."""
+
+    name: str
+    lower: float
+    upper: float
+    centre: float
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line of the file, cells by column name; absent and ``NA`` cells are left out."""
+
+    where: str
+    cells: dict[str, str]
+
+    def number(self, column: str, default: float | None = None) -> float:
+        if column not in self.cells and default is not None:
+            return default
+        try:
+            value = float(self.cells.get(column, "NA"))
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(
+                f"{column} of {self.cells['name']} is not a finite number",
+                where=self.where,
+                value=self.cells.get(column, "NA"),
+            )
+        return value
+
+
+def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBounds, ...]:
+    """Look up the bounds of the phenotypes `names`, in that order.
+
+    Without a mean the midpoint of the bounds is taken, without an sd half their distance. Without
+    a type, a phenotype whose bounds are exactly 1 and 2, or 0 and 1, is binary.
+
+    Raises
+    ------
+    InputError
+        No such file; a phenotype without bounds; a name twice; ``lower >= upper``; a value that
+        is not finite; ``sd <= 0``; a mean outside the bounds; an unknown type, or the type binary
+        with other bounds.
+    """
+    return _look_up(path, names, _phenotype, option="--pheno-bounds")
+
+
+def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBounds, ...]:
+    """Look up the bounds of the covariates `names`, in that order.
+
+    Without a mean the centre is the midpoint of the bounds.
+
+    Raises
+    ------
+    InputError
+        As `read_phenotype_bounds`.
+    """
+    return _look_up(path, names, _covariate, option="--covar-bounds")
+
+
+def _look_up[Bounds](
+    path: Path, names: Sequence[str], parse: Callable[[_Row], Bounds], *, option: str
+) -> tuple[Bounds, ...]:
+    rows: dict[str, _Row] = {}
+    for row in _rows(path):
+        name = row.cells["name"]
+        if name in rows:
+            raise InputError(
+                f"{name} is here twice", where=row.where, value=f"also at {rows[name].where}"
+            )
+        rows[name] = row
+    missing = [name for name in names if name not in rows]
+    if missing:
+        raise InputError(
+            f"no bounds for {len(missing)} of {len(names)} columns: {_examples(missing)}",
+            where=path,
+            remedy=f"Add a line 'name lower upper' for each to the file given with {option}",
+        )
+    return tuple(parse(rows[name]) for name in names)
+
+
+def _phenotype(row: _Row) -> PhenotypeBounds:
+    lower, upper, mean = _range(row)
+    sd = row.number("sd", default=(upper - lower) / 2)
+    if sd <= 0:
+        raise InputError(
+            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, limit="> 0"
+        )
+    return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, _kind(row, (lower, upper)))
+
+
+def _covariate(row: _Row) -> CovariateBounds:
+    lower, upper, centre = _range(row)
+    return CovariateBounds(row.cells["name"], lower, upper, centre)
+
+
+def _range(row: _Row) -> tuple[float, float, float]:
+    """Lower bound, upper bound and mean, checked."""
+    name = row.cells["name"]
+    lower, upper = row.number("lower"), row.number("upper")
+    if lower >= upper:
+        raise InputError(
+            f"lower bound of {name} is not below its upper bound",
+            where=row.where,
+            value=f"{lower:g} and {upper:g}",
+        )
+    mean = row.number("mean", default=lower + (upper - lower) / 2)
+    if not lower <= mean <= upper:
+        raise InputError(
+            f"mean of {name} is outside its bounds",
+            where=row.where,
+            value=f"{mean:g}",
+            limit=f"{lower:g} to {upper:g}",
+        )
+    return lower, upper, mean
+
+
+def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
+    codes = bounds in (ZERO_ONE, ONE_TWO)
+    kind = row.cells.get("type", "binary" if codes else "quantitative")
+    if kind not in get_args(PhenotypeKind):
+        raise InputError(
+            f"unknown type of {row.cells['name']}",
+            where=row.where,
+            value=kind,
+            limit="quantitative or binary",
+        )
+    if kind == "binary" and not codes:
+        raise InputError(
+            f"binary {row.cells['name']} has bounds that are no case/control codes",
+            where=row.where,
+            value=f"{bounds[0]:g} and {bounds[1]:g}",
+            limit="1 and 2, or 0 and 1",
+        )
+    return "binary" if kind == "binary" else "quantitative"
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    header: list[str] | None = None
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line, content in enumerate(file, start=1):
+                cells = content.split()
+                if not cells:
+                    continue
+                if header is None:
+                    header = _checked_header(cells, f"{path}:{line}")
+                    continue
+                if len(cells) != len(header):
+                    raise InputError(
+                        "the row and the header differ in length",
+                        where=f"{path}:{line}",
+                        value=f"{len(cells)} cells",
+                        limit=len(header),
+                        remedy="Write NA for a mean or sd that is not known",
+                    )
+                named = zip(header, cells, strict=True)
+                yield _Row(f"{path}:{line}", {name: cell for name, cell in named if cell != "NA"})
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=path, remedy="Check the path") from error
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", where=path, remedy="Convert it to UTF-8") from error
+
+
+def _checked_header(cells: list[str], where: str) -> list[str]:
+    header = [cells[0].removeprefix("#"), *cells[1:]]
+    if (
+        len(set(header)) < len(header)
+        or set(header) - set(_COLUMNS)
+        or set(_REQUIRED_COLUMNS) - set(header)
+    ):
+        raise InputError(
+            "not a header of bounds",
+            where=where,
+            value=" ".join(cells)[:80],
+            limit="name lower upper [mean] [sd] [type]",
+        )
+    return header
+
+
+def _examples(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_EXAMPLES])
+    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

@@ -1,0 +1,222 @@
+"""An append-only, durable chain of events in one SQLite file, under a secret key of its own.
+
+The storage half of the privacy ledger: it knows nothing of budgets. Every event carries a keyed
+digest of itself and of the event before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError, ResourceError
+from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
+
+FORMAT_VERSION = 1
+_KEY_BYTES = 32
+_LOCK_SECONDS = 60.0
+_NO_EVENT = ""
+_SCHEMA = (
+    "CREATE TABLE secret (key BLOB NOT NULL)",
+    # AUTOINCREMENT remembers the largest number ever used, so a removed last event shows.
+    """CREATE TABLE events (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)""",
+    """CREATE TRIGGER events_stay BEFORE DELETE ON events
+        BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+    """CREATE TRIGGER events_are_final BEFORE UPDATE ON events
+        BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+)
+
+
+class EventLog:
+    """An open log.
+
+    Parameters
+    ----------
+    path
+        The SQLite file.
+    create
+        Make an empty log, with a new key, where there is none.
+
+    Raises
+    ------
+    InputError
+        No log there and not to be created, another kind of file, or not accessible.
+    ResourceError
+        The disk is full.
+    """
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self.path = path
+        if create:
+            _create_file(path)
+        elif not path.is_file():
+            raise InputError("no ledger here", where=path, remedy="Check --ledger")
+        with _database_errors_explained(path):
+            self._database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
+            # A reservation must survive power loss before noise is drawn. EXTRA also flushes the
+            # directory after the rollback journal is removed; FULL could lose the last commit.
+            # (A write-ahead log would be a second file that a copy of the ledger leaves behind.)
+            self._database.execute("PRAGMA journal_mode = DELETE")
+            self._database.execute("PRAGMA synchronous = EXTRA")
+            if create:
+                self._set_up()
+            self._key = self._read_key()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+    def keyed_digest(self, purpose: str, data: bytes) -> str:
+        """HMAC-SHA256 of `data` under the log's key, hexadecimal; purposes never collide."""
+        return _keyed_digest(self._key, purpose, data)
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """One transaction that no other process writes during; on the disk when it ends."""
+        with _database_errors_explained(self.path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def append(self, kind: str, body: Mapping[str, Any]) -> str:
+        """Append one event inside the current transaction; return its time (UTC, ISO 8601)."""
+        return self._append(self._key, kind, body)
+
+    def events(self) -> list[tuple[str, str, Mapping[str, Any]]]:
+        """Every event as ``(time, kind, body)``, oldest first."""
+        return [(time, kind, _parsed(body)) for _, time, kind, body, _ in self._rows()]
+
+    def head(self) -> str:
+        """Digest of the last event, which depends on every event before it."""
+        with _database_errors_explained(self.path):
+            row = self._database.execute(
+                "SELECT digest FROM events ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+        return str(row[0]) if row else _NO_EVENT
+
+    def chain_problems(self) -> list[str]:
+        """Recompute every digest; one line for each event that was changed or is missing."""
+        problems = []
+        previous, last = _NO_EVENT, 0
+        for number, time, kind, body, digest in self._rows():
+            if number != last + 1:
+                problems.append(f"event {last + 1}: missing")
+            if digest != _event_digest(self._key, previous, (time, kind, body)):
+                problems.append(f"event {number} ({kind}): changed after it was written")
+            previous, last = digest, number
+        with _database_errors_explained(self.path):
+            row = self._database.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+            ).fetchone()
+        if row is None or row[0] != last:
+            problems.append(f"event {last + 1}: missing at the end")
+        return problems
+
+    def _set_up(self) -> None:
+        """Create the tables and the key, unless another process has."""
+        with self.exclusively():
+            found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if found:
+                return
+            for statement in _SCHEMA:
+                self._database.execute(statement)
+            key = secrets.token_bytes(_KEY_BYTES)
+            self._database.execute("INSERT INTO secret VALUES (?)", (key,))
+            self._append(key, "created", {"format_version": FORMAT_VERSION})
+
+    def _read_key(self) -> bytes:
+        try:
+            keys = self._database.execute("SELECT key FROM secret").fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            raise InputError("is not a privacy ledger", where=self.path) from error
+        first = self.events()[:1]
+        version = first[0][2].get("format_version") if first else None
+        if len(keys) != 1 or version != FORMAT_VERSION:
+            raise InputError(
+                "the ledger has an unknown format version",
+                where=self.path,
+                value=version,
+                limit=FORMAT_VERSION,
+                remedy="Use the version of primo_scale that wrote it",
+            )
+        return bytes(keys[0][0])
+
+    def _append(self, key: bytes, kind: str, body: Mapping[str, Any]) -> str:
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        text = canonical_json(dict(body)).decode()
+        digest = _event_digest(key, self.head(), (time, kind, text))
+        self._database.execute(
+            "INSERT INTO events (time, kind, body, digest) VALUES (?, ?, ?, ?)",
+            (time, kind, text, digest),
+        )
+        return time
+
+    def _rows(self) -> list[tuple[int, str, str, str, str]]:
+        with _database_errors_explained(self.path):
+            return self._database.execute(
+                "SELECT number, time, kind, body, digest FROM events ORDER BY number"
+            ).fetchall()
+
+
+def _keyed_digest(key: bytes, purpose: str, data: bytes) -> str:
+    return hmac.new(key, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def _event_digest(key: bytes, previous: str, event: tuple[str, str, str]) -> str:
+    return _keyed_digest(key, "event", canonical_json([previous, *event]))
+
+
+def _parsed(body: str) -> Mapping[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except json.JSONDecodeError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _create_file(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless there is one."""
+    if path.exists():
+        return
+    with disk_errors_explained(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        sync_directory(path.parent)
+
+
+@contextmanager
+def _database_errors_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "disk is full" in str(error):
+            raise ResourceError(
+                "the disk is full", where=path, remedy="Free space, then run the command again"
+            ) from error
+        if "locked" in str(error):
+            raise InputError(
+                "another process has held the ledger for a minute",
+                where=path,
+                remedy="Wait for it to end, then run the same command again",
+            ) from error
+        raise InputError(f"cannot be used: {error}", where=path) from error
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"is not a privacy ledger: {error}", where=path) from error

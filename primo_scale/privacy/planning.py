@@ -1,0 +1,176 @@
+"""Choosing the free parameters of a release from public sizes alone (docs/maths.md, planner).
+
+Natural units: a standardised phenotype has variance 1. Lattice units: a phenotype has `s_y` steps
+to one standard deviation, a coded variant has public variance `var_x`. Nothing here sees data, so
+nothing here costs budget.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+from scipy.stats import chi2
+
+from primo_scale.errors import UsageError
+from primo_scale.privacy.calibration import optimal_split
+
+# Assumed share of phenotype variance the variants explain; the split hardly depends on it.
+PRIOR_HERITABILITY = 0.3
+# No clip is useful beyond the norm that this share of normal phenotype rows stays within.
+_ROWS_WITHIN_NORM = 0.99
+# Exact binary fractions, so that the same sizes give the same bound on every machine.
+_CLIPS = np.arange(1, 6 * 64 + 1) / 64
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PublicSizes:
+    """What the planner may know.
+
+    Attributes
+    ----------
+    n_samples, n_variants, n_phenotypes
+        Sizes of the release.
+    largest_block
+        Variants in the largest LD block; `n_variants` for a dense Gram matrix.
+    row_norm
+        N_x, bound on the squared norm of a lattice genotype row.
+    variant_variance
+        Mean public variance of a coded variant, lattice units squared.
+    phenotype_scale
+        Lattice steps to one standard deviation of a phenotype.
+    fixed_outcome_norm
+        Largest squared norm of the outcome row's other entries: constant and covariates.
+    """
+
+    n_samples: int
+    n_variants: int
+    n_phenotypes: int
+    largest_block: int
+    row_norm: int
+    variant_variance: float
+    phenotype_scale: int
+    fixed_outcome_norm: int
+
+
+def attenuation(clip: float, n_phenotypes: int) -> float:
+    """Factor by which clipping shrinks covariances with a standardised phenotype.
+
+    ``E[min(R^2, B R)] / l`` with ``R^2`` chi-square on ``l`` degrees of freedom and
+    ``B = clip sqrt(l)``; for one phenotype ``erf(clip / sqrt(2))``. Known, hence divided out.
+    """
+    return float(_clipped_moments(np.array([clip]), n_phenotypes)[0][0])
+
+
+def variance_left(clip: float, n_phenotypes: int) -> float:
+    """Variance of a standardised phenotype after clipping: ``E[min(R^2, B^2)] / l``."""
+    return float(_clipped_moments(np.array([clip]), n_phenotypes)[1][0])
+
+
+def _clipped_moments(clips: Floats, n_phenotypes: int) -> tuple[Floats, Floats]:
+    """`attenuation` and `variance_left` at every clip, each of the shape of `clips`."""
+    degrees = n_phenotypes
+    squared = clips**2 * degrees
+    mean_root = math.sqrt(2) * math.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2))
+    below = chi2.cdf(squared, degrees + 2)
+    attenuated = below + clips / math.sqrt(degrees) * mean_root * chi2.sf(squared, degrees + 1)
+    return attenuated, below + clips**2 * chi2.sf(squared, degrees)
+
+
+def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = math.inf) -> int:
+    """Bound N_y on the squared norm of a lattice phenotype row.
+
+    Parameters
+    ----------
+    sizes
+        Public sizes.
+    clip
+        b: the row is clipped at ``b sqrt(l)`` standard deviations.
+    largest_norm
+        The squared norm, in standard deviations, that the public limits of the phenotypes allow.
+
+    Raises
+    ------
+    UsageError
+        The bound rounds to nothing.
+    """
+    degrees = sizes.n_phenotypes
+    usual_norm = float(chi2.ppf(_ROWS_WITHIN_NORM, degrees))
+    standardised = min(clip**2 * degrees, usual_norm, largest_norm)
+    norm = math.floor(sizes.phenotype_scale**2 * standardised)
+    if norm < 1:
+        raise UsageError(
+            "the phenotype bounds leave no room",
+            where="--pheno-bounds",
+            value=standardised,
+            remedy="Give upper above lower and a standard deviation in proportion",
+        )
+    return norm
+
+
+def split_for(sizes: PublicSizes, *, outcome_norm: int) -> float:
+    """The split t between X'X and X'Z under the prior heritability, in (0, 2].
+
+    Noise on X'X inside one LD block meets only that block's weights, hence ``largest_block``.
+    """
+    weights_norm = (
+        PRIOR_HERITABILITY * sizes.n_phenotypes * sizes.phenotype_scale**2 / sizes.variant_variance
+    ) * (sizes.largest_block / sizes.n_variants)
+    return optimal_split(
+        sizes.row_norm * weights_norm / 2, float(sizes.n_phenotypes * outcome_norm)
+    )
+
+
+def choose_phenotype_clip(sizes: PublicSizes, *, mu: float) -> float:
+    """The clip b that maximises the effective sample size.
+
+    Small clips lose signal, large ones need more noise: about 0.5 for up to ten phenotypes and
+    0.8 for a hundred where noise dominates.
+
+    Parameters
+    ----------
+    sizes
+        Public sizes.
+    mu
+        Privacy parameter of the joint release of X'X, X'Z and Z'Z.
+    """
+    cross_sigmas = np.array([_cross_sigma(sizes, clip, mu) for clip in _CLIPS])
+    attenuated, left = _clipped_moments(_CLIPS, sizes.n_phenotypes)
+    kept = attenuated**2 / (left + _noise_variance(sizes, cross_sigmas))
+    return float(_CLIPS[int(np.argmax(kept))])
+
+
+def effective_sample_size(sizes: PublicSizes, *, clip: float, cross_sigma: float) -> float:
+    """Size of a cohort whose non-private X'Z is as informative: ``n c^2 / (v + noise)``.
+
+    Per variant, ignoring LD, which makes it pessimistic.
+
+    Parameters
+    ----------
+    sizes
+        Public sizes.
+    clip
+        b, as in `phenotype_norm`.
+    cross_sigma
+        Standard deviation of the noise on X'Z, lattice units.
+    """
+    noise = float(_noise_variance(sizes, np.array(cross_sigma)))
+    kept = attenuation(clip, sizes.n_phenotypes) ** 2
+    return sizes.n_samples * kept / (variance_left(clip, sizes.n_phenotypes) + noise)
+
+
+def _noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
+    """Variance that noise on X'Z adds to one person's standardised phenotype."""
+    per_person = sizes.n_samples * sizes.variant_variance * sizes.phenotype_scale**2
+    return cross_sigmas**2 / per_person
+
+
+def _cross_sigma(sizes: PublicSizes, clip: float, mu: float) -> float:
+    outcome_norm = sizes.fixed_outcome_norm + phenotype_norm(sizes, clip=clip)
+    split = split_for(sizes, outcome_norm=outcome_norm)
+    return (1 + split / 2) * math.sqrt(2 * sizes.row_norm * outcome_norm / split) / mu

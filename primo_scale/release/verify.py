@@ -1,0 +1,268 @@
+"""Check a release directory as somebody does who has nothing else.
+
+Every file is there, whole, and says the same as the others; and the guarantee follows from the
+numbers in release.json (`primo_scale.release.recompute`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError
+from primo_scale.release.recompute import Finding, guarantee_findings
+from primo_scale.release.statement import (
+    NOT_PRIVATE,
+    Document,
+    schema_problems,
+    serialise,
+    stamp_of,
+    statement_digest,
+)
+from primo_scale.storage.files import sha256_of_file
+
+RELEASE_FILE = "release.json"
+WEIGHTS_FILE = "weights.tsv.gz"
+CENTRE_FILE = "centre.afreq"
+REPORT_FILE = "report.html"
+LOG_FILE = "release.log"
+PGS_DIRECTORY = "pgs"
+
+_WEIGHTS_COLUMNS = ["ID", "effect_allele", "other_allele", "chrom", "pos"]
+_PGS_COLUMNS = "rsID\tchr_name\tchr_position\teffect_allele\tother_allele\teffect_weight"
+_NOT_PRIVATE_ROW = "NOT_PRIVATE"
+_SHOWN = 3
+_UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError, ValueError)
+
+
+def verify_release(directory: Path) -> list[Finding]:
+    """Check all of a release.
+
+    Parameters
+    ----------
+    directory
+        What `primo_scale.release.publish.publish_release` wrote, or anything that claims to be.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the checks; the release is good if every one is `ok`. A check that needs
+        an earlier one to hold is left out when that failed.
+
+    Raises
+    ------
+    InputError
+        `directory` holds no release.json.
+    """
+    path = directory / RELEASE_FILE
+    if not path.is_file():
+        raise InputError(
+            "holds no release", where=directory, remedy="Give the directory of a release.json"
+        )
+    document, schema = _read_document(path)
+    if document is None:
+        return [schema]
+    files = _check_files(directory, document)
+    findings = [schema, files, _check_stamp(document), _check_names(document)]
+    if files.ok:
+        findings += _check_contents(directory, document)
+    if document["private"]:
+        findings += guarantee_findings(document)
+    return findings
+
+
+def is_private(directory: Path) -> bool:
+    """Whether a release that passed `verify_release` carries a guarantee at all."""
+    document, _ = _read_document(directory / RELEASE_FILE)
+    return document is not None and bool(document["private"])
+
+
+def _read_document(path: Path) -> tuple[Document | None, Finding]:
+    content = path.read_bytes()
+    try:
+        document = json.loads(content, parse_constant=_refuse_constant)
+    except ValueError as error:
+        return None, Finding(False, RELEASE_FILE, f"is not JSON: {error}")
+    problems = schema_problems(document)
+    if problems:
+        return None, Finding(False, RELEASE_FILE, f"breaks its schema: {_some(problems)}")
+    try:
+        as_written = serialise(document)
+    except ValueError as error:  # 1e999 is valid JSON and reads as infinity
+        return None, Finding(False, RELEASE_FILE, f"holds a number that is not finite: {error}")
+    if as_written != content:
+        return None, Finding(False, RELEASE_FILE, "is not in the form it was written in")
+    return document, Finding(True, RELEASE_FILE, "follows its schema")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def _check_files(directory: Path, document: Document) -> Finding:
+    listed = {entry["name"]: entry for entry in document["files"]}
+    found = {
+        path.relative_to(directory).as_posix(): path
+        for path in directory.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+    found.pop(RELEASE_FILE, None)
+    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
+    problems += [f"{name} does not belong here" for name in sorted(found.keys() - listed.keys())]
+    if len(listed) != len(document["files"]):
+        problems.append("a file is listed twice")
+    for name in sorted(listed.keys() & found.keys()):
+        path = found[name]
+        if path.is_symlink() or not path.is_file():
+            problems.append(f"{name} is not a plain file")
+        elif path.stat().st_size != listed[name]["bytes"]:
+            problems.append(f"{name} has another size than stated")
+        elif sha256_of_file(path) != listed[name]["sha256"]:
+            problems.append(f"{name} was changed: its SHA-256 is another")
+    return _finding("files", problems, f"{len(listed)} files, SHA-256 as stated, no others")
+
+
+def _check_stamp(document: Document) -> Finding:
+    expected = stamp_of(document)
+    problems = [] if document["stamp"] == expected else [f"{document['stamp']!r} is stated"]
+    return _finding("stamp", problems, expected)
+
+
+def _check_names(document: Document) -> Finding:
+    """Sizes, lists of names and files agree inside release.json."""
+    cohort, public = document["cohort"], document["public_inputs"]
+    counts = {
+        "phenotypes with bounds": (len(public["phenotypes"]), cohort["n_phenotypes"]),
+        "covariates with bounds": (len(public["covariates"]), cohort["n_covariates"]),
+        "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
+        "PGS files": (len(_pgs_names(document)), cohort["n_phenotypes"]),
+    }
+    problems = [
+        f"{found} {what}, not {expected}"
+        for what, (found, expected) in counts.items()
+        if found != expected
+    ]
+    names = {entry["name"] for entry in document["files"]}
+    needed = {WEIGHTS_FILE, CENTRE_FILE, REPORT_FILE, LOG_FILE}
+    problems += [f"{name} is not listed" for name in sorted(needed - names)]
+    if document["accuracy"]["effective_sample_size"] > cohort["n_samples"]:
+        problems.append("the effective sample size is above the sample size")
+    return _finding(
+        "sizes",
+        problems,
+        f"{cohort['n_samples']} people, {cohort['n_variants']} variants, "
+        f"{cohort['n_phenotypes']} phenotypes, {cohort['n_covariates']} covariates",
+    )
+
+
+def _check_contents(directory: Path, document: Document) -> list[Finding]:
+    checks: list[tuple[str, Callable[[Path, Document], list[str]]]] = [
+        (WEIGHTS_FILE, _weights_problems),
+        (CENTRE_FILE, _centre_problems),
+        (REPORT_FILE, _text_problems),
+        (LOG_FILE, _text_problems),
+    ]
+    checks += [(name, _pgs_problems) for name in _pgs_names(document)]
+    problems: list[str] = []
+    for name, check in checks:
+        try:
+            problems += [f"{name} {problem}" for problem in check(directory / name, document)]
+        except _UNREADABLE as error:
+            problems.append(f"{name} cannot be read: {error}")
+    detail = "sizes, names, numbers, the stamp and the statement's digest agree in every file"
+    return [_finding("contents", problems, detail)]
+
+
+def _weights_problems(path: Path, document: Document) -> list[str]:
+    cohort, public = document["cohort"], document["public_inputs"]
+    header = [*_WEIGHTS_COLUMNS, *(entry["name"] for entry in public["phenotypes"])]
+    tail = ["(intercept)", *(f"(covariate:{entry['name']})" for entry in public["covariates"])]
+    tail += [] if document["private"] else [_NOT_PRIVATE_ROW]
+    identifiers = []
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        if next(file, "").rstrip("\n").split("\t") != header:
+            return ["has another header than the statement implies"]
+        for row, line in enumerate(file, start=2):
+            fields = line.rstrip("\n").split("\t")
+            if len(fields) != len(header):
+                return [f"line {row} has {len(fields)} columns, not {len(header)}"]
+            if not all(math.isfinite(float(field)) for field in fields[len(_WEIGHTS_COLUMNS) :]):
+                return [f"line {row} holds a weight that is not finite"]
+            identifiers.append(fields[0])
+    n_variants = cohort["n_variants"]
+    problems = []
+    if identifiers[n_variants:] != tail:
+        problems.append(f"does not end in the rows {tail} after {n_variants} variants")
+    if len(set(identifiers)) != len(identifiers):
+        problems.append("has an ID twice")
+    return problems
+
+
+def _centre_problems(path: Path, document: Document) -> list[str]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        stamp, _header, *rows = file.read().splitlines()
+    problems = _stamp_problems(stamp, document)
+    if len(rows) != document["cohort"]["n_variants"]:
+        problems.append(f"has {len(rows)} variants, not {document['cohort']['n_variants']}")
+    if not all(0 <= float(row.split("\t")[4]) <= 1 for row in rows):
+        problems.append("has a frequency outside 0 to 1")
+    return problems
+
+
+def _pgs_problems(path: Path, document: Document) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        header = list(_header_lines(file))
+        rows = sum(1 for _ in file)
+    problems = [] if header[-1] == _PGS_COLUMNS else ["has other columns than PGS Catalog 2.0"]
+    problems += [] if f"##{stamp_of(document)}" in header else ["lacks the stamp"]
+    expected = document["cohort"]["n_variants"]
+    if rows != expected or f"#variants_number={expected}" not in header:
+        problems.append(f"has {rows} variants, not {expected}, or states another number")
+    return problems
+
+
+def _header_lines(file: Any) -> Iterator[str]:
+    """Lines up to and with the column names."""
+    for line in file:
+        yield line.rstrip("\n")
+        if not line.startswith("#"):
+            return
+
+
+def _text_problems(path: Path, document: Document) -> list[str]:
+    """Problems of the report or the log, where stamp and digest stand in lines of their own."""
+    lines = [re.sub(r"<[^>]*>", "", line).strip() for line in _unescaped(path).splitlines()]
+    problems = [] if stamp_of(document) in lines else ["lacks the stamp"]
+    if document["private"] and any(line.startswith(f"{NOT_PRIVATE}:") for line in lines):
+        problems.append(f"is stamped {NOT_PRIVATE}")
+    if f"statement sha256: {statement_digest(document)}" not in lines:
+        problems.append("carries the digest of another statement: release.json was changed")
+    return problems
+
+
+def _unescaped(path: Path) -> str:
+    return path.read_text(encoding="utf-8").replace("&#39;", "'")
+
+
+def _stamp_problems(line: str, document: Document) -> list[str]:
+    return [] if line == f"##{stamp_of(document)}" else ["lacks the stamp"]
+
+
+def _pgs_names(document: Document) -> list[str]:
+    names = (entry["name"] for entry in document["files"])
+    return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
+
+
+def _finding(check: str, problems: list[str], detail: str) -> Finding:
+    return Finding(not problems, check, _some(problems) or detail)
+
+
+def _some(problems: list[str]) -> str:
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + more

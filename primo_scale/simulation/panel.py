@@ -1,0 +1,137 @@
+"""The public panel that simulated people are made of, tiled to as many variants as are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.bed import open_bed
+from primo_scale.genotypes.tables import StringColumn, VariantTable, read_bim, read_fam
+from primo_scale.kernels.packed import decode
+
+A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
+"""Copies of A1 by raw PLINK value; nan for a missing call."""
+
+_AUTOSOMES = 22
+_GAP_BETWEEN_TILES = 1_000  # base pairs
+_LARGEST_POSITION = 2**31 - 2  # as plink2
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Real people's genotypes, small enough for memory.
+
+    Attributes
+    ----------
+    variants : VariantTable
+    codes : ndarray of uint8, shape (variants, members)
+        Raw PLINK values: 0 two copies of A1, 1 missing, 2 one copy, 3 none.
+    """
+
+    variants: VariantTable
+    codes: npt.NDArray[np.uint8]
+
+    @property
+    def a1_frequency(self) -> npt.NDArray[np.float64]:
+        """Frequency of A1, float64 (variants,); 0 where nobody has a call."""
+        called = (self.codes != 1).sum(axis=1)
+        copies = np.nan_to_num(A1_COPIES)[self.codes].sum(axis=1)
+        return np.asarray(copies / np.maximum(2 * called, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """Variants of a simulated cohort.
+
+    Attributes
+    ----------
+    variants : VariantTable
+    panel_row : ndarray of int32, shape (variants,)
+        Row of the panel that each variant copies.
+    chromosome_starts : ndarray of bool, shape (variants,)
+        First variants of a chromosome or of a copy of the panel: LD does not cross them.
+    """
+
+    variants: VariantTable
+    panel_row: npt.NDArray[np.int32]
+    chromosome_starts: npt.NDArray[np.bool_]
+
+
+def read_panel(prefix: str) -> Panel:
+    """Read a PLINK 1 fileset whole.
+
+    Raises
+    ------
+    InputError
+        One of the three files is missing or malformed, or they contradict each other.
+    """
+    variants = read_bim(Path(f"{prefix}.bim")).variants
+    n_members = len(read_fam(Path(f"{prefix}.fam")))
+    bed = open_bed(Path(f"{prefix}.bed"), n_members, len(variants))
+    packed = bed.read(np.arange(len(variants)), np.arange(n_members))
+    raw_values = np.tile(np.arange(4, dtype=np.int8), (len(variants), 1))
+    return Panel(variants, decode(packed, raw_values, n_members).view(np.uint8))
+
+
+def lay_out_sites(panel: Panel, n_variants: int) -> Sites:
+    """Take the panel's first variants, or tile the panel when more are wanted than it has.
+
+    Tiles are renamed (``rs123`` becomes ``rs123_2`` in the second tile) and spread in order over
+    chromosomes 1 to 22, each tile after the end of the one before.
+
+    Raises
+    ------
+    InputError
+        The panel is to be tiled and holds several chromosomes, or so many tiles that a position
+        would exceed PLINK's limit.
+    """
+    size = len(panel.variants)
+    index = np.arange(n_variants)
+    row, tile = index % size, index // size
+    variants = panel.variants.select(row)
+    starts = np.append(True, variants.chromosome[1:] != variants.chromosome[:-1])
+    if n_variants > size:
+        if len(set(panel.variants.chromosome)) > 1:
+            raise InputError(
+                "a panel of several chromosomes cannot be tiled",
+                value=f"{n_variants} variants",
+                limit=f"{size} variants",
+                remedy="Ask for fewer variants, or give one chromosome",
+            )
+        variants = _renamed(variants, tile)
+    return Sites(variants, row.astype(np.int32), starts | (row == 0))
+
+
+def _renamed(variants: VariantTable, tile: npt.NDArray[np.int64]) -> VariantTable:
+    n_tiles = int(tile[-1]) + 1
+    chromosome = tile * _AUTOSOMES // n_tiles + 1
+    first_tile = -(-(chromosome - 1) * n_tiles // _AUTOSOMES)
+    span = int(variants.position.max()) + _GAP_BETWEEN_TILES
+    position = variants.position + (tile - first_tile) * span
+    if position.max() > _LARGEST_POSITION:
+        raise InputError(
+            "tiling the panel leads to positions above PLINK's limit",
+            value=f"{len(variants)} variants",
+            limit=f"{len(variants) * _LARGEST_POSITION // int(position.max())} variants",
+            remedy="Ask for fewer variants, or give a panel with more",
+        )
+    identifiers = [
+        name if number == 0 else f"{name}_{number + 1}"
+        for name, number in zip(variants.identifier, tile, strict=True)
+    ]
+    return VariantTable(
+        chromosome=_strings([str(number) for number in chromosome]),
+        identifier=_strings(identifiers),
+        centimorgan=np.zeros(len(variants)),
+        position=position,
+        allele1=variants.allele1,
+        allele2=variants.allele2,
+    )
+
+
+def _strings(values: list[str]) -> StringColumn:
+    return np.array(values, dtype=object)

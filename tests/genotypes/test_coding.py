@@ -1,0 +1,93 @@
+"""The public int8 coding of genotypes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from bed_reader import open_bed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primo_scale.genotypes.coding import (
+    GenotypeCoding,
+    default_row_norm,
+    reference_coding,
+    uninformative_coding,
+)
+from primo_scale.genotypes.frequencies import MatchedFrequencies, read_reference_frequencies
+from primo_scale.genotypes.tables import read_bim
+
+DOSAGE_OF_RAW_VALUE = (2, None, 1, 0)
+
+
+def coding_of(frequencies: npt.ArrayLike) -> GenotypeCoding:
+    a1_frequency = np.atleast_1d(np.asarray(frequencies, dtype=np.float64))
+    return reference_coding(
+        MatchedFrequencies(a1_frequency, 0, 0, 0, 0, 0, Path("panel.afreq"), "0" * 64)
+    )
+
+
+def test_uninformative_codes() -> None:
+    coding = uninformative_coding(3)
+    np.testing.assert_array_equal(coding.code_table, [[1, 0, 0, -1]] * 3)
+    assert (coding.max_code, coding.unit, coding.variance) == (1, 1, 1.5)
+    assert default_row_norm(coding) == 3
+
+
+@given(st.lists(st.floats(0, 1) | st.just(np.nan), min_size=1, max_size=20))
+def test_every_frequency_gives_codes_within_int8(frequencies: list[float]) -> None:
+    coding = coding_of(frequencies)
+    k, m = coding.multiplier.astype(int), coding.centre.astype(int)
+    for raw, dosage in enumerate(DOSAGE_OF_RAW_VALUE):
+        exact = 0 * k if dosage is None else k * dosage - m
+        np.testing.assert_array_equal(coding.code_table[:, raw], exact)  # nothing wrapped around
+        assert np.abs(exact).max() <= 127
+    assert k.min() >= 1
+    assert coding.max_code <= 127
+
+
+def test_every_frequency_on_a_fine_grid() -> None:
+    p = np.linspace(0, 1, 200_001)
+    coding = coding_of(p)
+    k, m = coding.multiplier.astype(int), coding.centre.astype(int)
+    assert np.maximum(m, 2 * k - m).max() == 127  # the range is used, and never left
+    common = (p > 0.04) & (p < 0.96)
+    np.testing.assert_allclose((k * np.sqrt(2 * p * (1 - p)))[common], 16, rtol=0.03)
+    np.testing.assert_allclose(coding.centre_dosage, 2 * p, rtol=0, atol=0.5 / k.min())
+
+
+def test_unmatched_variants_are_coded_at_one_half() -> None:
+    half, unmatched = coding_of(0.5), coding_of(np.nan)
+    np.testing.assert_array_equal(half.code_table, unmatched.code_table)
+    assert half.centre_dosage == 1
+
+
+def test_codes_are_centred_and_have_the_stated_variance(shared: Path) -> None:
+    data = shared / "data/real/1000g_eur343_chr22"
+    variants = read_bim(data / "eur343_chr22.bim").variants
+    coding = reference_coding(read_reference_frequencies(data / "truth/chr22.afreq.gz", variants))
+    genotypes = open_bed(data / "eur343_chr22.bed").read(dtype="int8").astype(np.int64)
+    codes = coding.multiplier * genotypes - coding.centre
+    assert np.abs(codes).max() == coding.max_code <= 127
+    assert np.abs(codes.mean(axis=0)).max() <= 0.51 + 0.002 * 127  # centre rounded, p clamped
+    norms = (codes**2).sum(axis=1)
+    assert norms.mean() == pytest.approx(coding.variance, rel=0.02)
+    # Panel and cohort are the same people here; a row norm that holds for 95% of them and is
+    # within a third of the mean is what the default promises.
+    assert (norms <= default_row_norm(coding)).mean() >= 0.95
+    assert default_row_norm(coding) < 1.34 * coding.variance
+
+
+def test_row_norm_never_exceeds_what_codes_can_reach() -> None:
+    one = coding_of(0.5)  # (1.1 + 4) V = 5.1 * 16^2, above the square of the largest code
+    assert default_row_norm(one) == one.max_squared_norm == one.max_code**2
+
+
+def test_digest_tells_codings_apart() -> None:
+    codings = [coding_of([0.1, 0.2]), coding_of([0.2, 0.1]), coding_of([0.1])]
+    codings += [uninformative_coding(1), uninformative_coding(2)]
+    assert len({coding.digest for coding in codings}) == len(codings)
+    assert coding_of([0.1, 0.2]).digest == codings[0].digest

@@ -1,0 +1,163 @@
+"""Matching a public panel's allele frequencies to the variants of a cohort."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bed_reader import open_bed
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.tables import VariantTable, read_bim
+
+HEADER = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+
+
+def variant_table(*rows: tuple[str, str, str]) -> VariantTable:
+    identifiers, allele1, allele2 = (np.array(c, dtype=object) for c in zip(*rows, strict=True))
+    d = len(rows)
+    return VariantTable(
+        chromosome=np.array(["1"] * d, dtype=object),
+        identifier=identifiers,
+        centimorgan=np.zeros(d),
+        position=np.arange(1, d + 1),
+        allele1=allele1,
+        allele2=allele2,
+    )
+
+
+def panel(path: Path, *rows: str, header: str = HEADER) -> Path:
+    file = path / "panel.afreq"
+    file.write_text(header + "".join(f"{row}\n" for row in rows))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("prefix", "frequencies"),
+    [
+        ("1000g_eur343_chr22/eur343_chr22", "1000g_eur343_chr22/truth/chr22.afreq.gz"),
+        ("hapmap3_chr1-10/hm3_chr1-10", "hapmap3_chr1-10/truth/hm3.afreq.gz"),
+        ("regenie_example/example", "regenie_example/truth/ex.afreq"),
+    ],
+)
+def test_frequencies_of_plink2_are_those_of_the_genotypes(
+    shared: Path, prefix: str, frequencies: str
+) -> None:
+    real = shared / "data/real"
+    variants = read_bim(real / f"{prefix}.bim").variants
+    matched = read_reference_frequencies(real / frequencies, variants)
+    genotypes = open_bed(real / f"{prefix}.bed").read(dtype="float64")
+    np.testing.assert_allclose(
+        matched.a1_frequency, np.nanmean(genotypes, axis=0) / 2, rtol=0, atol=2e-6
+    )
+    assert matched.n_matched == len(variants)
+    assert matched.n_swapped == matched.n_flipped == matched.n_mismatched == 0
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("other", "swapped", "flipped"),
+    [("a1a2_swapped", True, False), ("strand_flipped", False, True)],
+)
+def test_swapped_and_flipped_panels_give_the_same_frequencies(
+    shared: Path, plink2: str, tmp_path: Path, other: str, swapped: bool, flipped: bool
+) -> None:
+    made = shared / "data/edge/plink_made"
+    command = [plink2, "--bfile", str(made / other), "--freq", "--out", str(tmp_path / "panel")]
+    subprocess.run(command, check=True, capture_output=True)
+    variants = read_bim(made / "base_n43_m61.bim").variants
+    matched = read_reference_frequencies(tmp_path / "panel.afreq", variants)
+    genotypes = open_bed(made / "base_n43_m61.bed").read(dtype="float64")
+    truth = np.nanmean(genotypes, axis=0) / 2
+    pairs = zip(variants.allele1, variants.allele2, strict=True)
+    ambiguous = np.array([set(pair) in ({"A", "T"}, {"C", "G"}) for pair in pairs])
+    # Flipping the strand of an ambiguous pair looks like exchanging its alleles: as labelled.
+    expected = np.where(ambiguous & flipped, 1 - truth, truth)
+    np.testing.assert_allclose(matched.a1_frequency, expected, rtol=0, atol=2e-6)
+    assert matched.n_ambiguous == ambiguous.sum()
+    assert matched.n_swapped == (len(variants) if swapped else (ambiguous & flipped).sum())
+    assert matched.n_flipped == ((~ambiguous).sum() if flipped else 0)
+
+
+def test_every_way_of_matching(tmp_path: Path) -> None:
+    variants = variant_table(
+        ("labelled", "A", "G"),
+        ("swapped", "G", "A"),
+        ("flipped", "T", "C"),
+        ("both", "C", "T"),
+        ("ambiguous", "A", "T"),
+        ("mismatch", "A", "C"),
+        ("absent", "A", "C"),
+        ("uncalled", "A", "C"),
+        ("multi", "A", "C"),
+        ("indel", "AC", "A"),
+        (".", "A", "G"),
+        ("two", "A", "G"),
+    )
+    file = panel(
+        tmp_path,
+        "1 labelled G A 0.1 10",
+        "1 swapped G A 0.1 10",
+        "1 flipped G A 0.1 10",
+        "1 both G A 0.1 10",
+        "1 ambiguous A T 0.1 10",
+        "1 mismatch G A 0.1 10",
+        "1 uncalled C A nan 0",
+        "1 multi C A,T 0.1,0.2 10",
+        "1 indel A AC 0.25 8",
+        "1 . G A 0.1 10",
+        "1 two G T 0.3 10",
+        "1 two G A 0.4 10",
+    )
+    matched = read_reference_frequencies(file, variants)
+    nan = np.nan
+    expected = [0.1, 0.9, 0.1, 0.9, 0.9, nan, nan, nan, nan, 0.25, nan, 0.4]
+    np.testing.assert_allclose(matched.a1_frequency, expected)
+    assert matched.n_matched == 7
+    assert (matched.n_swapped, matched.n_flipped, matched.n_ambiguous) == (3, 2, 1)
+    assert (matched.n_mismatched, matched.n_absent) == (2, 3)
+
+
+def test_columns_are_found_by_name_and_gzip_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "panel.afreq.gz"
+    text = "##meta\n#CHROM POS ID REF ALT PROVISIONAL_REF? OBS_CT ALT_FREQS\n1 5 v G A Y 10 0.3\n"
+    file.write_bytes(gzip.compress(text.encode()))
+    assert read_reference_frequencies(file, variant_table(("v", "A", "G"))).a1_frequency == [0.3]
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "message"),
+    [
+        (["1 v G A 1.5 10"], 2, r"not a number in \[0, 1\] \(got 1.5\)"),
+        (["1 w G A 0.5 10", "1 v G A x 10"], 3, r"not a number in \[0, 1\] \(got x\)"),
+        (["1 v G A"], 2, "shorter than the header"),
+        (
+            ["1 v G A .1 10", "1 v A G .9 10"],
+            3,
+            r"two rows match variant v .*line 2",
+        ),
+    ],
+)
+def test_bad_rows_are_named(tmp_path: Path, rows: list[str], line: int, message: str) -> None:
+    file = panel(tmp_path, *rows)
+    with pytest.raises(InputError, match=message) as caught:
+        read_reference_frequencies(file, variant_table(("v", "A", "G")))
+    assert caught.value.where == f"{file}:{line}"
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    file = panel(tmp_path, "1 v G A 0.1", header="CHR SNP A1 A2 MAF NCHROBS\n")
+    variants = variant_table(("v", "A", "G"))
+    with pytest.raises(InputError, match="no column ID, REF, ALT, ALT_FREQS, OBS_CT"):
+        read_reference_frequencies(file, variants)
+    with pytest.raises(InputError, match="no such file"):
+        read_reference_frequencies(tmp_path / "nothing.afreq", variants)
+    broken = tmp_path / "broken.afreq.gz"
+    broken.write_bytes(gzip.compress(HEADER.encode() * 100)[:30])
+    with pytest.raises(InputError, match="cannot be read"):
+        read_reference_frequencies(broken, variants)

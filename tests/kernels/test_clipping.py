@@ -1,0 +1,117 @@
+"""Clipping on the lattice: the two inequalities that carry the privacy guarantee."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from primo_scale.kernels.clipping import (
+    UNCLIPPED,
+    clip_rows,
+    row_multipliers,
+    scale_entries,
+    squared_norms,
+)
+
+ROWS = arrays(
+    np.int16,
+    array_shapes(min_dims=2, max_dims=2, max_side=12),
+    elements=st.integers(-32768, 32767) | st.sampled_from([-32768, -1, 0, 1, 32767]),
+)
+LIMITS = st.integers(0, 2**40) | st.integers(0, 50)
+
+
+def exact_norms(rows: npt.NDArray[np.int16]) -> list[int]:
+    return [sum(int(entry) ** 2 for entry in row) for row in rows]
+
+
+@given(ROWS, LIMITS)
+def test_no_row_exceeds_the_limit(rows: npt.NDArray[np.int16], limit: int) -> None:
+    clipped = clip_rows(rows, slice(None), limit)
+    for before, after, norm in zip(rows, clipped, exact_norms(rows), strict=True):
+        if norm <= limit:
+            np.testing.assert_array_equal(after, before)
+        else:
+            assert exact_norms(after[None])[0] <= limit
+            assert all(abs(int(a)) <= abs(int(b)) for a, b in zip(after, before, strict=True))
+            assert all(int(a) * int(b) >= 0 for a, b in zip(after, before, strict=True))
+
+
+@given(ROWS, st.integers(1, 2**40))
+def test_clipping_loses_less_than_one_unit_an_entry(
+    rows: npt.NDArray[np.int16], limit: int
+) -> None:
+    """The clipped row is the ideal one, ``q sqrt(limit / norm)``, within one unit an entry."""
+    clipped = clip_rows(rows, slice(None), limit)
+    for before, after, norm in zip(rows, clipped, exact_norms(rows), strict=True):
+        ratio = min(1.0, (limit / norm) ** 0.5) if norm else 1.0
+        np.testing.assert_allclose(after, before * ratio, rtol=0, atol=1.0001)
+
+
+@given(ROWS, LIMITS, st.integers(0, 12), st.integers(0, 12))
+def test_only_the_chosen_columns_are_clipped(
+    rows: npt.NDArray[np.int16], limit: int, start: int, stop: int
+) -> None:
+    before = rows.copy()
+    clipped = clip_rows(rows, slice(start, stop), limit)
+    assert max(exact_norms(clipped[:, start:stop])) <= limit
+    outside = np.delete(np.arange(rows.shape[1]), slice(start, stop))
+    np.testing.assert_array_equal(clipped[:, outside], rows[:, outside])
+    np.testing.assert_array_equal(rows, before)
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=30), st.integers(0, 2**63))
+def test_multipliers_are_the_largest_that_prove_the_bound(norms: list[int], limit: int) -> None:
+    multipliers = row_multipliers(np.array(norms, dtype=np.int64), limit)
+    for norm, r in zip(norms, multipliers.tolist(), strict=True):
+        if norm <= limit:
+            assert r == UNCLIPPED
+        else:
+            assert Fraction(norm) * Fraction(r, UNCLIPPED) ** 2 <= limit
+            assert Fraction(norm) * Fraction(r + 1, UNCLIPPED) ** 2 > limit
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_scaling_is_exact_at_the_ends_of_every_type(dtype: type[np.signedinteger]) -> None:
+    info = np.iinfo(dtype)
+    entries = np.array([info.min, info.min + 1, -3, -1, 0, 1, 3, info.max], dtype=dtype)
+    multipliers = np.array([0, 1, UNCLIPPED // 3, UNCLIPPED - 1, UNCLIPPED], dtype=np.int64)
+    scaled = scale_entries(entries[:, None], multipliers)
+    assert scaled.dtype == dtype
+    for i, entry in enumerate(entries.tolist()):
+        for j, r in enumerate(multipliers.tolist()):
+            assert scaled[i, j] == int(Fraction(entry * r, UNCLIPPED))  # int() truncates
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_norms_are_exact_in_either_memory_order(dtype: type[np.signedinteger]) -> None:
+    rows = np.full((3, 5000), np.iinfo(dtype).min, dtype=dtype)
+    rows[1] = np.iinfo(dtype).max
+    rows[2] = 0
+    expected = [5000 * int(row[0]) ** 2 for row in rows]
+    assert squared_norms(rows).tolist() == expected
+    assert squared_norms(np.ascontiguousarray(rows.T).T).tolist() == expected
+
+
+def test_negative_limit_is_an_error() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        row_multipliers(np.zeros(1, dtype=np.int64), -1)
+
+
+def test_reference_vector(shared: Path) -> None:
+    """Rows within the bound stay as published; a tighter bound holds and scales them evenly."""
+    vector = np.load(shared / "vectors/13_fixed_point.npz")
+    rows = vector["out_qx"].astype(np.int16)
+    limit = int((vector["scale_x"] * vector["Bx"]) ** 2)
+    np.testing.assert_array_equal(clip_rows(rows, slice(None), limit), rows)
+    np.testing.assert_array_equal(rows.astype(np.int64).T @ rows, vector["out_S_int"])
+    assert vector["out_sens"][0] == pytest.approx(2**0.5 * limit)
+    tight = clip_rows(rows, slice(None), limit // 4)
+    assert squared_norms(tight).max() <= limit // 4 < squared_norms(rows).max()

@@ -77,19 +77,29 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     options
         Every option in effect.
     """
-    for handler in list(LOGGER.handlers):
-        LOGGER.removeHandler(handler)
-        handler.close()
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
     file = logging.FileHandler(path, encoding="utf-8")
     path.chmod(0o600)
     file.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    terminal = logging.StreamHandler(sys.stderr)
-    terminal.setFormatter(logging.Formatter("%(message)s"))
-    LOGGER.addHandler(file)
+    _send_log_to(file)
     LOGGER.info("primo_scale %s: %s", __version__, command)
     for name, value in options.items():
         if value not in (None, (), False):
             LOGGER.info("  --%s %s", name.replace("_", "-"), value)
-    LOGGER.addHandler(terminal)
+    _send_log_to(file, _terminal())
+
+
+def log_to_terminal() -> None:
+    """Send the project's log to the terminal alone, for a command without a work directory."""
+    _send_log_to(_terminal())
+
+
+def _terminal() -> logging.Handler:
+    terminal = logging.StreamHandler(sys.stderr)
+    terminal.setFormatter(logging.Formatter("%(message)s"))
+    return terminal
+
+
+def _send_log_to(*handlers: logging.Handler) -> None:
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    LOGGER.handlers[:] = handlers

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipelines.command_line import DIRECTORY, EXISTING_FILE, debug_option
+from pipelines.command_line import DIRECTORY, EXISTING_FILE
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -20,7 +20,7 @@ def _together(options: Sequence[Decorator]) -> Decorator:
     return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
-class CommaSeparated(click.ParamType):
+class CommaSeparated(click.ParamType[tuple[str, ...]]):
     """``a,b,c`` as a tuple of strings."""
 
     name = "a,b,..."
@@ -159,17 +159,3 @@ def work_dir_option(*, required: bool) -> Decorator:
 def out_option(help_text: str) -> Decorator:
     """``--out``, the path that a command creates."""
     return click.option("--out", type=click.Path(path_type=Path), required=True, help=help_text)
-
-
-__all__ = [
-    "bfile_option",
-    "budget_options",
-    "debug_option",
-    "execution_options",
-    "model_options",
-    "out_option",
-    "outcome_options",
-    "release_options",
-    "selection_options",
-    "work_dir_option",
-]

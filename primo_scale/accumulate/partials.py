@@ -149,9 +149,10 @@ class Partials:
 
     def committed(self) -> set[Task]:
         """Tasks whose results are on disk and pass their checksums; damaged ones are dropped."""
+        tasks: list[Task] = [*self.plan.row_tasks(), *self.plan.tile_tasks()]
         return {
             task
-            for task in (*self.plan.row_tasks(), *self.plan.tile_tasks())
+            for task in tasks
             if all(_intact(self.array(name), index) for name, index in self._results(task))
         }
 
@@ -186,7 +187,7 @@ def open_partials(
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
-        return Partials(path, attributes["store_id"])
+        return Partials(path, str(attributes["store_id"]))
     return _create(path, plan, inputs, code_table)
 
 

@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.accumulate.partials import Partials
-from primo_scale.accumulate.plan import Plan
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter, Int64
+from primo_scale.storage.block_matrices import (
+    BlockLayout,
+    BlockMatrices,
+    BlockMatricesWriter,
+    Int64,
+)
 from primo_scale.storage.groups import Array, is_complete, open_group, read_block
 
 KIND = "statistics"
@@ -36,15 +40,23 @@ class RawStatistics:
     sha256: str
 
 
-def open_raw_statistics(path: Path, plan: Plan, plan_digest: str) -> RawStatistics | None:
-    """Finished statistics of this very plan, or None."""
+def finished_plan_digest(path: Path) -> str | None:
+    """Digest of the plan whose finished statistics are at `path`, or None if there are none."""
     if not is_complete(path, KIND):
         return None
-    attributes = dict(open_group(path, KIND).attrs)
-    if attributes["plan_digest"] != plan_digest:
-        return None
-    matrices = BlockMatrices(path, KIND, plan.layout)
-    return RawStatistics(matrices, plan.n_samples, str(attributes["sha256"]))
+    return str(open_group(path, KIND).attrs["plan_digest"])
+
+
+def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawStatistics:
+    """Open finished statistics.
+
+    Raises
+    ------
+    InputError
+        There are none, or they were never finished.
+    """
+    sha256 = str(open_group(path, KIND).attrs["sha256"])
+    return RawStatistics(BlockMatrices(path, KIND, layout), n_samples, sha256)
 
 
 def reduce_partials(partials: Partials, path: Path) -> RawStatistics:

@@ -19,7 +19,10 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 
-READ_BUDGET_BYTES = 64 << 20
+READ_BUDGET_BYTES = 4 << 20
+
+# A chunk-row of 2,048 variants of a million people; more is a sparse selection of variants.
+_READ_AHEAD_BYTES = 512 << 20
 
 _MAGIC = b"\x6c\x1b"
 _HEADER_BYTES = 3
@@ -94,12 +97,24 @@ class BedFile:
         step = max(4, READ_BUDGET_BYTES // span // 4 * 4)  # whole bytes once transposed
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
+            self._announce(descriptor, rows)
             for start in range(0, len(rows), step):
                 stop = min(start + step, len(rows))
                 raw = self._read_rows(descriptor, rows[start:stop], first, span)
                 yield start, stop, raw, 4 * first
         finally:
             os.close(descriptor)
+
+    def _announce(self, descriptor: int, rows: Index) -> None:
+        """Ask the kernel to read the rows ahead, in one sequential pass into its page cache.
+
+        The parts of rows that follow then come from memory: read cold, 2,048 pieces of 2 KiB
+        far apart run at a third of the speed of one slab.
+        """
+        start = _HEADER_BYTES + int(rows[0]) * self._row_bytes
+        length = (int(rows[-1]) - int(rows[0]) + 1) * self._row_bytes
+        if length <= _READ_AHEAD_BYTES:
+            os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
 
     def _read_rows(self, descriptor: int, rows: Index, first: int, span: int) -> PackedGenotypes:
         raw = np.empty((len(rows), span), dtype=np.uint8)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -213,7 +214,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                     yield line, tokens
     except FileNotFoundError as error:
         raise InputError("no such file", where=path, remedy="Check --ref-freq") from error
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", where=path, remedy=_REMEDY) from error
 
 

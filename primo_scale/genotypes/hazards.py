@@ -14,13 +14,23 @@ import numpy.typing as npt
 import pandas as pd
 
 from primo_scale.genotypes.tables import (
+    FEMALE,
     HUMAN_CHROMOSOMES,
+    MALE,
     UNPLACED,
     SampleTable,
     VariantTable,
     canonical_chromosome,
 )
-from primo_scale.kernels.packed import HETEROZYGOUS, HOMOZYGOUS_A1, HOMOZYGOUS_A2
+from primo_scale.kernels.packed import (
+    HETEROZYGOUS,
+    HOMOZYGOUS_A1,
+    HOMOZYGOUS_A2,
+    MISSING,
+    PackedGenotypes,
+    count_genotypes,
+    repack,
+)
 
 # Chromosomes of which a man has one copy outside the pseudo-autosomal regions; PLINK 2 names the
 # regions themselves XY, PAR1 and PAR2.
@@ -54,32 +64,32 @@ class Hazards:
     shared_individuals: int  # rows that share their IID with another FID
 
     def lines(self) -> list[str]:
-        """One sentence per hazard that is there, in the order of the fields."""
+        """One line per hazard that is there, in the order of the fields."""
         return [
-            f"{getattr(self, field.name)} {_SENTENCES[field.name]}"
+            f"{_DESCRIPTIONS[field.name]}: {getattr(self, field.name)}"
             for field in fields(self)
             if getattr(self, field.name)
         ]
 
 
-_SENTENCES = {
-    "negative_positions": "variants of negative position were left out, as PLINK 2 does",
-    "odd_positions": "positions were not plain integers: their leading digits were taken",
-    "zero_positions": "variants are at position 0",
-    "repeated_identifiers": "variants share their identifier with another; a release refuses them",
-    "absent_identifiers": "variants have the identifier '.'; a release refuses repeated ones",
-    "repeated_sites": "variants share chromosome, position and alleles with another",
-    "identical_alleles": "variants have two identical alleles",
-    "absent_alleles": "variants have an allele '0' or '.': it cannot be matched by name",
-    "unplaced_variants": "variants are on chromosome 0",
-    "unknown_chromosomes": "variants are on a chromosome code that is not human",
-    "monomorphic_variants": "variants are monomorphic here (kept: dropping them would be private)",
-    "uncalled_variants": "variants have no call at all (kept)",
-    "uncalled_samples": "samples have no call at all (kept)",
+_DESCRIPTIONS = {
+    "negative_positions": "variants of negative position, left out as PLINK 2 does",
+    "odd_positions": "positions that are not plain integers, their leading digits taken",
+    "zero_positions": "variants at position 0",
+    "repeated_identifiers": "variants that share their identifier (a release refuses them)",
+    "absent_identifiers": "variants with the identifier '.'",
+    "repeated_sites": "variants that share chromosome, position and alleles with another",
+    "identical_alleles": "variants with two identical alleles",
+    "absent_alleles": "variants with an allele '0' or '.', which no name can match",
+    "unplaced_variants": "variants on chromosome 0",
+    "unknown_chromosomes": "variants on a chromosome code that is not human",
+    "monomorphic_variants": "monomorphic variants (kept: to drop them would be a private choice)",
+    "uncalled_variants": "variants without any call (kept)",
+    "uncalled_samples": "samples without any call (kept)",
     "heterozygous_haploids": "heterozygous calls where one copy is expected (X in men, Y, MT)",
     "female_y_calls": "calls on Y in women",
-    "repeated_samples": "sample rows share FID and IID with another",
-    "shared_individuals": "sample rows share their IID with another FID",
+    "repeated_samples": "sample rows that share FID and IID with another",
+    "shared_individuals": "sample rows that share their IID with another FID",
 }
 
 
@@ -93,16 +103,18 @@ class InputNotes:
 
 @dataclass(frozen=True)
 class GenotypeTallies:
-    """Sums over the genotypes that reach across variants.
+    """What was counted while the genotypes were copied.
 
     Attributes
     ----------
     counts : ndarray of int64, shape (m, 4)
         Samples of each raw value, per variant.
+    partition_sha256 : ndarray of uint8, shape (p, 32)
     uncalled_samples, heterozygous_haploids, female_y_calls : int
     """
 
     counts: npt.NDArray[np.int64]
+    partition_sha256: npt.NDArray[np.uint8]
     uncalled_samples: int
     heterozygous_haploids: int
     female_y_calls: int
@@ -143,6 +155,39 @@ def find_hazards(
     )
 
 
+def count_haploid_problems(
+    packed: PackedGenotypes, chromosome: npt.NDArray[np.object_], sex: npt.NDArray[np.int8]
+) -> tuple[int, int]:
+    """Count calls that the number of copies of the chromosome does not allow.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8, shape (v, ceil(n / 4))
+    chromosome : ndarray of object (str), shape (v,)
+        Canonical codes.
+    sex : ndarray of int8, shape (n,)
+
+    Returns
+    -------
+    heterozygous_haploids, female_y_calls : int
+        As in `Hazards`.
+    """
+    men, women = np.flatnonzero(sex == MALE), np.flatnonzero(sex == FEMALE)
+    heterozygous = female_y_calls = 0
+    on_x, on_y = chromosome == HAPLOID_IN_MEN, chromosome == "Y"
+    haploid = _is_one_of(chromosome, HAPLOID)
+    if on_x.any():
+        counts = count_genotypes(repack(packed[on_x], men), len(men))
+        heterozygous += int(counts[:, HETEROZYGOUS].sum())
+    if haploid.any():
+        counts = count_genotypes(packed[haploid], len(sex))
+        heterozygous += int(counts[:, HETEROZYGOUS].sum())
+    if on_y.any():
+        counts = count_genotypes(repack(packed[on_y], women), len(women))
+        female_y_calls = int(counts.sum() - counts[:, MISSING].sum())
+    return heterozygous, female_y_calls
+
+
 def canonical_chromosomes(variants: VariantTable) -> npt.NDArray[np.object_]:
     """Apply `canonical_chromosome` to every row, once per distinct code."""
     codes, spellings = pd.factorize(variants.chromosome)
@@ -156,7 +201,8 @@ def _repeated_sites(
     swap = variants.allele1 > variants.allele2
     first = np.where(swap, variants.allele2, variants.allele1)
     second = np.where(swap, variants.allele1, variants.allele2)
-    return _in_repeated_rows(chromosome, variants.position, first, second)
+    repeated = _in_repeated_rows(chromosome, variants.position, first, second)
+    return repeated & (variants.position > 0)  # position 0 is no place: counted on its own
 
 
 def _is_one_of(column: npt.NDArray[np.object_], values: Collection[str]) -> npt.NDArray[np.bool_]:

@@ -7,6 +7,8 @@ cuts the summed axis so that the bound holds, and adds the cuts in int64.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,9 +37,9 @@ def add_gram(total: Int64, left: Int8, right: Int8, max_code: int) -> None:
         Public bound on the absolute value of every code.
     """
     run = _FLOAT32_EXACT // max(1, max_code * max_code)
-    kind: type[np.float32] | type[np.float64] = np.float32
+    kind: np.dtype[np.floating[Any]] = np.dtype(np.float32)
     if run < min(_SHORTEST_FLOAT32_RUN, left.shape[1]):
-        run, kind = _FLOAT64_EXACT // (max_code * max_code), np.float64
+        run, kind = _FLOAT64_EXACT // (max_code * max_code), np.dtype(np.float64)
     run = min(run, max(1, _CONVERSION_ENTRIES // max(left.shape[0], right.shape[0])))
     for start in range(0, left.shape[1], run):
         first = left[:, start : start + run].astype(kind)

@@ -68,10 +68,12 @@ def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.i
     ndarray of int64, shape (v, 4)
         Column r counts the samples of raw value r; rows sum to `n_samples`.
     """
-    words = np.zeros((len(packed), -(-packed.shape[1] // 8)), dtype="<u8")
-    words.view(np.uint8)[:, : packed.shape[1]] = packed
+    if packed.shape[1] % 8:
+        padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
+        padded[:, : packed.shape[1]] = packed
+        packed = padded
     counts = np.empty((len(packed), 4), dtype=np.int64)
-    _count(words, n_samples, counts)
+    _count(np.ascontiguousarray(packed).view("<u8"), n_samples, counts)
     return counts
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from primo_scale.errors import InputError
 
@@ -24,6 +24,7 @@ ONE_TWO = (1.0, 2.0)
 
 _REQUIRED_COLUMNS = ("name", "lower", "upper")
 _COLUMNS = (*_REQUIRED_COLUMNS, "mean", "sd", "type")
+_SMALLEST_RANGE, _LARGEST_RANGE = 1e-100, 1e100  # beyond them, arithmetic on bounds overflows
 _EXAMPLES = 3
 
 
@@ -83,6 +84,9 @@ class _Row:
         return value
 
 
+_Bounds = TypeVar("_Bounds", PhenotypeBounds, CovariateBounds)
+
+
 def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBounds, ...]:
     """Look up the bounds of the phenotypes `names`, in that order.
 
@@ -112,9 +116,9 @@ def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBo
     return _look_up(path, names, _covariate, option="--covar-bounds")
 
 
-def _look_up[Bounds](
-    path: Path, names: Sequence[str], parse: Callable[[_Row], Bounds], *, option: str
-) -> tuple[Bounds, ...]:
+def _look_up(
+    path: Path, names: Sequence[str], parse: Callable[[_Row], _Bounds], *, option: str
+) -> tuple[_Bounds, ...]:
     rows: dict[str, _Row] = {}
     for row in _rows(path):
         name = row.cells["name"]
@@ -152,11 +156,12 @@ def _range(row: _Row) -> tuple[float, float, float]:
     """Lower bound, upper bound and mean, checked."""
     name = row.cells["name"]
     lower, upper = row.number("lower"), row.number("upper")
-    if lower >= upper:
+    if not _SMALLEST_RANGE < upper - lower < _LARGEST_RANGE:
         raise InputError(
-            f"lower bound of {name} is not below its upper bound",
+            f"the bounds of {name} are not an increasing range",
             where=row.where,
             value=f"{lower:g} and {upper:g}",
+            limit="lower below upper",
         )
     mean = row.number("mean", default=lower + (upper - lower) / 2)
     if not lower <= mean <= upper:

@@ -13,7 +13,6 @@ and compare its head with the one recorded in releases.
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import shlex
@@ -36,6 +35,7 @@ from primo_scale.privacy.spending import (
     ReleaseRequest,
     account_as_json,
     replay,
+    reservation_as_json,
 )
 from primo_scale.storage.files import canonical_json
 
@@ -47,7 +47,8 @@ class Reservation:
     Attributes
     ----------
     charge
-        State `reserved`: draw the noise, now paid for. Otherwise the noise exists: use it.
+        In state `reserved`: draw its noise, once, unless it is the one whose noise is at hand.
+        In any other state its noise exists and no other may be drawn for it.
     opened_budget
         The account had no budget and got this release's (epsilon, delta): tell the user.
     """
@@ -114,21 +115,33 @@ class Ledger:
             "request", canonical_json([statistics_digest, dict(public_parameters)])
         )
 
-    def reserve(self, request: ReleaseRequest) -> Reservation:
+    def reserve(self, request: ReleaseRequest, *, noise_at_hand: str | None = None) -> Reservation:
         """Pay for a release, or find that this very release was paid for and drawn already.
 
         The charge is on the disk before this returns. A request that was reserved and never
-        recorded as drawn is charged anew.
+        recorded as drawn is charged anew, unless its noise is at hand.
+
+        Parameters
+        ----------
+        request
+            What is asked for.
+        noise_at_hand
+            Charge whose complete private statistics lie in the work directory, if any: a run may
+            have died after storing them and before `mark_drawn`.
 
         Raises
         ------
+        UsageError
+            Parameters out of range.
         BudgetRefused
             The account's budget does not cover it, or its delta is another one.
+        InputError
+            The ledger is damaged.
         """
         with self._transaction() as history:
-            drawn = history.latest_drawn(request)
-            if drawn is not None:
-                return Reservation(drawn, opened_budget=False)
+            paid = history.charge_to_replay(request, noise_at_hand)
+            if paid is not None:
+                return Reservation(paid, opened_budget=False)
             return self._charge(history, request)
 
     def reserve_again(self, request: ReleaseRequest) -> Reservation:
@@ -136,7 +149,7 @@ class Ledger:
 
         Raises
         ------
-        BudgetRefused
+        UsageError, BudgetRefused, InputError
             As for `reserve`.
         """
         with self._transaction() as history:
@@ -259,19 +272,11 @@ class Ledger:
         balance = history.balance(account)
         if balance.budget.delta != request.delta:
             raise self._other_delta(account, request.delta, balance.budget.delta)
-        if not (math.isfinite(request.mu_squared) and balance.affords(request)):
+        if not balance.affords(request.mu_squared):
             raise self._over_budget(balance, request)
-        charge = secrets.token_hex(8)
-        body = {
-            **account_as_json(account),
-            "charge": charge,
-            "request": request.digest,
-            "epsilon": request.epsilon,
-            "delta": request.delta,
-            "mu_squared": request.mu_squared,
-        }
-        time = self._log.append("reserved", body)
-        return Reservation(Charge(charge, request, ChargeState.RESERVED, time), opened)
+        charge = Charge(secrets.token_hex(8), request, request.mu_squared)
+        self._log.append("reserved", reservation_as_json(charge))
+        return Reservation(charge, opened)
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:
@@ -279,14 +284,19 @@ class Ledger:
         return history.charges[charge.id]
 
     def _over_budget(self, balance: Balance, request: ReleaseRequest) -> BudgetRefused:
+        lost = sum(
+            charge.state is ChargeState.RESERVED and charge.request == request
+            for charge in balance.charges
+        )
+        explanation = f"{lost} interrupted runs of this release were charged. " if lost else ""
         return BudgetRefused(
             "the privacy budget does not cover this release",
             where=self.path,
             value=f"epsilon {request.epsilon:g}",
             limit=f"{balance.epsilon_left:g} left: {balance.epsilon_spent:.4g} spent of "
             f"{balance.budget.epsilon:g} at delta {balance.budget.delta:g}",
-            remedy="Ask for less, or raise it: python -m pipelines.ledger set-budget "
-            f"{self._options(request.account)} --epsilon E",
+            remedy=f"{explanation}Ask for less, or raise it: python -m pipelines.ledger "
+            f"set-budget {self._options(request.account)} --epsilon E",
         )
 
     def _other_delta(self, account: Account, asked: float | None, own: float) -> BudgetRefused:
@@ -301,8 +311,17 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[History]:
+        """Changes to the ledger, all or none, from the state they start in."""
         with self._log.exclusively():
-            yield self._history()
+            history = self._history()
+            problems = self._log.chain_problems() + history.problems
+            if problems:
+                raise InputError(
+                    f"the ledger is damaged: {problems[0]}",
+                    where=self.path,
+                    remedy="Nothing is spent from it; see python -m pipelines.ledger verify",
+                )
+            yield history
 
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses what could never be spent

@@ -72,14 +72,14 @@ def privatise(
     return PrivateStatistics(writer.finish({"charge_id": charge_id}), raw.n_samples, mechanism)
 
 
-def reopen_private(
-    path: Path, raw: RawStatistics, mechanism: GramMechanism, charge_id: str
-) -> PrivateStatistics | None:
-    """Private statistics drawn for this very charge by a run that was interrupted, or None."""
+def charge_at_hand(path: Path) -> str | None:
+    """Charge whose private statistics are complete at `path`, or None."""
     if not is_complete(path, KIND):
         return None
-    if open_group(path, KIND).attrs["charge_id"] != charge_id:
-        return None
-    return PrivateStatistics(
-        BlockMatrices(path, KIND, raw.matrices.layout), raw.n_samples, mechanism
-    )
+    return str(open_group(path, KIND).attrs["charge_id"])
+
+
+def reopen_private(path: Path, raw: RawStatistics, mechanism: GramMechanism) -> PrivateStatistics:
+    """Open the private statistics that an earlier run drew and stored at `path`."""
+    matrices = BlockMatrices(path, KIND, raw.matrices.layout)
+    return PrivateStatistics(matrices, raw.n_samples, mechanism)

@@ -23,6 +23,8 @@ from primo_scale.privacy.calibration import (
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
 _DIGEST_LENGTH = 64
+# Root finding may differ in the last digits between versions of SciPy.
+_RECOMPUTED = 1e-9
 
 
 class ChargeState(StrEnum):
@@ -53,6 +55,11 @@ class Account:
     def short_name(self) -> str:
         """What to show a person: a given name whole, a digest by its beginning."""
         return self.cohort[:12] if len(self.cohort) == _DIGEST_LENGTH else self.cohort
+
+    def is_abbreviated_by(self, text: str) -> bool:
+        """Whether `text` is the cohort's name, or the beginning of its identifier."""
+        is_digest = len(self.cohort) == _DIGEST_LENGTH
+        return self.cohort.startswith(text) if is_digest else self.cohort == text
 
 
 @dataclass(frozen=True)
@@ -86,15 +93,17 @@ class ReleaseRequest:
         `Ledger.request_digest` of the statistics and of everything the noise depends on.
     epsilon, delta
         The guarantee asked for.
-    mu_squared
-        What it costs: the square of the mechanism's mu.
     """
 
     account: Account
     digest: str
     epsilon: float
     delta: float
-    mu_squared: float
+
+    @property
+    def mu_squared(self) -> float:
+        """What it costs: the square of the mu that (epsilon, delta) allows a mechanism."""
+        return release_mu(self.epsilon, self.delta) ** 2
 
 
 @dataclass(frozen=True)
@@ -107,10 +116,12 @@ class Charge:
         Random name of the charge.
     request
         What was paid for.
+    mu_squared
+        What was paid.
     state
         Reserved, drawn or published.
     reserved_at
-        UTC time, ISO 8601.
+        UTC time, ISO 8601; empty until it is read back.
     statistics_digest
         Keyed digest of the private statistics, once drawn.
     release_digests
@@ -119,8 +130,9 @@ class Charge:
 
     id: str
     request: ReleaseRequest
-    state: ChargeState
-    reserved_at: str
+    mu_squared: float
+    state: ChargeState = ChargeState.RESERVED
+    reserved_at: str = ""
     statistics_digest: str | None = None
     release_digests: tuple[str, ...] = ()
 
@@ -144,7 +156,7 @@ class Balance:
     @property
     def mu_squared_spent(self) -> float:
         """Sum of what the charges cost."""
-        return math.fsum(charge.request.mu_squared for charge in self.charges)
+        return math.fsum(charge.mu_squared for charge in self.charges)
 
     @property
     def epsilon_spent(self) -> float:
@@ -164,10 +176,10 @@ class Balance:
         rounded = math.floor(exact * (1 - 1e-9) * 10**digits) / 10**digits
         return rounded if rounded >= SMALLEST_EPSILON else 0.0
 
-    def affords(self, request: ReleaseRequest) -> bool:
-        """Whether the budget covers all charges and this request."""
-        costs = [charge.request.mu_squared for charge in self.charges]
-        return math.fsum([*costs, request.mu_squared]) <= self.budget.mu_squared
+    def affords(self, mu_squared: float) -> bool:
+        """Whether the budget covers all charges and one more of `mu_squared`."""
+        costs = [charge.mu_squared for charge in self.charges]
+        return math.fsum([*costs, mu_squared]) <= self.budget.mu_squared
 
 
 @dataclass
@@ -193,16 +205,18 @@ class History:
         charges = (c for c in self.charges.values() if c.request.account == account)
         return Balance(account, self.budgets[account], tuple(charges))
 
-    def latest_drawn(self, request: ReleaseRequest) -> Charge | None:
-        """The last charge for the same request whose noise was drawn and recorded."""
-        drawn = [
+    def charge_to_replay(self, request: ReleaseRequest, noise_at_hand: str | None) -> Charge | None:
+        """The last charge for the same request whose noise exists and may be used again.
+
+        Either the noise was recorded as drawn, or the charge is the one named `noise_at_hand`.
+        """
+        usable = [
             charge
             for charge in self.charges.values()
-            if charge.state is not ChargeState.RESERVED
-            and charge.request.account == request.account
-            and charge.request.digest == request.digest
+            if charge.request == request
+            and (charge.state is not ChargeState.RESERVED or charge.id == noise_at_hand)
         ]
-        return drawn[-1] if drawn else None
+        return usable[-1] if usable else None
 
 
 def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
@@ -224,6 +238,18 @@ def account_as_json(account: Account) -> dict[str, str]:
         "cohort": account.cohort,
         "unit": account.unit.value,
         "adjacency": account.adjacency.value,
+    }
+
+
+def reservation_as_json(charge: Charge) -> dict[str, str | float]:
+    """The event that a new charge is recorded as."""
+    return {
+        **account_as_json(charge.request.account),
+        "charge": charge.id,
+        "request": charge.request.digest,
+        "epsilon": charge.request.epsilon,
+        "delta": charge.request.delta,
+        "mu_squared": charge.mu_squared,
     }
 
 
@@ -249,28 +275,27 @@ def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
     before = history.budgets.get(account)
     history.budgets[account] = Budget(body["epsilon"], body["delta"])
     if before is not None and before.delta != body["delta"]:
-        return f"changes the delta of cohort {account.cohort}"
+        return f"changes the delta of cohort {account.short_name}"
     return None
 
 
 def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
     account = _account_from(body)
-    request = ReleaseRequest(
-        account, body["request"], body["epsilon"], body["delta"], body["mu_squared"]
-    )
+    request = ReleaseRequest(account, body["request"], body["epsilon"], body["delta"])
+    charge = Charge(body["charge"], request, body["mu_squared"], reserved_at=time)
     budget = history.budgets.get(account)
-    affordable = budget is not None and history.balance(account).affords(request)
-    known = body["charge"] in history.charges
-    history.charges[body["charge"]] = Charge(body["charge"], request, ChargeState.RESERVED, time)
+    affordable = budget is not None and history.balance(account).affords(charge.mu_squared)
+    known = charge.id in history.charges
+    history.charges[charge.id] = charge
     if known:
-        return f"reserves charge {body['charge']} twice"
+        return f"reserves charge {charge.id} twice"
     if budget is None:
-        return f"spends from cohort {account.cohort}, which has no budget"
+        return f"spends from cohort {account.short_name}, which has no budget"
     if budget.delta != request.delta:
-        return f"has another delta than cohort {account.cohort}"
-    if not request.mu_squared > 0:
-        return f"charge {body['charge']} costs nothing"
-    return None if affordable else f"overspends the budget of cohort {account.cohort}"
+        return f"has another delta than cohort {account.short_name}"
+    if not math.isclose(charge.mu_squared, request.mu_squared, rel_tol=_RECOMPUTED):
+        return f"charge {charge.id} costs other than its epsilon and delta"
+    return None if affordable else f"overspends the budget of cohort {account.short_name}"
 
 
 def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str | None:

@@ -30,6 +30,7 @@ _HEADER = """\
 #weight_type=beta
 """  # noqa: E501 (the first line is the format's own)
 _PLINK_NUMERIC_CHROMOSOMES = {"23": "X", "24": "Y", "25": "XY", "26": "MT"}
+_UNKNOWN_CHROMOSOME = "0"  # PLINK's
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_STEM = 200  # file systems end at 255 bytes; the suffix and temporary names need some
 
@@ -62,7 +63,7 @@ def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
         other = owner.setdefault(stem.lower(), name)
         if other != name:
             raise InputError(
-                f"the phenotypes {other!r} and {name!r} would share the file pgs/{stem}{PGS_SUFFIX}",
+                f"the phenotypes {other!r} and {name!r} would share the file {stem}{PGS_SUFFIX}",
                 where="release",
                 remedy="Rename one of the columns",
             )
@@ -75,9 +76,10 @@ def write_pgs_files(
 ) -> None:
     """Write ``DIRECTORY/<phenotype>.txt.gz`` for every phenotype.
 
-    The variant ID stands under `rsID` whatever its form. A variant of unknown position (0 or
-    less) has empty `chr_name` and `chr_position`, which the format allows where there is an ID;
-    it demands positions above 0 otherwise. Intercept and covariates are not part of the format.
+    The variant ID stands under `rsID` whatever its form. A variant of unknown place
+    (position 0 or less, or chromosome 0) has empty `chr_name` and `chr_position`, which the format
+    allows where there is an ID; it demands positions above 0 otherwise. Intercept and covariates
+    are not part of the format.
 
     Parameters
     ----------
@@ -118,7 +120,8 @@ def _row_prefixes(variants: VariantTable) -> Iterator[str]:
         variants.allele2,
         strict=True,
     ):
-        place = f"{_catalog_chromosome(chromosome)}\t{position}" if position > 0 else "\t"
+        known = position > 0 and chromosome != _UNKNOWN_CHROMOSOME
+        place = f"{_catalog_chromosome(chromosome)}\t{position}" if known else "\t"
         yield f"{identifier}\t{place}\t{effect}\t{other}\t"
 
 

@@ -25,6 +25,7 @@ _EPSILON_TOLERANCE = 1e-5
 _FINEST_SIGMA = 2.0**58  # in fine lattice steps: the sampler's 64-bit integers end soon after
 _COARSEST_SIGMA = 2.0**32  # the bound on what the lattice costs is stated from here on
 _ERFCX_OVERFLOWS = 26.0
+_HOPELESS_MU = 1e6  # epsilon is above 10^11
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ def log_delta(epsilon: float, mu: float) -> float:
 def epsilon_of(mu: float, delta: float) -> float:
     """Least epsilon at which mu-Gaussian privacy gives (epsilon, delta)-privacy."""
     target = math.log(delta)
+    if mu > _HOPELESS_MU:
+        return math.inf
     if log_delta(0.0, mu) <= target:
         return 0.0
     high = max(1.0, mu * mu)
@@ -72,9 +75,17 @@ def guarantee_findings(document: Document) -> list[Finding]:
     ----------
     document
         A release.json that follows its schema and claims to be private.
+
+    Returns
+    -------
+    list of Finding
+        Only the first if the queries are not those of the mechanism, for then no formula applies.
     """
+    queries = _check_queries(document)
+    if not queries.ok:
+        return [queries]
     return [
-        _check_queries(document),
+        queries,
         _check_norms(document),
         _check_sensitivities(document),
         _check_noise_ratios(document),
@@ -114,9 +125,7 @@ def _check_queries(document: Document) -> Finding:
 def _check_norms(document: Document) -> Finding:
     mechanism = document["mechanism"]
     total = mechanism["outcome_norm_squared"]
-    parts = (
-        mechanism["constant_and_covariates_norm_squared"] + mechanism["phenotypes_norm_squared"]
-    )
+    parts = mechanism["constant_and_covariates_norm_squared"] + mechanism["phenotypes_norm_squared"]
     problems = [] if total == parts else [f"N_z is {total}, its parts add up to {parts}"]
     return _finding(
         "row norms", problems, f"N_x = {mechanism['row_norm_squared']}, N_z = {total} = N_c + N_y"
@@ -148,13 +157,13 @@ def _check_noise_ratios(document: Document) -> Finding:
     sigma = {query["name"]: query["sigma"] for query in mechanism["queries"]}
     k_squared = _k_squared(mechanism)
     least = {
-        "cross": sigma.get("gram", math.inf) / math.sqrt(2 * k_squared),
-        "outcome_gram": sigma.get("gram", math.inf) / k_squared,
+        "cross": sigma["gram"] / math.sqrt(2 * k_squared),
+        "outcome_gram": sigma["gram"] / k_squared,
     }
     problems = [
         f"{name} has {sigma[name]:.12g}, needs {needed:.12g}"
         for name, needed in least.items()
-        if name in sigma and sigma[name] < needed * (1 - _SIGMA_TOLERANCE)
+        if sigma[name] < needed * (1 - _SIGMA_TOLERANCE)
     ]
     for query in mechanism["queries"]:
         off_diagonal = query["off_diagonal_sigma"]
@@ -173,9 +182,7 @@ def _check_mu(document: Document) -> Finding:
     problems = [] if _close(mu, stated) else [f"recomputed {mu:.15g}, stated {stated:.15g}"]
     share = counts / mu**2
     if not math.isclose(share, mechanism["counts_share"], rel_tol=1e-6, abs_tol=1e-12):
-        problems.append(
-            f"counts have {share:.9g} of mu^2, stated {mechanism['counts_share']:.9g}"
-        )
+        problems.append(f"counts have {share:.9g} of mu^2, stated {mechanism['counts_share']:.9g}")
     return _finding("mu", problems, f"recomputed {mu:.12g}")
 
 
@@ -237,18 +244,18 @@ def _k_squared(mechanism: Document) -> float:
 
 def _joint_sensitivity(mechanism: Document) -> float:
     row, outcome = mechanism["row_norm_squared"], mechanism["outcome_norm_squared"]
-    return math.sqrt(2) * (row + _k_squared(mechanism) * outcome)
+    return math.sqrt(2) * float(row + _k_squared(mechanism) * outcome)
 
 
 def _mu_squared_of_main(mechanism: Document) -> float:
-    sigma = [query["sigma"] for query in mechanism["queries"] if query["name"] == "gram"]
-    return (_joint_sensitivity(mechanism) / sigma[0]) ** 2 if sigma else math.inf
+    sigma = next(q["sigma"] for q in mechanism["queries"] if q["name"] == "gram")
+    return (_joint_sensitivity(mechanism) / float(sigma)) ** 2
 
 
 def _mu_squared_of_counts(document: Document) -> float:
-    n_phenotypes: int = document["cohort"]["n_phenotypes"]
-    queries = document["mechanism"]["queries"]
-    return sum(n_phenotypes / q["sigma"] ** 2 for q in queries if q["name"] == "observed")
+    n_phenotypes = document["cohort"]["n_phenotypes"]
+    sigmas = [q["sigma"] for q in document["mechanism"]["queries"] if q["name"] == "observed"]
+    return sum(float(n_phenotypes) / float(sigma) ** 2 for sigma in sigmas)
 
 
 def _log_delta_with_lattice(document: Document, epsilon: float, mu: float) -> float:

@@ -7,13 +7,13 @@ numbers in release.json (`primo_scale.release.recompute`).
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from primo_scale.errors import InputError
 from primo_scale.release.recompute import Finding, guarantee_findings
@@ -35,10 +35,12 @@ LOG_FILE = "release.log"
 PGS_DIRECTORY = "pgs"
 
 _WEIGHTS_COLUMNS = ["ID", "effect_allele", "other_allele", "chrom", "pos"]
+_CENTRE_COLUMNS = ["#CHROM", "ID", "REF", "ALT", "ALT_FREQS", "OBS_CT"]
 _PGS_COLUMNS = "rsID\tchr_name\tchr_position\teffect_allele\tother_allele\teffect_weight"
 _NOT_PRIVATE_ROW = "NOT_PRIVATE"
+_TAG = re.compile(r"<[^>]*>")
 _SHOWN = 3
-_UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError, ValueError)
+_UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError)
 
 
 def verify_release(directory: Path) -> list[Finding]:
@@ -205,12 +207,16 @@ def _weights_problems(path: Path, document: Document) -> list[str]:
 
 
 def _centre_problems(path: Path, document: Document) -> list[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        stamp, _header, *rows = file.read().splitlines()
-    problems = _stamp_problems(stamp, document)
+    stamp, header, *lines = path.read_text(encoding="utf-8").splitlines()
+    problems = [] if stamp == f"##{stamp_of(document)}" else ["lacks the stamp"]
+    rows = [line.split("\t") for line in lines]
+    if header.split("\t") != _CENTRE_COLUMNS or any(
+        len(row) != len(_CENTRE_COLUMNS) for row in rows
+    ):
+        return [*problems, "does not have the columns of a plink2 --freq file"]
     if len(rows) != document["cohort"]["n_variants"]:
         problems.append(f"has {len(rows)} variants, not {document['cohort']['n_variants']}")
-    if not all(0 <= float(row.split("\t")[4]) <= 1 for row in rows):
+    if not all(0 <= float(row[4]) <= 1 for row in rows):
         problems.append("has a frequency outside 0 to 1")
     return problems
 
@@ -227,7 +233,7 @@ def _pgs_problems(path: Path, document: Document) -> list[str]:
     return problems
 
 
-def _header_lines(file: Any) -> Iterator[str]:
+def _header_lines(file: Iterable[str]) -> Iterator[str]:
     """Lines up to and with the column names."""
     for line in file:
         yield line.rstrip("\n")
@@ -237,21 +243,14 @@ def _header_lines(file: Any) -> Iterator[str]:
 
 def _text_problems(path: Path, document: Document) -> list[str]:
     """Problems of the report or the log, where stamp and digest stand in lines of their own."""
-    lines = [re.sub(r"<[^>]*>", "", line).strip() for line in _unescaped(path).splitlines()]
+    text = path.read_text(encoding="utf-8")
+    lines = [html.unescape(_TAG.sub("", line)).strip() for line in text.splitlines()]
     problems = [] if stamp_of(document) in lines else ["lacks the stamp"]
     if document["private"] and any(line.startswith(f"{NOT_PRIVATE}:") for line in lines):
         problems.append(f"is stamped {NOT_PRIVATE}")
     if f"statement sha256: {statement_digest(document)}" not in lines:
         problems.append("carries the digest of another statement: release.json was changed")
     return problems
-
-
-def _unescaped(path: Path) -> str:
-    return path.read_text(encoding="utf-8").replace("&#39;", "'")
-
-
-def _stamp_problems(line: str, document: Document) -> list[str]:
-    return [] if line == f"##{stamp_of(document)}" else ["lacks the stamp"]
 
 
 def _pgs_names(document: Document) -> list[str]:

@@ -1,1 +1,1 @@
-"""Biobank-shaped cohorts made of real public genotypes: for demonstrations, tests and benchmarks."""
+"""Biobank-shaped cohorts made of real public genotypes, for demonstrations and measurements."""

@@ -184,7 +184,7 @@ def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
         earlier *= factor
         total += float(own @ (own + 2 * earlier))
         earlier += own
-    return total / mosaic.codes.shape[1]
+    return float(total / mosaic.codes.shape[1])
 
 
 def _log_scale(chance: float) -> float:

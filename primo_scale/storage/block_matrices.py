@@ -112,15 +112,19 @@ class BlockMatrices:
             ).tobytes()
         )
         for block in range(self.layout.n_blocks):
-            digest.update(np.ascontiguousarray(self.gram(block), "<i8"))
-            digest.update(np.ascontiguousarray(self.cross(block), "<i8"))
-        digest.update(np.ascontiguousarray(self.outcome_gram(), "<i8"))
-        digest.update(np.ascontiguousarray(self.observed(), "<i8"))
+            digest.update(_bytes(self.gram(block)))
+            digest.update(_bytes(self.cross(block)))
+        digest.update(_bytes(self.outcome_gram()))
+        digest.update(_bytes(self.observed()))
         return digest.hexdigest()
 
     def _whole(self, name: str) -> Int64:
         array = array_of(open_group(self.path, self.kind, complete=False), name)
         return read_block(array, (slice(None),) * array.ndim)
+
+
+def _bytes(values: Int64) -> memoryview:
+    return np.ascontiguousarray(values, "<i8").data.cast("B")
 
 
 class BlockMatricesWriter:

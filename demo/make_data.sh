@@ -1,0 +1,13 @@
+#!/bin/sh
+# Remake the demo's public panel from the 1000 Genomes files that PROVENANCE.md names.
+# Usage: demo/make_data.sh PREFIX    (PREFIX.bed, .bim, .fam; needs plink2)
+set -eu
+source_prefix=$1
+out=$(dirname "$0")/1000g_eur343_chr22
+
+# A stretch of neighbouring variants, so that the linkage disequilibrium is the real one.
+plink2 --bfile "$source_prefix" --chr 22 --from-bp 35294564 --to-bp 42090000 \
+  --make-bed --threads 1 --out "$out"
+plink2 --bfile "$out" --freq --threads 1 --out "$out"
+rm "$out.log"
+sha256sum "$out.bed" "$out.bim" "$out.fam" "$out.afreq"

@@ -1,0 +1,313 @@
+"""From exact statistics to a published release: ``python -m pipelines.finalize``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipelines.accumulate import budget_from
+from pipelines.command_line import CONTEXT, LOGGER, debug_option, explain_errors, open_run_log
+from pipelines.options import (
+    budget_options,
+    out_option,
+    release_options,
+    work_dir_option,
+)
+from primo_scale.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from pipelines.design import Budget, Design
+    from pipelines.release_statement import Payment
+    from primo_scale.accumulate.statistics import RawStatistics
+    from primo_scale.methods.ridge import LatticeWeights
+    from primo_scale.privacy.mechanism import GramMechanism
+    from primo_scale.privacy.private_statistics import PrivateStatistics
+    from primo_scale.release.weights import ScoringWeights
+
+PRIVATE_STORE = "private_statistics.zarr"
+
+
+@dataclass(frozen=True)
+class ReleaseChoices:
+    """What to release and on whose budget.
+
+    Attributes
+    ----------
+    out
+        The release directory.
+    budget
+        (epsilon, delta), or None for a release stamped NOT PRIVATE.
+    ridge
+        Penalty as given, or None for automatic.
+    ledger, cohort
+        Ledger file and name of the cohort in it, where not the defaults.
+    genome_build
+        Of the positions.
+    """
+
+    out: Path
+    budget: Budget | None
+    ridge: float | None
+    ledger: Path | None
+    cohort: str | None
+    genome_build: str
+
+
+@click.command(context_settings=CONTEXT)
+@work_dir_option(required=True)
+@budget_options
+@out_option("The release directory; must not exist.")
+@click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")
+@release_options
+@debug_option
+@explain_errors
+def main(work_dir: Path, **options: Any) -> None:
+    """Pay, add noise once, solve every phenotype, and publish the weights."""
+    from pipelines.design import load_design
+    from primo_scale.storage.files import exclusive_lock
+
+    choices = release_choices_from(options)
+    design = load_design(work_dir / "design.json")
+    with exclusive_lock(work_dir / "lock"):
+        open_run_log(work_dir / "run.log", "finalize", {"work_dir": work_dir, **options})
+        finalize_stage(work_dir, design, choices)
+
+
+def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
+    """Read the options of a release.
+
+    Raises
+    ------
+    UsageError
+        No (epsilon, delta) for a private release, or a ridge that is no penalty.
+    """
+    budget = None if options["non_private"] else budget_from(options)
+    if budget is None and not options["non_private"]:
+        raise UsageError(
+            "a private release needs --epsilon and --delta",
+            remedy="Give both, or --non-private for a validation run that protects nobody",
+        )
+    return ReleaseChoices(
+        out=options["out"],
+        budget=budget,
+        ridge=_ridge_from(options["ridge"]),
+        ledger=options["ledger"],
+        cohort=options["cohort"],
+        genome_build=options["genome_build"],
+    )
+
+
+def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> None:
+    """Publish the release of finished statistics, or find that it is published already.
+
+    What can be refused for public reasons is refused before the ledger is asked.
+    """
+    from primo_scale.accumulate.statistics import open_raw_statistics
+    from primo_scale.genotypes.store import open_genotype_store
+    from primo_scale.privacy.private_statistics import PrivateStatistics, charge_at_hand
+    from primo_scale.release.weights import check_variant_identifiers
+
+    raw = open_raw_statistics(work_dir / "statistics.zarr", design.layout, design.n_samples)
+    store = open_genotype_store(Path(design.genotype_store))
+    check_variant_identifiers(store.variants.identifier)
+    paid_at_hand = None if choices.budget is None else charge_at_hand(work_dir / PRIVATE_STORE)
+    _refuse_another_release(choices.out, paid_at_hand)
+    if choices.budget is None:
+        private = PrivateStatistics(raw.matrices, raw.n_samples, None)
+        _publish(design, private, choices, payment=None)
+        return
+    if not design.clipped:
+        raise UsageError(
+            "these statistics are of unclipped rows and can never be private",
+            where=work_dir,
+            remedy="Run accumulate without --non-private in another --work-dir",
+        )
+    _release_privately(work_dir, design, raw, choices, store.cohort_digest)
+
+
+def _release_privately(
+    work_dir: Path, design: Design, raw: RawStatistics, choices: ReleaseChoices, cohort_digest: str
+) -> None:
+    from pipelines.progress import progress_bar
+    from pipelines.release_statement import Payment
+    from primo_scale.privacy.ledger import Ledger, default_ledger_path
+    from primo_scale.privacy.paid_statistics import pay_and_draw
+    from primo_scale.privacy.spending import Account
+
+    mechanism = _calibrated(design, choices)
+    with Ledger(choices.ledger or default_ledger_path()) as ledger:
+        account = Account(choices.cohort or ledger.cohort_identifier(cohort_digest))
+        with progress_bar("draw noise") as move:
+            paid = pay_and_draw(
+                raw,
+                mechanism,
+                work_dir / PRIVATE_STORE,
+                ledger=ledger,
+                account=account,
+                on_block=move,
+            )
+        balance = ledger.balance(account)
+        if paid.opened_budget:
+            LOGGER.info(
+                "the cohort %s had no budget: it now has epsilon %g at delta %g, all of it spent "
+                "by this release; for more: python -m pipelines.ledger set-budget",
+                account.short_name, balance.budget.epsilon, balance.budget.delta,
+            )  # fmt: skip
+        payment = Payment(
+            mechanism,
+            paid.charge,
+            balance,
+            ledger.keyed_digest("statistics", raw.sha256.encode()),
+        )
+        digest = _publish(design, paid.private, choices, payment=payment)
+        ledger.mark_published(paid.charge, digest)
+
+
+def _calibrated(design: Design, choices: ReleaseChoices) -> GramMechanism:
+    from primo_scale.privacy.mechanism import PublicBounds, calibrate
+    from primo_scale.privacy.planning import split_for
+
+    if choices.budget is None:
+        raise UsageError("a private release needs --epsilon and --delta")
+    bounds = PublicBounds(
+        row_norm=design.row_norm,
+        outcome_norm=design.outcome_norm,
+        n_samples=design.n_samples,
+        n_phenotypes=design.layout.n_phenotypes,
+    )
+    split = split_for(design.sizes, outcome_norm=design.outcome_norm)
+    return calibrate(
+        bounds, epsilon=choices.budget.epsilon, delta=choices.budget.delta, split=split
+    )
+
+
+def _publish(
+    design: Design,
+    private: PrivateStatistics,
+    choices: ReleaseChoices,
+    *,
+    payment: Payment | None,
+) -> str:
+    """Solve and publish; return the SHA-256 of release.json."""
+    from pipelines.release_statement import Estimate, make_statement
+    from primo_scale.release.publish import publish_release
+    from primo_scale.storage.files import sha256_of_file
+
+    lattice = _solve(design, private, choices)
+    estimate = Estimate(lattice.ridge, choices.ridge is not None, choices.genome_build)
+    statement = make_statement(design, estimate, payment)
+    if choices.out.exists():
+        LOGGER.info("%s: this release is published already", choices.out)
+    else:
+        publish_release(choices.out, _scoring_weights(design, lattice), statement,
+                        _public_options(design, choices))  # fmt: skip
+    LOGGER.info("%s", statement.stamp)
+    LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
+    click.echo(f"release: {choices.out}")
+    return sha256_of_file(choices.out / "release.json")
+
+
+def _solve(design: Design, private: PrivateStatistics, choices: ReleaseChoices) -> LatticeWeights:
+    import os
+
+    from threadpoolctl import threadpool_limits
+
+    from primo_scale.methods.ridge import (
+        NoiseScales,
+        automatic_ridge,
+        missing_rescale,
+        noise_norm,
+        solve_ridge,
+    )
+    from primo_scale.privacy.planning import PRIOR_HERITABILITY
+
+    mechanism = private.mechanism
+    noise = (
+        NoiseScales(gram=0.0, outcome_gram=0.0)
+        if mechanism is None
+        else NoiseScales(mechanism.gram_sigma, mechanism.outcome_sigma)
+    )
+    prior = automatic_ridge(design.genotypes.variance, PRIOR_HERITABILITY)
+
+    def ridge_of_block(size: int) -> float:
+        if choices.ridge is not None:
+            return choices.ridge * design.genotypes.unit**2
+        return max(prior, noise_norm(noise.gram, size))
+
+    rescale = missing_rescale(private.matrices.observed().astype(float), private.n_samples)
+    # A local Dask cluster leaves one BLAS thread in this process's environment.
+    with threadpool_limits(limits=len(os.sched_getaffinity(0))):
+        return solve_ridge(private.matrices, noise, rescale, ridge_of_block)
+
+
+def _scoring_weights(design: Design, lattice: LatticeWeights) -> ScoringWeights:
+    from primo_scale.genotypes.store import open_genotype_store
+    from primo_scale.methods.dosage_scale import to_dosage_scale
+    from primo_scale.release.weights import ScoringWeights
+
+    raw_scale = to_dosage_scale(lattice, design.genotypes, design.outcomes, design.attenuation)
+    return ScoringWeights(
+        variants=open_genotype_store(Path(design.genotype_store)).variants,
+        phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
+        per_allele=raw_scale.per_allele,
+        intercept=raw_scale.intercept,
+        covariates=tuple(c.name for c in design.outcomes.covariates),
+        covariate_weights=raw_scale.covariates,
+        centre_dosage=design.genotypes.centre_dosage,
+    )
+
+
+def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
+    """Options that the release may repeat: no path, nothing of the custodian's own."""
+    options = {
+        "ld-blocks": Path(design.ld_blocks).name,
+        "ridge": "auto" if choices.ridge is None else f"{choices.ridge:g}",
+        "genome-build": choices.genome_build,
+    }
+    if design.reference is not None:
+        options["ref-freq"] = design.reference["file"]
+    if choices.budget is None:
+        return {**options, "non-private": "yes"}
+    return {
+        **options,
+        "epsilon": f"{choices.budget.epsilon!r}",
+        "delta": f"{choices.budget.delta!r}",
+    }
+
+
+def _refuse_another_release(out: Path, paid_at_hand: str | None) -> None:
+    """Refuse an `out` that is there already, unless it was paid with the charge at hand."""
+    import json
+
+    if not out.exists():
+        return
+    document = out / "release.json"
+    ledger = json.loads(document.read_bytes())["ledger"] if document.is_file() else None
+    if ledger is None or ledger["charge"] != paid_at_hand:
+        raise InputError(
+            "exists already and is not the release of these statistics",
+            where=out,
+            remedy="Choose another --out; a release is never overwritten",
+        )
+
+
+def _ridge_from(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(
+            "the ridge is neither auto nor a penalty", where="--ridge", value=text, limit=">= 0"
+        )
+    return value
+
+
+if __name__ == "__main__":
+    main()

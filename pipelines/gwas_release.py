@@ -1,0 +1,62 @@
+"""Genotypes and phenotypes in, a published release out: ``python -m pipelines.gwas_release``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.accumulate import accumulate_stage, choices_from
+from pipelines.command_line import CONTEXT, LOGGER, debug_option, explain_errors, open_run_log
+from pipelines.finalize import finalize_stage, release_choices_from
+from pipelines.options import (
+    bfile_option,
+    budget_options,
+    execution_options,
+    model_options,
+    out_option,
+    outcome_options,
+    release_options,
+    selection_options,
+    work_dir_option,
+)
+
+
+@click.command(context_settings=CONTEXT)
+@bfile_option
+@outcome_options
+@budget_options
+@out_option("The release directory to publish.")
+@selection_options
+@model_options
+@release_options
+@work_dir_option(required=False)
+@execution_options
+@debug_option
+@explain_errors
+def main(out: Path, work_dir: Path | None, **options: Any) -> None:
+    """Publish differentially private polygenic-score weights of every phenotype.
+
+    Runs ingest, accumulate and finalize. After any interruption the same command continues; when
+    the release is there already, it says so.
+    """
+    from pipelines.design import load_design
+    from pipelines.ingest import ingest_stage
+    from primo_scale.storage.files import exclusive_lock, make_private_directory
+
+    outcomes, model, execution = choices_from(options)
+    release = release_choices_from({"out": out, **options})
+    work_dir = work_dir or out.with_name(out.name + ".work")
+    make_private_directory(work_dir)
+    with exclusive_lock(work_dir / "lock"):
+        shown = {"out": out, "work_dir": work_dir, **options}
+        open_run_log(work_dir / "run.log", "gwas_release", shown)
+        store = ingest_stage(options, work_dir / "genotypes.zarr")
+        accumulate_stage(store, outcomes, model, execution, work_dir)
+        finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
+        LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+
+
+if __name__ == "__main__":
+    main()

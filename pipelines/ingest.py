@@ -1,0 +1,72 @@
+"""PLINK 1 filesets into the packed genotype store: ``python -m pipelines.ingest``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipelines.command_line import CONTEXT, LOGGER, debug_option, explain_errors, log_to_terminal
+from pipelines.options import bfile_option, out_option, selection_options
+
+if TYPE_CHECKING:
+    from primo_scale.genotypes.store import GenotypeStore
+
+
+@click.command(context_settings=CONTEXT)
+@bfile_option
+@out_option("Genotype store to write, such as genotypes.zarr (private).")
+@selection_options
+@click.option("--chunk-variants", default=2048, show_default=True, help="Variants of a chunk.")
+@click.option(
+    "--chunk-samples", default=8192, show_default=True, help="People of a chunk, a multiple of 4."
+)
+@debug_option
+@explain_errors
+def main(out: Path, chunk_variants: int, chunk_samples: int, **options: Any) -> None:
+    """Write the genotypes of PLINK 1 filesets to a packed Zarr store.
+
+    Run again after an interruption with the same options, it continues where it stopped.
+    """
+    log_to_terminal()
+    ingest_stage(options, out, chunk_shape=(chunk_variants, chunk_samples))
+
+
+def ingest_stage(
+    options: dict[str, Any], destination: Path, *, chunk_shape: tuple[int, int] = (2048, 8192)
+) -> GenotypeStore:
+    """Write the store, or find it finished, and say what the filters left and what is odd.
+
+    Parameters
+    ----------
+    options
+        ``bfile``, ``keep``, ``remove``, ``extract`` and ``exclude`` of the command line.
+    destination
+        The store.
+    chunk_shape
+        Variants and people of a chunk.
+    """
+    from pipelines.progress import progress_bar
+    from primo_scale.genotypes.filters import Selection
+    from primo_scale.genotypes.ingest import ingest
+
+    lists = {name: options[name] for name in ("keep", "remove", "extract", "exclude")}
+    with progress_bar("ingest") as move:
+        store = ingest(
+            [Path(prefix) for prefix in options["bfile"]],
+            destination,
+            selection=Selection(**lists),
+            chunk_shape=chunk_shape,
+            on_progress=move,
+        )
+    for count in store.filter_counts:
+        LOGGER.info("%s", count)
+    for line in store.hazards.lines():
+        LOGGER.info("note: %s", line)
+    LOGGER.info("%s: %d variants of %d people", destination, store.n_variants, store.n_samples)
+    return store
+
+
+if __name__ == "__main__":
+    main()

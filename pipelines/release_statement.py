@@ -1,0 +1,219 @@
+"""What a release says about itself, put together from its design and the noise it got."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from pipelines.design import Design
+from primo_scale import __version__
+from primo_scale.privacy import sensitivity
+from primo_scale.privacy.calibration import composed_epsilon
+from primo_scale.privacy.mechanism import COUNTS_SHARE, GramMechanism
+from primo_scale.privacy.noise import fine_bits
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, effective_sample_size
+from primo_scale.privacy.sensitivity import Adjacency
+from primo_scale.privacy.spending import Balance, Charge
+from primo_scale.release import statement as said
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What a private release was paid with.
+
+    Attributes
+    ----------
+    mechanism
+        The calibrated noise.
+    charge
+        In the ledger.
+    balance
+        Of the account, this charge included.
+    statistics_hmac
+        Keyed digest of the exact statistics.
+    """
+
+    mechanism: GramMechanism
+    charge: Charge
+    balance: Balance
+    statistics_hmac: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How the weights were computed; public.
+
+    Attributes
+    ----------
+    ridge
+        Penalty of each block in lattice units.
+    ridge_was_given
+        By the operator; else it is automatic.
+    genome_build
+        Of the positions.
+    """
+
+    ridge: tuple[float, ...]
+    ridge_was_given: bool
+    genome_build: str
+
+
+def make_statement(design: Design, estimate: Estimate, payment: Payment | None) -> said.Statement:
+    """State a release; one without a payment is NOT PRIVATE."""
+    layout = design.layout
+    return said.Statement(
+        software=said.Software("primo_scale", __version__),
+        created=datetime.now(UTC).date().isoformat(),
+        private=payment is not None,
+        guarantee=None if payment is None else _guarantee(payment.mechanism),
+        mechanism=None if payment is None else _mechanism(design, payment.mechanism),
+        cohort=said.Cohort(
+            n_samples=design.n_samples,
+            n_variants=layout.n_variants,
+            n_phenotypes=layout.n_phenotypes,
+            n_covariates=layout.n_fixed - 1,
+            block_sizes=layout.sizes,
+        ),
+        public_inputs=_public_inputs(design, estimate.genome_build),
+        estimation=_estimation(design, estimate, payment),
+        accuracy=_accuracy(design, payment),
+        ledger=None if payment is None else _ledger_entry(payment),
+        unprotected=(),
+        statistics_hmac=None if payment is None else payment.statistics_hmac,
+    )
+
+
+def _guarantee(mechanism: GramMechanism) -> said.Guarantee:
+    return said.Guarantee(
+        epsilon=mechanism.epsilon,
+        delta=mechanism.delta,
+        mu=mechanism.mu,
+        adjacency="replace-one",
+        unit="one person's whole row",
+        privacy="full",
+        accountant="analytic Gaussian profile (Balle and Wang 2018), mu^2 added over queries",
+    )
+
+
+def _mechanism(design: Design, mechanism: GramMechanism) -> said.Mechanism:
+    return said.Mechanism(
+        name="reuse-cov-gauss",
+        split=mechanism.split,
+        row_norm_squared=mechanism.row_norm,
+        outcome_norm_squared=mechanism.outcome_norm,
+        constant_and_covariates_norm_squared=design.outcomes.constant_norm,
+        phenotypes_norm_squared=design.phenotype_norm,
+        joint_sensitivity=sensitivity.stacked(mechanism.row_norm, mechanism.split),
+        counts_share=COUNTS_SHARE,
+        queries=_queries(design, mechanism),
+        sampler="OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
+        rng="operating system entropy, through OpenDP",
+    )
+
+
+def _queries(design: Design, mechanism: GramMechanism) -> tuple[said.Query, ...]:
+    layout = design.layout
+    d, q, l = layout.n_variants, layout.n_outcomes, layout.n_phenotypes  # noqa: E741
+    row, outcome = mechanism.row_norm, mechanism.outcome_norm
+    replace = Adjacency.REPLACE_ONE
+    return (
+        said.Query(
+            name="gram",
+            statistic="X'X by LD block",
+            shape=(d, d),
+            layout="svec",
+            sensitivity=sensitivity.gram(row, replace),
+            sigma=mechanism.gram_sigma,
+            off_diagonal_sigma=mechanism.gram_off_diagonal_sigma,
+            fine_bits=fine_bits(mechanism.gram_off_diagonal_sigma),
+        ),
+        said.Query(
+            name="cross",
+            statistic="X'Z",
+            shape=(d, q),
+            layout="full",
+            sensitivity=sensitivity.cross(row, outcome, replace),
+            sigma=mechanism.cross_sigma,
+            off_diagonal_sigma=None,
+            fine_bits=fine_bits(mechanism.cross_sigma),
+        ),
+        said.Query(
+            name="outcome_gram",
+            statistic="Z'Z",
+            shape=(q, q),
+            layout="svec",
+            sensitivity=sensitivity.gram(outcome, replace),
+            sigma=mechanism.outcome_sigma,
+            off_diagonal_sigma=mechanism.outcome_off_diagonal_sigma,
+            fine_bits=fine_bits(mechanism.outcome_off_diagonal_sigma),
+        ),
+        said.Query(
+            name="observed",
+            statistic="people with each phenotype",
+            shape=(l,),
+            layout="full",
+            sensitivity=sensitivity.observed_counts(l),
+            sigma=mechanism.counts_sigma,
+            off_diagonal_sigma=None,
+            fine_bits=fine_bits(mechanism.counts_sigma),
+        ),
+    )
+
+
+def _public_inputs(design: Design, genome_build: str) -> said.PublicInputs:
+    outcomes = design.outcomes
+    return said.PublicInputs(
+        reference_frequencies=(
+            "uninformative"
+            if design.reference is None
+            else said.ReferenceFrequencies(**design.reference)
+        ),
+        genotype_unit=design.genotypes.unit,
+        phenotype_unit=outcomes.unit,
+        constant=outcomes.constant,
+        phenotypes=tuple(said.PhenotypeBounds(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(said.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
+        ld_blocks=design.ld_blocks,
+        genome_build=genome_build,
+    )
+
+
+def _estimation(design: Design, estimate: Estimate, payment: Payment | None) -> said.Estimation:
+    prior = f"V (1 - h2)/h2 with h2 = {PRIOR_HERITABILITY}"
+    automatic = prior if payment is None else f"the larger of {prior} and the norm of the noise"
+    return said.Estimation(
+        ridge=estimate.ridge,
+        ridge_rule="given by the operator" if estimate.ridge_was_given else automatic,
+        eigenvalue_floor="0 in each LD block of X'X; the norm of the noise for the covariates",
+        attenuation=design.attenuation,
+    )
+
+
+def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
+    if payment is None:
+        return said.Accuracy(float(design.n_samples), "no noise: the cohort's own size")
+    size = effective_sample_size(
+        design.sizes, clip=design.clip, cross_sigma=payment.mechanism.cross_sigma
+    )
+    return said.Accuracy(
+        size,
+        "n c^2 / (v + noise) for one variant, from public sizes; noise averages out over "
+        "variants in linkage disequilibrium, so that scores do better than this",
+    )
+
+
+def _ledger_entry(payment: Payment) -> said.LedgerEntry:
+    balance, cost = payment.balance, payment.charge.mu_squared
+    delta = balance.budget.delta
+    before = max(0.0, balance.mu_squared_spent - cost)
+    return said.LedgerEntry(
+        cohort=balance.account.short_name,
+        charge=payment.charge.id,
+        mu_squared_before=before,
+        mu_squared_after=before + cost,
+        mu_squared_budget=balance.budget.mu_squared,
+        epsilon_before=composed_epsilon(before, delta),
+        epsilon_after=composed_epsilon(before + cost, delta),
+        epsilon_budget=composed_epsilon(balance.budget.mu_squared, delta),
+        delta=delta,
+    )

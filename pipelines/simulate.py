@@ -1,0 +1,122 @@
+"""python -m pipelines.simulate: a cohort of any size made of real public genotypes."""
+
+from __future__ import annotations
+
+import click
+
+from pipelines.command_line import CONTEXT, debug_option, explain_errors
+
+LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
+SEED = click.IntRange(min=0, max=2**63 - 1)
+
+
+@click.command(context_settings=CONTEXT)
+@click.option("--bfile", required=True, metavar="PREFIX", help="PLINK 1 fileset of the panel.")
+@click.option("--out", required=True, metavar="PREFIX", help="Files to write: PREFIX.bed, ...")
+@click.option("--samples", type=click.IntRange(min=1), required=True, help="People to simulate.")
+@click.option("--seed", type=SEED, required=True, help="Of the people.")
+@click.option(
+    "--variants",
+    type=click.IntRange(min=1),
+    help="How many; more than the panel has tiles it under new IDs (default: the panel's).",
+)
+@click.option(
+    "--mean-segment",
+    type=click.FloatRange(min=1),
+    default=200,
+    show_default=True,
+    help="Mean number of neighbouring variants copied from one member of the panel.",
+)
+@click.option(
+    "--missing",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    default=0,
+    show_default=True,
+    help="Share of genotype calls to make missing.",
+)
+@click.option(
+    "--phenotypes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Quantitative traits QT1, QT2, ... of mean 0 and variance 1.",
+)
+@click.option(
+    "--prevalence",
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    help="Adds a 0/1 trait CASE with this share of cases.",
+)
+@click.option(
+    "--heritability",
+    type=click.FloatRange(min=0, max=LARGEST_HERITABILITY),
+    default=0.3,
+    show_default=True,
+    help="Of every trait (of CASE: on the liability scale), in the population simulated from.",
+)
+@click.option(
+    "--causal-fraction",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    default=0.01,
+    show_default=True,
+    help="Share of polymorphic variants that have an effect.",
+)
+@click.option(
+    "--effects-seed",
+    type=SEED,
+    default=0,
+    show_default=True,
+    help="Of the effects: cohorts that share it, and the trait options, share their effects.",
+)
+@debug_option
+@explain_errors
+def main(
+    bfile: str,
+    out: str,
+    samples: int,
+    seed: int,
+    variants: int | None,
+    mean_segment: float,
+    missing: float,
+    phenotypes: int,
+    prevalence: float | None,
+    heritability: float,
+    causal_fraction: float,
+    effects_seed: int,
+) -> None:
+    """Simulate a cohort whose genotypes are mosaics of a public panel's.
+
+    Writes a PLINK 1 fileset, PREFIX.covar.tsv (age and sex) and, for traits, PREFIX.pheno.tsv,
+    the bounds files that a release needs and the true effects. The same options give the same
+    files, byte for byte: nobody in them is real, so there is nothing for randomness to protect.
+    """
+    from primo_scale.simulation.fileset import Fileset
+    from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
+    from primo_scale.simulation.panel import lay_out_sites, read_panel
+    from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_people
+
+    panel = read_panel(bfile)
+    sites = lay_out_sites(panel, variants or len(panel.variants))
+    mosaic = Mosaic(
+        codes=panel.codes,
+        panel_row=sites.panel_row,
+        chromosome_starts=sites.chromosome_starts,
+        mean_segment=mean_segment,
+        missing_rate=missing,
+        seed=seed,
+    )
+    model = TraitModel(phenotypes, prevalence, heritability, causal_fraction)
+    files = Fileset(out)
+    files.write_bed(packed_genotypes(mosaic, samples), mosaic.n_variants, samples)
+    files.write_bim(sites.variants)
+    effects = None
+    if model.names:
+        frequency = panel.a1_frequency[sites.panel_row]
+        effects = draw_effects(mosaic, frequency, model, seed=effects_seed)
+        files.write_effects(effects, sites.variants, model)
+    files.write_bounds(model)
+    files.write_people(simulate_people(mosaic, samples, model, effects), model, f"SIM{seed}")
+    click.echo(f"{out}: {samples} simulated people, {mosaic.n_variants} variants")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""PLINK 1 filesets into the packed genotype store: plan, initialise, partitions, finalise.
+
+The store grows in ``<destination>.partial/`` and appears under its own name in one rename, when
+every partition is there and the self-test has passed. A run that was stopped at any moment is
+continued by the same call; a call for other inputs, other lists or other chunks is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.filesets import fingerprint
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.hazards import GenotypeTallies, InputNotes, find_hazards
+from primo_scale.genotypes.ingest_plan import (
+    DEFAULT_CHUNK_SHAPE,
+    IngestPlan,
+    check_free_space,
+    check_same_request,
+    plan_ingest,
+    recorded_request,
+)
+from primo_scale.genotypes.orientation import check_orientation
+from primo_scale.genotypes.partitions import total_records, write_partition
+from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
+from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
+from primo_scale.storage.files import (
+    disk_errors_explained,
+    exclusive_lock,
+    make_private_directory,
+    sync_directory,
+    sync_tree,
+    write_atomically,
+)
+from primo_scale.storage.groups import (
+    array_of,
+    chunk_path,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+    write_block,
+    write_strings,
+)
+
+PACKED_MISSING = 0x55
+_TABLE_CHUNK_ROWS = 65536
+
+
+def ingest(
+    prefixes: Sequence[Path],
+    destination: Path,
+    *,
+    selection: Selection,
+    on_progress: Callable[[int, int], None],
+    chunk_shape: tuple[int, int] = DEFAULT_CHUNK_SHAPE,
+) -> GenotypeStore:
+    """Write the genotypes of `prefixes` to a store, or continue, or reuse the finished one.
+
+    Parameters
+    ----------
+    prefixes
+        PLINK 1 filesets of the same people; their variants are joined in this order.
+    destination
+        Where the store appears once it is complete.
+    selection
+        People and variants that take part.
+    on_progress
+        Called with (partitions written, partitions in all).
+    chunk_shape
+        (variants, samples) of a chunk; the samples a multiple of 4.
+
+    Returns
+    -------
+    GenotypeStore
+
+    Raises
+    ------
+    InputError
+        A file is refused, inputs changed, or `destination` holds something else.
+    ResourceError
+        Too little free space.
+    UsageError
+        An impossible `chunk_shape`.
+    """
+    plan = plan_ingest(prefixes, destination, selection=selection, chunk_shape=chunk_shape)
+    if destination.exists():
+        return _reuse(plan)
+    make_private_directory(plan.partial)
+    with exclusive_lock(plan.partial / "lock"):
+        initialise(plan)
+        missing = missing_partitions(plan)
+        check_free_space(plan, len(missing))
+        on_progress(plan.n_partitions - len(missing), plan.n_partitions)
+        for done, number in enumerate(missing, start=plan.n_partitions - len(missing) + 1):
+            write_one(plan, number)
+            on_progress(done, plan.n_partitions)
+        return finalise(plan)
+
+
+def initialise(plan: IngestPlan) -> None:
+    """Create the empty arrays and record the request, or check that the request is the same.
+
+    Raises
+    ------
+    InputError
+        The partial store belongs to another request.
+    """
+    request, sources = recorded_request(plan)
+    if request is not None:
+        check_same_request(plan, request, sources, plan.partial)
+        return
+    group = create_group(plan.growing_store, KIND, {})
+    create_array(
+        group,
+        "genotypes",
+        shape=(len(plan.variant_index), packed_width(len(plan.sample_index))),
+        chunks=(plan.chunk_shape[0], plan.chunk_shape[1] // GENOTYPES_PER_BYTE),
+        dtype=np.uint8,
+        fill_value=PACKED_MISSING,
+    )
+    make_private_directory(plan.partial / "partitions")
+    sync_tree(plan.partial)
+    write_atomically(plan.request_path, json.dumps(plan.description).encode())
+
+
+def write_one(plan: IngestPlan, number: int) -> None:
+    """Write partition `number` and commit its record."""
+    array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
+    # Chunks without a record are what an interrupted run left: perhaps torn, perhaps temporary.
+    shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
+    with disk_errors_explained(plan.partial):
+        record = write_partition(plan.filesets, array, number=number, task=plan.task(number))
+    record.commit(plan.record_path(number))
+
+
+def missing_partitions(plan: IngestPlan) -> list[int]:
+    """Partitions without a record or without all their chunks."""
+    array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
+    columns = -(-array.shape[1] // array.chunks[1])
+    return [
+        number
+        for number in range(plan.n_partitions)
+        if not plan.record_path(number).is_file()
+        or not all(chunk_path(array, (number, column)).is_file() for column in range(columns))
+    ]
+
+
+def finalise(plan: IngestPlan) -> GenotypeStore:
+    """Write tables, counts and digests, run the self-test and publish the store.
+
+    Raises
+    ------
+    InputError
+        Partitions are missing (they are named), a source changed during the run, or the
+        self-test failed.
+    """
+    missing = missing_partitions(plan)
+    if missing:
+        raise InputError(
+            "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
+            where=plan.partial,
+            value=f"{len(missing)} missing",
+            limit=f"{plan.n_partitions} in all",
+            remedy="Run the same command again to write them",
+        )
+    known = {source.path: source for source in plan.sources}
+    if fingerprint(plan.filesets.files(), known) != plan.sources:
+        raise InputError(
+            "an input file changed while it was read",
+            where=plan.filesets.prefixes[0],
+            remedy=f"Remove {plan.partial} and start again",
+        )
+    group = open_group(plan.growing_store, KIND, complete=False)
+    tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
+    _write_tables(plan, group, tallies)
+    notes = InputNotes(
+        negative_positions=int(np.sum(plan.filesets.variants.position < 0)),
+        odd_positions=plan.filesets.odd_positions,
+    )
+    hazards = find_hazards(plan.variants, plan.samples, notes, tallies)
+    orientation = check_orientation(
+        plan.filesets,
+        array_of(group, "genotypes"),
+        variants=plan.variant_index,
+        samples=plan.sample_index,
+    )
+    sync_tree(plan.growing_store)
+    mark_complete(
+        group,
+        {
+            **plan.description,
+            "n_samples": len(plan.sample_index),
+            "n_variants": len(plan.variant_index),
+            "chunk_shape": list(plan.chunk_shape),
+            "identity_digest": plan.identity_digest,
+            "cohort_digest": plan.cohort_digest,
+            "filter_counts": [asdict(count) for count in plan.filter_counts],
+            "hazards": asdict(hazards),
+            "orientation_self_test": asdict(orientation),
+        },
+    )
+    with disk_errors_explained(plan.destination):
+        os.rename(plan.growing_store, plan.destination)
+        sync_directory(plan.destination.parent)
+    shutil.rmtree(plan.partial)
+    return open_genotype_store(plan.destination)
+
+
+def _write_tables(plan: IngestPlan, group: zarr.Group, tallies: GenotypeTallies) -> None:
+    variants, samples = plan.variants, plan.samples
+    for name, values in (
+        ("genotype_counts", tallies.counts),
+        ("partition_sha256", tallies.partition_sha256),
+        ("variant_centimorgan", variants.centimorgan),
+        ("variant_position", variants.position),
+        ("sample_sex", samples.sex),
+    ):
+        chunks = (min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:])
+        array = create_array(group, name, shape=values.shape, chunks=chunks, dtype=values.dtype)
+        write_block(array, tuple(slice(0, size) for size in values.shape), values)
+    with disk_errors_explained(plan.partial):
+        for name, strings in (
+            ("variant_chromosome", variants.chromosome),
+            ("variant_identifier", variants.identifier),
+            ("variant_allele1", variants.allele1),
+            ("variant_allele2", variants.allele2),
+            ("sample_family", samples.family),
+            ("sample_individual", samples.individual),
+        ):
+            write_strings(group, name, strings.tolist())
+
+
+def _reuse(plan: IngestPlan) -> GenotypeStore:
+    """Return the finished store if it is the one asked for."""
+    if not is_complete(plan.destination, KIND):
+        raise InputError(
+            "exists already and is not a finished genotype store",
+            where=plan.destination,
+            remedy="Remove it or choose another --out",
+        )
+    request, sources = recorded_request(plan)
+    check_same_request(plan, request or {}, sources, plan.destination)
+    shutil.rmtree(plan.partial, ignore_errors=True)  # a kill between rename and removal
+    return open_genotype_store(plan.destination)

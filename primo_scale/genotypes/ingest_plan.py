@@ -1,0 +1,240 @@
+"""What an ingest will write, worked out and checked before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError, ResourceError, UsageError
+from primo_scale.genotypes.filesets import (
+    JoinedFilesets,
+    SourceFile,
+    digest_of_samples,
+    fingerprint,
+    open_filesets,
+)
+from primo_scale.genotypes.filters import (
+    FilterCount,
+    Selection,
+    select_samples,
+    select_variants,
+)
+from primo_scale.genotypes.hazards import canonical_chromosomes
+from primo_scale.genotypes.partitions import PartitionTask
+from primo_scale.genotypes.store import KIND
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
+from primo_scale.storage.files import sha256_of_json
+from primo_scale.storage.groups import is_complete, open_group
+
+Index = npt.NDArray[np.intp]
+
+DEFAULT_CHUNK_SHAPE = (2048, 8192)
+# Per variant beside the genotypes: counts, in the record and in the store, and the table's row.
+_BYTES_PER_VARIANT = 256
+
+
+@dataclass(frozen=True)
+class IngestPlan:
+    """Everything that decides what the store will hold, worked out before anything is written.
+
+    Attributes
+    ----------
+    filesets : JoinedFilesets
+    sources : tuple of SourceFile
+        Fingerprints of the input files.
+    destination : Path
+    sample_index, variant_index : ndarray of intp
+        Rows of the joined tables that were selected.
+    filter_counts : tuple of FilterCount
+    chunk_shape : tuple of int
+        (variants, samples), no larger than the selection.
+    """
+
+    filesets: JoinedFilesets
+    sources: tuple[SourceFile, ...]
+    destination: Path
+    sample_index: Index
+    variant_index: Index
+    filter_counts: tuple[FilterCount, ...]
+    chunk_shape: tuple[int, int]
+
+    @property
+    def partial(self) -> Path:
+        """Directory in which the store grows."""
+        return self.destination.with_name(self.destination.name + ".partial")
+
+    @property
+    def growing_store(self) -> Path:
+        """The store before it has its own name."""
+        return self.partial / "store.zarr"
+
+    @property
+    def n_partitions(self) -> int:
+        """Chunk-rows of variants."""
+        return -(-len(self.variant_index) // self.chunk_shape[0])
+
+    @cached_property
+    def samples(self) -> SampleTable:
+        """The people selected."""
+        return self.filesets.samples.select(self.sample_index)
+
+    @cached_property
+    def variants(self) -> VariantTable:
+        """The variants selected."""
+        return self.filesets.variants.select(self.variant_index)
+
+    @cached_property
+    def chromosomes(self) -> npt.NDArray[np.object_]:
+        """Canonical chromosome codes of the variants selected."""
+        return canonical_chromosomes(self.variants)
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """What must be equal for a store, finished or not, to be the one asked for."""
+        return {
+            "sources": [source.sha256 for source in self.sources],
+            "samples": _digest_of_index(self.sample_index),
+            "variants": _digest_of_index(self.variant_index),
+            "chunk_shape": list(self.chunk_shape),
+        }
+
+    @property
+    def request_path(self) -> Path:
+        """Where the request of the growing store is recorded."""
+        return self.partial / "request.json"
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Request and sources, as the growing and the finished store record them."""
+        return {"request": self.request, "sources": [asdict(source) for source in self.sources]}
+
+    @cached_property
+    def identity_digest(self) -> str:
+        """See `GenotypeStore`."""
+        return sha256_of_json({**self.request, "chunk_shape": None})
+
+    @cached_property
+    def cohort_digest(self) -> str:
+        """See `GenotypeStore`."""
+        beds = [source.sha256 for source in self.sources if source.path.endswith(".bed")]
+        return sha256_of_json({"beds": beds, "samples": digest_of_samples(self.filesets.samples)})
+
+    def task(self, number: int) -> PartitionTask:
+        """Rows of partition `number`."""
+        rows = slice(number * self.chunk_shape[0], (number + 1) * self.chunk_shape[0])
+        return PartitionTask(
+            self.variant_index[rows], self.sample_index, self.chromosomes[rows], self.samples.sex
+        )
+
+    def record_path(self, number: int) -> Path:
+        """Where partition `number` is recorded as written."""
+        return self.partial / "partitions" / f"{number:07d}.npz"
+
+
+def plan_ingest(
+    prefixes: Sequence[Path],
+    destination: Path,
+    *,
+    selection: Selection,
+    chunk_shape: tuple[int, int] = DEFAULT_CHUNK_SHAPE,
+) -> IngestPlan:
+    """Read the tables, apply the filters, check the .bed files and fingerprint the sources."""
+    if min(chunk_shape) < 1 or chunk_shape[1] % GENOTYPES_PER_BYTE:
+        raise UsageError(
+            "chunks need at least one variant and a multiple of 4 samples", value=chunk_shape
+        )
+    filesets = open_filesets(prefixes)
+    sample_index, sample_counts = select_samples(filesets.samples, selection)
+    variant_index, variant_counts = select_variants(filesets.variants, selection)
+    plan = IngestPlan(
+        filesets=filesets,
+        sources=(),
+        destination=destination,
+        sample_index=sample_index,
+        variant_index=variant_index,
+        filter_counts=(*sample_counts, *variant_counts),
+        chunk_shape=(
+            min(chunk_shape[0], len(variant_index)),
+            min(chunk_shape[1], GENOTYPES_PER_BYTE * packed_width(len(sample_index))),
+        ),
+    )
+    known = {source.path: source for source in recorded_request(plan)[1]}
+    return replace(plan, sources=fingerprint(filesets.files(), known))
+
+
+def check_free_space(plan: IngestPlan, partitions: int) -> None:
+    """Refuse before any work if the disk cannot hold what is still to be written.
+
+    Raises
+    ------
+    ResourceError
+        With the bytes needed and the bytes free.
+    """
+    chunk_bytes = plan.chunk_shape[0] * plan.chunk_shape[1] // GENOTYPES_PER_BYTE
+    columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
+    needed = partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
+    free = shutil.disk_usage(plan.partial).free
+    if needed > free:
+        raise ResourceError(
+            "too little free disk space for the genotype store",
+            where=plan.destination,
+            value=f"{free} bytes free",
+            limit=f"{needed} bytes needed",
+            remedy="Free space or choose another --out",
+        )
+
+
+def check_same_request(
+    plan: IngestPlan, request: dict[str, Any], sources: tuple[SourceFile, ...], where: Path
+) -> None:
+    """Refuse to continue or reuse a store that holds anything but what `plan` asks for.
+
+    Raises
+    ------
+    InputError
+        Naming the first difference.
+    """
+    if request == plan.request:
+        return
+    before = {source.path: source.sha256 for source in sources}
+    differences = [
+        f"{source.path} changed" if source.path in before else f"{source.path} was not an input"
+        for source in plan.sources
+        if before.get(source.path) != source.sha256
+    ] or [
+        f"the {name.replace('_', ' ')} selected or asked for differ"
+        for name, value in plan.request.items()
+        if request.get(name) != value
+    ]
+    raise InputError(
+        f"holds another ingest: {differences[0]}",
+        where=where,
+        remedy="Remove it, or choose another --out, or repeat the earlier command unchanged",
+    )
+
+
+def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
+    """The request and sources of the finished store or else of the partial one, if any."""
+    content: Any = None
+    if plan.destination.exists():
+        if is_complete(plan.destination, KIND):
+            content = open_group(plan.destination, KIND).attrs.asdict()
+    elif plan.request_path.is_file():
+        content = json.loads(plan.request_path.read_bytes())
+    if content is None:
+        return None, ()
+    return content["request"], tuple(SourceFile(**source) for source in content["sources"])
+
+
+def _digest_of_index(index: Index) -> str:
+    return hashlib.sha256(index.astype("<i8").tobytes()).hexdigest()

@@ -1,0 +1,71 @@
+"""The recorded self-test of an ingest: the store counts copies of the right allele."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.dosage import decode_dosages
+from primo_scale.genotypes.filesets import JoinedFilesets
+from primo_scale.storage.groups import Array, read_block
+
+Index = npt.NDArray[np.intp]
+
+# https://www.cog-genomics.org/plink/1.9/formats#bed, as copies of A1; written out again here so
+# that this witness shares nothing with the kernels it tests.
+_DEFINITION = {0b00: 2, 0b01: -1, 0b10: 1, 0b11: 0}
+_TESTED_VARIANTS = 16
+_TESTED_SAMPLES = 64
+
+
+@dataclass(frozen=True)
+class OrientationTest:
+    """How many genotypes were compared one by one; all of them agreed."""
+
+    variants: int
+    genotypes: int
+
+
+def check_orientation(
+    filesets: JoinedFilesets, array: Array, *, variants: Index, samples: Index
+) -> OrientationTest:
+    """Compare stored dosages with the source, genotype by genotype, by the format's definition.
+
+    Parameters
+    ----------
+    filesets : JoinedFilesets
+    array : zarr.Array of uint8
+        The store's genotypes.
+    variants, samples : ndarray of intp
+        Source positions of the rows and columns of the store.
+
+    Raises
+    ------
+    InputError
+        A genotype differs.
+    """
+    rows = np.unique(np.linspace(0, len(variants) - 1, _TESTED_VARIANTS).astype(np.intp))
+    half = _TESTED_SAMPLES // 2
+    blocks = [(0, min(half, len(samples)))]
+    if len(samples) > half:
+        blocks.append((max(half, (len(samples) - half) // 4 * 4), len(samples)))
+    genotypes = 0
+    for row in rows.tolist():
+        for start, stop in blocks:
+            packed = read_block(array, (slice(row, row + 1), slice(start // 4, -(-stop // 4))))
+            stored = decode_dosages(packed, stop - start)[0].tolist()
+            source = [
+                _DEFINITION[filesets.raw_value(int(variants[row]), int(sample))]
+                for sample in samples[start:stop]
+            ]
+            if stored != source:
+                raise InputError(
+                    f"the stored genotypes of variant {row + 1} are not those of the source",
+                    where=filesets.prefixes[0],
+                    remedy="Remove the partial store and start again",
+                )
+            genotypes += len(source)
+    return OrientationTest(len(rows), genotypes)

@@ -1,0 +1,133 @@
+"""Finding the people of a phenotype or covariate file among those of the genotypes, by ID."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import SampleTable
+from primo_scale.outcomes.tables import OutcomeTable, RowGroup
+
+_EXAMPLES = 3
+_NOT_GENOTYPED = -1
+
+logger = logging.getLogger("primo_scale")
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedRows:
+    """Rows of a file whose people have genotypes.
+
+    Attributes
+    ----------
+    samples : ndarray of int64, shape (people,)
+        Position of each person among the genotypes.
+    lines : ndarray of int64, shape (people,)
+        Line of each in the file, from 1.
+    values : ndarray of float64, shape (people, columns)
+    """
+
+    samples: npt.NDArray[np.int64]
+    lines: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+
+
+def match_people(
+    table: OutcomeTable, names: tuple[str, ...], samples: SampleTable
+) -> Iterator[MatchedRows]:
+    """Stream the columns `names` of the people who are in `samples` too.
+
+    People are matched by FID and IID, or by IID alone if the table has no FID. Those on one side
+    only are counted in the (private) log.
+
+    Raises
+    ------
+    InputError
+        Nobody in common; one person in two rows of the table or of the genotypes; matching by an
+        IID that two people of the genotypes share.
+    """
+    position = _positions(samples, table)
+    line_of_sample = np.zeros(len(samples), dtype=np.int64)
+    first_people: list[str] = []
+    n_rows = 0
+    for group in table.row_groups(names):
+        people = _people(group)
+        first_people = first_people or people[:_EXAMPLES]
+        n_rows += len(people)
+        found = np.array([position.get(person, _NOT_GENOTYPED) for person in people])
+        genotyped = np.flatnonzero(found != _NOT_GENOTYPED)
+        for row in genotyped:
+            if line_of_sample[found[row]]:
+                raise InputError(
+                    f"one person in two rows: {people[row]} is on line "
+                    f"{line_of_sample[found[row]]} too",
+                    where=f"{table.path}:{group.lines[row]}",
+                    remedy="Keep one row for each person",
+                )
+            line_of_sample[found[row]] = group.lines[row]
+        yield MatchedRows(
+            found[genotyped], np.array(group.lines)[genotyped], group.values[genotyped]
+        )
+    n_matched = int(np.count_nonzero(line_of_sample))
+    if not n_matched:
+        raise _nobody_in_common(table, first_people, list(position)[:_EXAMPLES])
+    logger.info(
+        "%s: %d people have genotypes, %d have none; %d of the genotypes are not in it",
+        table.path, n_matched, n_rows - n_matched, len(samples) - n_matched,
+    )  # fmt: skip
+
+
+def _people(group: RowGroup) -> list[str]:
+    if group.families is None:
+        return group.individuals
+    # No token holds a blank, so the pair reads back one way only.
+    return [f"{f} {i}" for f, i in zip(group.families, group.individuals, strict=True)]
+
+
+def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:
+    """Position of every person among the genotypes, by what the table calls them."""
+    if table.has_family:
+        pairs = zip(samples.family, samples.individual, strict=True)
+        people = [f"{family} {individual}" for family, individual in pairs]
+    else:
+        people = list(samples.individual)
+    positions: dict[str, int] = {}
+    for position, person in enumerate(people):
+        first = positions.setdefault(person, position)
+        if first != position:
+            raise _same_person_twice(table, person, (first + 1, position + 1))
+    return positions
+
+
+def _same_person_twice(table: OutcomeTable, person: str, rows: tuple[int, int]) -> InputError:
+    both = f"rows {rows[0]} and {rows[1]}"
+    if table.has_family:
+        return InputError(
+            f"one person in two rows of the genotypes: {person}, {both}",
+            remedy="Remove one of them with --remove or from the fileset",
+        )
+    return InputError(
+        f"the IID {person} is that of two people of the genotypes ({both}) and the file has no FID",
+        where=table.path,
+        remedy="Add an FID column",
+    )
+
+
+def _nobody_in_common(table: OutcomeTable, there: list[str], genotyped: list[str]) -> InputError:
+    ids = "FID and IID" if table.has_family else "IID"
+    return InputError(
+        f"no person of this file is among the genotypes, matched by {ids}",
+        where=table.path,
+        value=f"{_quoted(there)} here",
+        limit=f"{_quoted(genotyped)} in the genotypes",
+        remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
+    )
+
+
+def _quoted(people: list[str]) -> str:
+    return ", ".join(f"'{person}'" for person in people)

@@ -1,0 +1,239 @@
+"""The outcome store: coded covariates and phenotypes in the order of the genotypes' people.
+
+PRIVATE. A Zarr group of kind ``outcomes`` with the arrays ``rows``, int16 (n, q), columns
+constant | covariates | phenotypes, and ``observed``, int64 (l,), the people with each phenotype.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import SampleTable
+from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.matching import MatchedRows, match_people
+from primo_scale.outcomes.scratch import ScratchRows
+from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
+from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
+from primo_scale.storage.groups import (
+    Array,
+    array_of,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+    read_block,
+    write_block,
+)
+
+KIND = "outcomes"
+CHUNK_BYTES = 1 << 22
+
+Digest = Any  # the type of hashlib's objects has no public name
+
+_Int16 = npt.NDArray[np.int16]
+_Int64 = npt.NDArray[np.int64]
+
+logger = logging.getLogger("primo_scale")
+
+
+@dataclass(frozen=True)
+class OutcomeFiles:
+    """Where phenotypes and covariates come from; the coding says which columns."""
+
+    phenotypes: Path
+    covariates: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeStore:
+    """A finished outcome store. Everything but the coding's digest is private.
+
+    Attributes
+    ----------
+    path : Path
+    n_samples : int
+    coding_digest : str
+        `OutcomeCoding.digest` of the coding it was written with.
+    content_digest : str
+        SHA-256 of the integers: the same for any order of rows in the files.
+    observed : ndarray of int64, shape (l,)
+        People whose phenotype is not missing.
+    """
+
+    path: Path
+    n_samples: int
+    coding_digest: str
+    content_digest: str
+    observed: _Int64
+    _rows: Array
+
+    def read_rows(self, samples: slice) -> _Int16:
+        """Rows of consecutive people, int16 (r, q)."""
+        return read_block(self._rows, (samples, slice(None)))
+
+
+def open_outcome_store(path: Path) -> OutcomeStore:
+    """Open a finished outcome store.
+
+    Raises
+    ------
+    InputError
+        Nothing there, a store of another kind or version, or one whose writing never ended.
+    """
+    group = open_group(path, KIND)
+    rows = array_of(group, "rows")
+    return OutcomeStore(
+        path=path,
+        n_samples=rows.shape[0],
+        coding_digest=str(group.attrs["coding_digest"]),
+        content_digest=str(group.attrs["content_digest"]),
+        observed=read_block(array_of(group, "observed"), (slice(None),)),
+        _rows=rows,
+    )
+
+
+def align_outcomes(
+    path: Path, samples: SampleTable, files: OutcomeFiles, coding: OutcomeCoding
+) -> OutcomeStore:
+    """Write the outcome store of the people `samples`, or reuse the one that is there.
+
+    People are matched by FID and IID, or by IID alone where a file has no FID column, never by
+    position. A person without a row, or with a missing value, has the lattice value 0 there; the
+    constant is there for everyone. Memory grows with n by the index of IDs alone.
+
+    Parameters
+    ----------
+    path
+        The store. One that was finished with the same files, people and coding is returned as
+        it is; anything else of this kind is replaced.
+    samples
+        People of the genotypes, n of them, in the order the store will have.
+    files
+        Phenotype file and, if the coding has covariates, covariate file.
+    coding
+        The columns and their public lattice.
+
+    Raises
+    ------
+    InputError
+        A malformed file (see `OutcomeTable.row_groups`); nobody in common; one person in two
+        rows of a file or of the genotypes; an IID of two people, where it must do alone; a value
+        of a binary trait that is none of its codes.
+    ValueError
+        The coding has covariates and `files` has none.
+    """
+    if coding.covariates and files.covariates is None:
+        raise ValueError("the coding has covariates, and there is no file of them")
+    tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
+    request = _request_digest(samples, tables, coding)
+    if is_complete(path, KIND) and open_group(path, KIND).attrs.get("request_digest") == request:
+        return open_outcome_store(path)
+    with disk_errors_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    n = len(samples)
+    with (
+        ScratchRows(path.parent, n, len(coding.covariates)) as covariates,
+        ScratchRows(path.parent, n, len(coding.phenotypes)) as phenotypes,
+    ):
+        observed = _spool_phenotypes(phenotypes, tables[0], samples, coding)
+        if coding.covariates:
+            _spool_covariates(covariates, tables[1], samples, coding)
+        group = create_group(
+            path, KIND, {"request_digest": request, "coding_digest": coding.digest}
+        )
+        q = coding.n_columns
+        height = max(1, min(n, CHUNK_BYTES // (q * np.dtype(np.int16).itemsize)))
+        rows = create_array(group, "rows", shape=(n, q), chunks=(height, q), dtype=np.int16)
+        content = _write_rows(rows, coding.constant, covariates, phenotypes)
+    counts = create_array(
+        group, "observed", shape=observed.shape, chunks=observed.shape, dtype=np.int64
+    )
+    write_block(counts, (slice(None),), observed)
+    content.update(observed.astype("<i8").tobytes())
+    mark_complete(group, {"content_digest": content.hexdigest()})
+    return open_outcome_store(path)
+
+
+def _write_rows(
+    array: Array, constant: int, covariates: ScratchRows, phenotypes: ScratchRows
+) -> Digest:
+    """Write the rows, chunk by chunk, and digest them on the way."""
+    n, height = array.shape[0], array.chunks[0]
+    digest = hashlib.sha256(f"{array.shape} ".encode())
+    for start in range(0, n, height):
+        stop = min(start + height, n)
+        parts = (covariates.read(start, stop), phenotypes.read(start, stop))
+        rows = np.hstack([np.full((stop - start, 1), constant, dtype=np.int16), *parts])
+        write_block(array, (slice(start, stop), slice(None)), rows)
+        digest.update(rows.astype("<i2", copy=False).tobytes())
+    return digest
+
+
+def _spool_covariates(
+    scratch: ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
+) -> None:
+    names = tuple(covariate.name for covariate in coding.covariates)
+    for matched in match_people(table, names, samples):
+        scratch.write(matched.samples, coding.code_covariates(matched.values))
+
+
+def _spool_phenotypes(
+    scratch: ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
+) -> _Int64:
+    """Code the phenotypes to `scratch` and count the people who have each."""
+    names = tuple(phenotype.name for phenotype in coding.phenotypes)
+    observed = np.zeros(len(names), dtype=np.int64)
+    cases = np.zeros(len(names), dtype=np.int64)
+    for matched in match_people(table, names, samples):
+        _check_codes(matched, table, coding)
+        scratch.write(matched.samples, coding.code_phenotypes(matched.values))
+        observed += coding.observed(matched.values).sum(axis=0)
+        cases += coding.cases(matched.values).sum(axis=0)
+    _log_counts(coding, observed, cases)
+    return observed
+
+
+def _check_codes(matched: MatchedRows, table: OutcomeTable, coding: OutcomeCoding) -> None:
+    invalid = coding.invalid_codes(matched.values)
+    if not invalid.any():
+        return
+    person, column = np.argwhere(invalid)[0]
+    phenotype = coding.phenotypes[column]
+    raise InputError(
+        f"binary {phenotype.name} has a value that is none of its codes",
+        where=f"{table.path}:{matched.lines[person]}",
+        value=f"{matched.values[person, column]:g}",
+        limit=f"{phenotype.lower:g}, {phenotype.upper:g} or missing",
+        remedy="Correct its bounds, or write quantitative in their type column",
+    )
+
+
+def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
+    for phenotype, people, with_trait in zip(coding.phenotypes, observed, cases, strict=True):
+        logger.info("%s: %d people", phenotype.name, people)
+        if phenotype.kind == "binary" and with_trait in (0, people):
+            logger.warning(
+                "%s: %d cases among %d people; are its bounds, %g and %g, its control and case?",
+                phenotype.name, with_trait, people, phenotype.lower, phenotype.upper,
+            )  # fmt: skip
+
+
+def _request_digest(
+    samples: SampleTable, tables: Sequence[OutcomeTable], coding: OutcomeCoding
+) -> str:
+    """Digest of everything the store's content depends on."""
+    people = hashlib.sha256()
+    for family, individual in zip(samples.family, samples.individual, strict=True):
+        people.update(f"{family} {individual}\n".encode())
+    files = [sha256_of_file(table.path) for table in tables]
+    return sha256_of_json({"coding": coding.digest, "people": people.hexdigest(), "files": files})

@@ -1,0 +1,157 @@
+"""A simulated cohort on disk: a PLINK 1 fileset, phenotypes, covariates, bounds and the truth.
+
+Everything is streamed, and a file has its final name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from primo_scale.errors import ResourceError
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.simulation.traits import (
+    AGE_MEAN,
+    AGE_OLDEST,
+    AGE_SD,
+    AGE_YOUNGEST,
+    FEMALE,
+    Effects,
+    PeopleSlab,
+    TraitModel,
+)
+from primo_scale.storage.files import disk_errors_explained, sync_directory
+
+_BED_HEADER = b"\x6c\x1b\x01"  # magic, variant-major
+_TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
+
+
+@dataclass(frozen=True)
+class Fileset:
+    """Where a simulated cohort lies: ``PREFIX.bed`` and its neighbours.
+
+    Attributes
+    ----------
+    prefix : str
+        Path that every name starts with.
+    """
+
+    prefix: str
+
+    def path(self, suffix: str) -> Path:
+        """Path of one file, such as ``.bed`` or ``.pheno.tsv``."""
+        return Path(f"{self.prefix}{suffix}")
+
+    def write_bed(self, slabs: Iterable[PackedGenotypes], n_variants: int, n_people: int) -> None:
+        """Write the genotypes.
+
+        Raises
+        ------
+        ResourceError
+            The disk has too little room; found out before anything is written.
+        """
+        path = self.path(".bed")
+        needed = len(_BED_HEADER) + n_variants * packed_width(n_people)
+        with disk_errors_explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(path.parent).free
+        if needed > free:
+            raise ResourceError(
+                "the disk has too little room for the genotypes",
+                where=path,
+                value=f"{needed} bytes needed",
+                limit=f"{free} bytes free",
+                remedy="Simulate fewer people or variants, or choose another disk",
+            )
+        with _published_when_complete(path, "wb") as file:
+            file.write(_BED_HEADER)
+            for slab in slabs:
+                file.write(slab.data)
+
+    def write_bim(self, variants: VariantTable) -> None:
+        """Write the variant table."""
+        columns = (
+            variants.chromosome,
+            variants.identifier,
+            variants.centimorgan,
+            variants.position,
+            variants.allele1,
+            variants.allele2,
+        )
+        with _published_when_complete(self.path(".bim"), "w") as file:
+            for row in zip(*columns, strict=True):
+                file.write("{}\t{}\t{:g}\t{}\t{}\t{}\n".format(*row))
+
+    def write_people(self, slabs: Iterable[PeopleSlab], model: TraitModel, cohort: str) -> None:
+        """Write the sample table, the covariates and, if the model has any, the phenotypes.
+
+        Person i of cohort ``SIM1`` has FID and IID ``SIM1_i``, counting from 1.
+        """
+        with ExitStack() as files:
+            fam, covar = (
+                files.enter_context(_published_when_complete(self.path(suffix), "w"))
+                for suffix in (".fam", ".covar.tsv")
+            )
+            covar.write("FID\tIID\tage\tsex\n")
+            pheno = None
+            if model.names:
+                path = self.path(".pheno.tsv")
+                pheno = files.enter_context(_published_when_complete(path, "w"))
+                pheno.write("\t".join(("FID", "IID", *model.names)) + "\n")
+            for slab in slabs:
+                identities = [f"{cohort}_{i + 1}\t{cohort}_{i + 1}" for i in slab.people]
+                for identity, sex, age in zip(identities, slab.sex, slab.age, strict=True):
+                    fam.write(f"{identity}\t0\t0\t{sex}\t-9\n")
+                    covar.write(f"{identity}\t{age}\t{sex - 1}\n")
+                if pheno is not None:
+                    values = "\t%.6g" * len(model.names) + "\n"
+                    for identity, row in zip(identities, slab.trait, strict=True):
+                        pheno.write(identity + values % tuple(row))
+
+    def write_bounds(self, model: TraitModel) -> None:
+        """Write what is publicly known of phenotypes and covariates: the model, not the cohort."""
+        header = "name\tlower\tupper\tmean\tsd\ttype\n"
+        with _published_when_complete(self.path(".covar-bounds.tsv"), "w") as file:
+            file.write(header)
+            file.write(f"age\t{AGE_YOUNGEST}\t{AGE_OLDEST}\t{AGE_MEAN}\t{AGE_SD:.6g}\tNA\n")
+            file.write(f"sex\t0\t{FEMALE - 1}\t0.5\t0.5\tNA\n")
+        with _published_when_complete(self.path(".pheno-bounds.tsv"), "w") as file:
+            file.write(header)
+            for name in model.names[: model.n_quantitative]:
+                file.write(f"{name}\t{-_TRAIT_BOUND}\t{_TRAIT_BOUND}\t0\t1\tquantitative\n")
+            if model.prevalence is not None:
+                sd = (model.prevalence * (1 - model.prevalence)) ** 0.5
+                file.write(f"{model.names[-1]}\t0\t1\t{model.prevalence}\t{sd:.6g}\tbinary\n")
+
+    def write_effects(self, effects: Effects, variants: VariantTable, model: TraitModel) -> None:
+        """Write the truth: trait, variant, A1, its panel frequency and its effect per copy."""
+        columns = (effects.trait, effects.variant, effects.a1_frequency, effects.beta)
+        with _published_when_complete(self.path(".effects.tsv"), "w") as file:
+            file.write("name\tID\teffect_allele\ta1_frequency\tbeta\n")
+            for trait, variant, frequency, beta in zip(*columns, strict=True):
+                identifier, allele = variants.identifier[variant], variants.allele1[variant]
+                row = (model.names[trait], identifier, allele, f"{frequency:.6g}", f"{beta:.6g}")
+                file.write("\t".join(row) + "\n")
+
+
+@contextmanager
+def _published_when_complete(path: Path, mode: str) -> Iterator[IO[Any]]:
+    """Write to a neighbouring name; on success flush it to the disk and rename it to `path`."""
+    temporary = path.with_name(f".{path.name}.partial")
+    with disk_errors_explained(path):
+        try:
+            with temporary.open(mode) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)

@@ -1,0 +1,201 @@
+"""Phenotypes of known heritability for simulated people, and the covariates that go with them.
+
+A trait is ``y = g + sqrt(0.05) z + e``: g the sum of sparse additive effects, z standardised age,
+e Gaussian. Effects are scaled so that g has exactly the heritability asked for as its variance in
+the simulated *population* (`mosaic.population_variance`, from the panel), never in a cohort, and y
+has mean 0 and variance 1 there. A 0/1 trait marks the people whose liability, such a y of its
+own, exceeds a threshold. Sex has no effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.simulation.mosaic import (
+    GenotypeScores,
+    Mosaic,
+    population_variance,
+    score_people,
+)
+from primo_scale.simulation.panel import A1_COPIES
+
+AGE_VARIANCE = 0.05
+"""Share of a trait's variance that age explains."""
+
+AGE_YOUNGEST, AGE_OLDEST = 40, 69
+"""Ages are uniform whole years, as at recruitment to UK Biobank."""
+
+AGE_MEAN = (AGE_YOUNGEST + AGE_OLDEST) / 2
+AGE_SD = math.sqrt(((AGE_OLDEST - AGE_YOUNGEST + 1) ** 2 - 1) / 12)
+
+MALE, FEMALE = 1, 2
+_PEOPLE_PER_SLAB = 8192
+
+
+@dataclass(frozen=True)
+class TraitModel:
+    """What the simulated traits are like.
+
+    Attributes
+    ----------
+    n_quantitative : int
+        Traits QT1, QT2, ...
+    prevalence : float or None
+        Share of cases of the 0/1 trait CASE; None for no such trait.
+    heritability : float
+        Variance of g, of each trait or liability: in [0, 0.95].
+    causal_fraction : float
+        Share of polymorphic variants with an effect, in (0, 1]; at least one has.
+    """
+
+    n_quantitative: int
+    prevalence: float | None
+    heritability: float
+    causal_fraction: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the traits, the 0/1 trait last."""
+        quantitative = tuple(f"QT{k + 1}" for k in range(self.n_quantitative))
+        return quantitative if self.prevalence is None else (*quantitative, "CASE")
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """True effects: one entry for each causal variant of each trait, sorted by variant.
+
+    Attributes
+    ----------
+    variant : ndarray of int64, shape (e,)
+    trait : ndarray of int64, shape (e,)
+    a1_frequency : ndarray of float64, shape (e,)
+        Of the panel.
+    beta : ndarray of float64, shape (e,)
+        Per copy of A1, in standard deviations of the trait.
+    """
+
+    variant: npt.NDArray[np.int64]
+    trait: npt.NDArray[np.int64]
+    a1_frequency: npt.NDArray[np.float64]
+    beta: npt.NDArray[np.float64]
+
+    def scores(self) -> GenotypeScores:
+        """What each genotype adds to the genetic value; a missing call of the panel adds 0."""
+        centred = A1_COPIES - 2 * self.a1_frequency[:, None]
+        return GenotypeScores(self.variant, self.trait, np.nan_to_num(centred) * self.beta[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class PeopleSlab:
+    """Consecutive people of a cohort.
+
+    Attributes
+    ----------
+    people : range
+    sex : ndarray of int64, shape (k,)
+        1 male, 2 female.
+    age : ndarray of int64, shape (k,)
+        Years.
+    genetic_value, trait : ndarray of float64, shape (k, traits)
+    """
+
+    people: range
+    sex: npt.NDArray[np.int64]
+    age: npt.NDArray[np.int64]
+    genetic_value: npt.NDArray[np.float64]
+    trait: npt.NDArray[np.float64]
+
+
+def draw_effects(
+    mosaic: Mosaic, a1_frequency: npt.NDArray[np.float64], model: TraitModel, *, seed: int
+) -> Effects:
+    """Draw every trait's causal variants and effects.
+
+    Effects are Gaussian on genotypes standardised by the panel's frequencies. Two cohorts of one
+    population share their effects when `model` and `seed` are the same.
+
+    Parameters
+    ----------
+    mosaic
+        The population; its seed is not used.
+    a1_frequency
+        float64 (variants,), of the panel.
+    model, seed
+        The traits and the seed of their effects.
+
+    Raises
+    ------
+    InputError
+        Every variant is monomorphic in the panel.
+    """
+    rng = np.random.default_rng(seed)
+    spread = np.sqrt(2 * a1_frequency * (1 - a1_frequency))
+    polymorphic = np.flatnonzero(spread)
+    if not polymorphic.size:
+        raise InputError(
+            "the panel has no polymorphic variant, so nothing can be heritable",
+            value=f"{len(spread)} monomorphic variants",
+            remedy="Give a panel with variation, or simulate no traits",
+        )
+    n_causal = max(1, round(model.causal_fraction * len(polymorphic)))
+    drawn = []
+    for trait in range(len(model.names)):
+        variant = np.sort(rng.choice(polymorphic, n_causal, replace=False))
+        frequency = a1_frequency[variant]
+        beta = rng.standard_normal(n_causal) / spread[variant]
+        unscaled = Effects(variant, np.full(n_causal, trait), frequency, beta)
+        scale = math.sqrt(model.heritability / population_variance(mosaic, unscaled.scores()))
+        drawn.append((variant, unscaled.trait, frequency, beta * scale))
+    variant, trait_index, frequency, beta = map(np.concatenate, zip(*drawn, strict=True))
+    order = np.argsort(variant, kind="stable")
+    return Effects(variant[order], trait_index[order], frequency[order], beta[order])
+
+
+def simulate_people(
+    mosaic: Mosaic,
+    n_people: int,
+    model: TraitModel,
+    effects: Effects | None,
+    *,
+    people_per_slab: int = _PEOPLE_PER_SLAB,
+) -> Iterator[PeopleSlab]:
+    """Draw sex, age and traits of persons 0 to ``n_people - 1`` of the mosaic's seed.
+
+    Parameters
+    ----------
+    mosaic, n_people
+        The population and the size of the cohort.
+    model, effects
+        The traits and what `draw_effects` gave for them; no effects for no traits.
+    people_per_slab
+        Changes memory and nothing else.
+
+    Yields
+    ------
+    PeopleSlab
+        In order, every person once.
+    """
+    seeds = np.random.SeedSequence(mosaic.seed).spawn(3)
+    sexes, ages, residuals = map(np.random.default_rng, seeds)
+    residual_sd = math.sqrt(1 - AGE_VARIANCE - model.heritability)
+    n_traits = len(model.names)
+    for first in range(0, n_people, people_per_slab):
+        people = range(first, min(first + people_per_slab, n_people))
+        sex = sexes.integers(MALE, FEMALE, len(people), endpoint=True)
+        age = ages.integers(AGE_YOUNGEST, AGE_OLDEST, len(people), endpoint=True)
+        genetic = np.zeros((len(people), n_traits))
+        if effects is not None:
+            genetic = score_people(mosaic, people, effects.scores(), n_traits)
+        of_age = math.sqrt(AGE_VARIANCE) * (age - AGE_MEAN) / AGE_SD
+        noise = residual_sd * residuals.standard_normal(genetic.shape)
+        trait = genetic + of_age[:, None] + noise
+        if model.prevalence is not None:
+            trait[:, -1] = trait[:, -1] > NormalDist().inv_cdf(1 - model.prevalence)
+        yield PeopleSlab(people, sex, age, genetic, trait)

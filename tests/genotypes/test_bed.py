@@ -1,0 +1,57 @@
+"""Partial reads of .bed files against bed-reader, in both layouts and under a tiny budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import bed_reader
+import numpy as np
+import pytest
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes import bed
+from primo_scale.genotypes.dosage import decode_dosages
+
+LAYOUTS = ["base_n43_m61", "samplemajor_n43_m61"]
+
+
+def truth(prefix: Path) -> np.ndarray:
+    values = bed_reader.open_bed(f"{prefix}.bed", count_A1=True).read(dtype="int8").T
+    return np.where(values == -127, np.int8(-1), values)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("budget", [1, 64, 1 << 26])
+def test_any_subset_within_any_budget(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, name: str, budget: int
+) -> None:
+    monkeypatch.setattr(bed, "READ_BUDGET_BYTES", budget)
+    prefix = shared / "data/edge/plink_made" / name
+    file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
+    expected = truth(prefix)
+    rng = np.random.default_rng(budget)
+    for _ in range(20):
+        variants = np.sort(rng.choice(61, rng.integers(1, 62), replace=False))
+        samples = np.sort(rng.choice(43, rng.integers(1, 44), replace=False))
+        packed = file.read(variants, samples)
+        np.testing.assert_array_equal(
+            decode_dosages(packed, len(samples)), expected[np.ix_(variants, samples)]
+        )
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_raw_value_follows_the_definition(shared: Path, name: str) -> None:
+    prefix = shared / "data/edge/plink_made" / name
+    file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
+    copies = {0: 2, 1: -1, 2: 1, 3: 0}
+    found = [[copies[file.raw_value(v, s)] for s in range(43)] for v in range(61)]
+    np.testing.assert_array_equal(found, truth(prefix))
+
+
+def test_a_file_that_shrinks_is_noticed(shared: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.bed"
+    path.write_bytes((shared / "data/edge/plink_made/base_n43_m61.bed").read_bytes())
+    file = bed.open_bed(path, 43, 61)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="shorter"):
+        file.read(np.arange(61), np.arange(43))

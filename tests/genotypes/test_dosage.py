@@ -1,0 +1,78 @@
+"""`open_genotypes`: lazy, labelled, and silent on a shared cluster."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+
+import primo_scale
+from primo_scale.errors import InputError
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+
+
+@pytest.fixture
+def store(shared: Path, tmp_path: Path) -> GenotypeStore:
+    return ingest(
+        [shared / "data/edge/plink_made/base_n43_m61"],
+        tmp_path / "g.zarr",
+        selection=Selection(),
+        chunk_shape=(16, 12),
+        on_progress=lambda done, total: None,
+    )
+
+
+def test_labels_and_shape(store: GenotypeStore, shared: Path) -> None:
+    array = primo_scale.open_genotypes(str(store.path))
+    assert array.dims == ("variant", "sample")
+    assert array.dtype == np.int8
+    assert array.shape == (61, 43)
+    assert dask.is_dask_collection(array.data)
+    assert array.data.chunks == ((16, 16, 16, 13), (12, 12, 12, 7))
+    bim = (shared / "data/edge/plink_made/base_n43_m61.bim").read_text().split()
+    fam = (shared / "data/edge/plink_made/base_n43_m61.fam").read_text().split()
+    assert array["variant"].values.tolist() == bim[1::6]
+    assert array["chrom"].values.tolist() == bim[0::6]
+    assert array["pos"].values.tolist() == [int(position) for position in bim[3::6]]
+    assert array["a1"].values.tolist() == bim[4::6]
+    assert array["a2"].values.tolist() == bim[5::6]
+    assert array["fid"].values.tolist() == fam[0::6]
+    assert array["sample"].values.tolist() == fam[1::6]
+
+
+def test_blocks_are_read_alone(store: GenotypeStore) -> None:
+    array = primo_scale.open_genotypes(store.path)
+    whole = array.values
+    for chunk in (store.path / "genotypes/c").glob("[123]/*"):
+        chunk.unlink()
+    np.testing.assert_array_equal(array[3:9, 5:40].values, whole[3:9, 5:40])
+
+
+def test_task_names_and_payloads_hold_no_identifier(store: GenotypeStore) -> None:
+    graph = primo_scale.open_genotypes(store.path).data.__dask_graph__()
+    public = repr(dict(graph)).encode() + pickle.dumps(dict(graph))
+    assert store.samples.individual[0].encode() not in public
+    assert store.variants.identifier[0].encode() not in public
+    assert store.identity_digest.encode() not in public
+
+
+def test_a_store_travels_as_its_path(store: GenotypeStore) -> None:
+    assert len(store.samples) == 43
+    payload = pickle.dumps(store)
+    assert store.samples.individual[0].encode() not in payload
+    assert pickle.loads(payload) == store
+
+
+def test_samples_inside_a_byte_are_a_programming_error(store: GenotypeStore) -> None:
+    with pytest.raises(ValueError, match="inside a byte"):
+        store.read_packed(slice(0, 1), slice(2, 4))
+
+
+def test_no_store_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        open_genotype_store(tmp_path)

@@ -1,0 +1,356 @@
+"""Ingest against bed-reader and plink2, on every fixture, and through interruptions."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import bed_reader
+import numpy as np
+import pytest
+
+from primo_scale.errors import InputError, ResourceError, UsageError
+from primo_scale.genotypes import ingest as ingest_module
+from primo_scale.genotypes import ingest_plan, orientation
+from primo_scale.genotypes.dosage import open_genotypes
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import finalise, ingest, initialise, write_one
+from primo_scale.genotypes.ingest_plan import plan_ingest
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+
+EDGE = Path(__file__).resolve().parents[3] / "shared/data/edge"
+
+
+def observed_behaviour() -> list[tuple[str, bool]]:
+    """(fixture, does plink2 load it), for the fixtures that are whole filesets."""
+    if not EDGE.is_dir():
+        return []
+    with (EDGE / "expected_behaviour.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    key = "plink2_--export_A-transpose"
+    return [(row["fixture"], row[key].startswith("rc=0")) for row in rows]
+
+
+ACCEPTED = [name for name, accepted in observed_behaviour() if accepted]
+REFUSED = [name for name, accepted in observed_behaviour() if not accepted]
+
+
+def run(
+    prefix: Path | list[Path],
+    destination: Path,
+    selection: Selection | None = None,
+    chunk_shape: tuple[int, int] = (16, 12),
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> GenotypeStore:
+    return ingest(
+        prefix if isinstance(prefix, list) else [prefix],
+        destination,
+        selection=selection or Selection(),
+        chunk_shape=chunk_shape,
+        on_progress=on_progress,
+    )
+
+
+def bed_reader_dosages(prefix: Path) -> np.ndarray:
+    values = bed_reader.open_bed(f"{prefix}.bed", count_A1=True).read(dtype="int8").T
+    return np.where(values == -127, np.int8(-1), values)
+
+
+def traw_dosages(path: Path) -> np.ndarray:
+    """Copies of A1; plink2 counts the other allele."""
+    lines = path.read_text().splitlines()[1:]
+    values = [line.split("\t")[6:] for line in lines]
+    return np.array([[-1 if v == "NA" else 2 - int(v) for v in row] for row in values], np.int8)
+
+
+def copy_fileset(source: Path, target: Path) -> Path:
+    for kind in (".bed", ".bim", ".fam"):
+        shutil.copy(f"{source}{kind}", f"{target}{kind}")
+    return target
+
+
+@pytest.fixture
+def base(shared: Path, tmp_path: Path) -> Path:
+    return copy_fileset(shared / "data/edge/plink_made/base_n43_m61", tmp_path / "base")
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_plink2_accepts_is_read_alike(shared: Path, tmp_path: Path, name: str) -> None:
+    prefix = shared / "data/edge" / name
+    store = run(prefix, tmp_path / "g.zarr", chunk_shape=(256, 36))
+    dosages = open_genotypes(store.path).values
+    np.testing.assert_array_equal(dosages, traw_dosages(Path(f"{prefix}.traw")))
+    expected = bed_reader_dosages(prefix)
+    skipped = store.hazards.negative_positions
+    assert len(dosages) == len(expected) - skipped
+    if skipped == 0:
+        np.testing.assert_array_equal(dosages, expected)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_plink2_refuses_is_refused_in_one_line(
+    shared: Path, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        run(shared / "data/edge" / name, tmp_path / "g.zarr")
+    assert name.split("/")[-1] in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "truth"),
+    [
+        ("1000g_eur343_chr22/eur343_chr22", "1000g_eur343_chr22/truth/chr22.gcount.gz"),
+        ("hapmap3_chr1-10/hm3_chr1-10", "hapmap3_chr1-10/truth/hm3.gcount.gz"),
+    ],
+)
+def test_genotype_counts_are_those_of_plink2(
+    shared: Path, tmp_path: Path, prefix: str, truth: str
+) -> None:
+    real = shared / "data/real"
+    store = run(real / prefix, tmp_path / "g.zarr", chunk_shape=(2048, 128))
+    with gzip.open(real / truth, "rt") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    # REF is .bim column 6 (A2); raw values are hom A1, missing, het, hom A2.
+    columns = ["TWO_ALT_GENO_CTS", "MISSING_CT", "HET_REF_ALT_CTS", "HOM_REF_CT"]
+    expected = [[int(row[column]) for column in columns] for row in rows]
+    np.testing.assert_array_equal(store.genotype_counts, expected)
+    assert store.variants.identifier.tolist() == [row["ID"] for row in rows]
+
+
+def test_chunk_shape_changes_neither_genotypes_nor_identity(base: Path, tmp_path: Path) -> None:
+    stores = [
+        run(base, tmp_path / f"{v}x{s}.zarr", chunk_shape=(v, s))
+        for v, s in [(16, 4), (7, 20), (2048, 8192)]
+    ]
+    arrays = [open_genotypes(store.path).values for store in stores]
+    for array in arrays:
+        np.testing.assert_array_equal(array, bed_reader_dosages(base))
+    assert len({store.identity_digest for store in stores}) == 1
+    assert len({store.cohort_digest for store in stores}) == 1
+
+
+def test_filters_select_rows_and_columns(base: Path, tmp_path: Path) -> None:
+    keep, exclude = tmp_path / "keep", tmp_path / "exclude"
+    whole = run(base, tmp_path / "whole.zarr")
+    kept = [1, 2, 7, 8, 9, 10, 11, 30, 42]
+    keep.write_text(
+        "".join(f"{whole.samples.family[i]} {whole.samples.individual[i]}\n" for i in kept)
+    )
+    exclude.write_text("\n".join(whole.variants.identifier[[0, 5, 60]]))
+    store = run(base, tmp_path / "g.zarr", Selection(keep=keep, exclude=exclude))
+    rows = np.delete(np.arange(61), [0, 5, 60])
+    np.testing.assert_array_equal(
+        open_genotypes(store.path).values, bed_reader_dosages(base)[np.ix_(rows, kept)]
+    )
+    assert store.samples.individual.tolist() == whole.samples.individual[kept].tolist()
+    assert store.identity_digest != whole.identity_digest
+    assert store.cohort_digest == whole.cohort_digest
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(partitions: int) -> Callable[[int, int], None]:
+    def on_progress(done: int, total: int) -> None:
+        if done >= partitions:
+            raise Stop
+
+    return on_progress
+
+
+def test_a_stopped_run_continues_where_it_was(base: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "g.zarr"
+    with pytest.raises(Stop):
+        run(base, destination, on_progress=stop_after(2))
+    assert not destination.exists()
+    genotypes = tmp_path / "g.zarr.partial/store.zarr/genotypes/c"
+    before = (genotypes / "1/0").stat().st_mtime_ns
+    # What a kill inside partition 2 leaves: a torn chunk, a temporary file, no record.
+    (genotypes / "2").mkdir()
+    (genotypes / "2/0").write_bytes(b"torn")
+    (genotypes / "2/1.abc.partial").write_bytes(b"")
+    seen: list[int] = []
+    store = run(base, destination, on_progress=lambda done, total: seen.append(done))
+    assert seen == [2, 3, 4]
+    assert (store.path / "genotypes/c/1/0").stat().st_mtime_ns == before
+    assert not list(store.path.rglob("*.partial"))
+    assert not (tmp_path / "g.zarr.partial").exists()
+    np.testing.assert_array_equal(open_genotypes(store.path).values, bed_reader_dosages(base))
+
+
+def test_finalise_names_what_is_missing(base: Path, tmp_path: Path) -> None:
+    plan = plan_ingest([base], tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12))
+    plan.partial.mkdir()
+    initialise(plan)
+    write_one(plan, 0)
+    write_one(plan, 3)
+    with pytest.raises(InputError, match="missing: 1, 2"):
+        finalise(plan)
+    for number in (1, 2):
+        write_one(plan, number)
+    (plan.growing_store / "genotypes/c/3/2").unlink()
+    with pytest.raises(InputError, match="missing: 3 "):
+        finalise(plan)
+    assert not plan.destination.exists()
+
+
+def test_a_finished_store_is_reused_for_the_same_request_only(base: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "g.zarr"
+    first = run(base, destination)
+    touched = (destination / "zarr.json").stat().st_mtime_ns
+    assert run(base, destination) == first
+    assert (destination / "zarr.json").stat().st_mtime_ns == touched
+    with pytest.raises(InputError, match="chunk shape"):
+        run(base, destination, chunk_shape=(8, 12))
+    (tmp_path / "out").write_text("rs486563")
+    with pytest.raises(InputError, match="variants"):
+        run(base, destination, Selection(exclude=tmp_path / "out"))
+
+
+@pytest.mark.parametrize("partitions", [2, 4])
+def test_a_changed_input_is_refused_by_name(base: Path, tmp_path: Path, partitions: int) -> None:
+    """After two of four partitions, and after the end; size and time of the file are kept."""
+    destination = tmp_path / "g.zarr"
+    if partitions == 2:
+        with pytest.raises(Stop):
+            run(base, destination, on_progress=stop_after(2))
+    else:
+        run(base, destination)
+    bed = Path(f"{base}.bed")
+    before = bed.stat()
+    content = bytearray(bed.read_bytes())
+    content[10] ^= 0xFF
+    bed.write_bytes(content)
+    os.utime(bed, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InputError, match=r"base\.bed changed"):
+        run(base, destination)
+
+
+def test_a_rewritten_but_equal_input_is_no_change(base: Path, tmp_path: Path) -> None:
+    store = run(base, tmp_path / "g.zarr")
+    bed = Path(f"{base}.bed")
+    bed.write_bytes(bed.read_bytes())
+    assert run(base, tmp_path / "g.zarr") == store
+
+
+def test_an_input_that_changes_during_the_run_is_noticed(base: Path, tmp_path: Path) -> None:
+    def change(done: int, total: int) -> None:
+        if done == total:
+            with Path(f"{base}.bim").open("a") as file:
+                file.write("1\tlate\t0\t1\tA\tC\n")
+
+    with pytest.raises(InputError, match="changed while it was read"):
+        run(base, tmp_path / "g.zarr", on_progress=change)
+    assert not (tmp_path / "g.zarr").exists()
+
+
+def test_something_else_at_the_destination_is_left_alone(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.zarr").mkdir()
+    (tmp_path / "g.zarr/precious").write_text("data")
+    with pytest.raises(InputError, match="not a finished genotype store"):
+        run(base, tmp_path / "g.zarr")
+    assert (tmp_path / "g.zarr/precious").read_text() == "data"
+
+
+def split_by_chromosome(base: Path, directory: Path) -> list[Path]:
+    """One fileset a chromosome, cut from the bytes of a variant-major one."""
+    lines = Path(f"{base}.bim").read_text().splitlines(keepends=True)
+    content = Path(f"{base}.bed").read_bytes()
+    width = (len(content) - 3) // len(lines)
+    prefixes = []
+    for chromosome in dict.fromkeys(line.split()[0] for line in lines):
+        rows = [i for i, line in enumerate(lines) if line.split()[0] == chromosome]
+        prefix = directory / f"study.chr{chromosome}"
+        Path(f"{prefix}.bim").write_text("".join(lines[i] for i in rows))
+        cut = b"".join(content[3 + i * width : 3 + (i + 1) * width] for i in rows)
+        Path(f"{prefix}.bed").write_bytes(content[:3] + cut)
+        shutil.copy(f"{base}.fam", f"{prefix}.fam")
+        prefixes.append(prefix)
+    return prefixes
+
+
+def test_filesets_of_several_chromosomes_are_joined(base: Path, tmp_path: Path) -> None:
+    prefixes = split_by_chromosome(base, tmp_path)
+    assert len(prefixes) > 5
+    store = run(prefixes, tmp_path / "joined.zarr")
+    np.testing.assert_array_equal(open_genotypes(store.path).values, bed_reader_dosages(base))
+    whole = run(base, tmp_path / "whole.zarr")
+    assert store.variants.identifier.tolist() == whole.variants.identifier.tolist()
+
+
+def test_filesets_of_other_people_are_refused(base: Path, tmp_path: Path) -> None:
+    first, second, *_ = split_by_chromosome(base, tmp_path)
+    fam = Path(f"{second}.fam")
+    lines = fam.read_text().splitlines(keepends=True)
+    fam.write_text("".join([lines[0], lines[2], lines[1], *lines[3:]]))
+    with pytest.raises(InputError, match=r"study\.chr2\.fam:2: .*got 1444 NA12750"):
+        run([first, second], tmp_path / "g.zarr")
+
+
+def test_a_chromosome_in_two_places_of_the_join_is_refused(base: Path, tmp_path: Path) -> None:
+    first, second, *_ = split_by_chromosome(base, tmp_path)
+    with pytest.raises(InputError, match="chromosome 1 is split"):
+        run([first, second, first], tmp_path / "g.zarr")
+
+
+def test_the_self_test_notices_a_wrong_allele(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swapped = {0b00: 0, 0b01: -1, 0b10: 1, 0b11: 2}
+    monkeypatch.setattr(orientation, "_DEFINITION", swapped)
+    with pytest.raises(InputError, match="not those of the source"):
+        run(base, tmp_path / "g.zarr")
+    assert not (tmp_path / "g.zarr").exists()
+
+
+def test_too_little_space_is_refused_before_any_partition(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(ingest_plan.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(ResourceError, match=r"100 bytes free; limit [0-9]+ bytes needed"):
+        run(base, tmp_path / "g.zarr")
+
+
+def test_a_disk_that_fills_up_is_explained_and_the_run_continues_later(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest_module, "write_partition", full)
+        with pytest.raises(ResourceError, match="the disk is full"):
+            run(base, tmp_path / "g.zarr")
+    assert not (tmp_path / "g.zarr").exists()
+    run(base, tmp_path / "g.zarr")
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 6), (4, 0)])
+def test_impossible_chunks_are_a_usage_error(
+    base: Path, tmp_path: Path, shape: tuple[int, int]
+) -> None:
+    with pytest.raises(UsageError):
+        run(base, tmp_path / "g.zarr", chunk_shape=shape)
+
+
+def test_a_damaged_chunk_is_an_error_not_a_number(base: Path, tmp_path: Path) -> None:
+    store = run(base, tmp_path / "g.zarr")
+    chunk = store.path / "genotypes/c/0/0"
+    content = bytearray(chunk.read_bytes())
+    content[5] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        open_genotype_store(store.path).read_packed(slice(0, 4), slice(0, 4))
+
+
+def test_padding_of_the_store_is_zero(shared: Path, tmp_path: Path) -> None:
+    store = run(shared / "data/edge/plink_made/padbits_nonzero_n41", tmp_path / "g.zarr")
+    assert not (store.read_packed(slice(None), slice(40, 41)) & 0b11111100).any()

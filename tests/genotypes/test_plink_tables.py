@@ -1,0 +1,110 @@
+"""Strict reading of .bim and .fam files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable, canonical_chromosome, read_bim, read_fam
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_bim_columns(tmp_path: Path) -> None:
+    content = b"1\trs1\t0.5\t100\tA\tG\r\nchr2  rs2 0\t 7 <DEL> acgt extra\n"
+    variants = read_bim(written(tmp_path / "x.bim", content)).variants
+    assert variants.chromosome.tolist() == ["1", "chr2"]
+    assert variants.identifier.tolist() == ["rs1", "rs2"]
+    assert variants.centimorgan.tolist() == [0.5, 0.0]
+    assert variants.position.tolist() == [100, 7]
+    assert variants.allele1.tolist() == ["A", "<DEL>"]
+    assert variants.allele2.tolist() == ["G", "acgt"]
+
+
+def test_fam_columns(tmp_path: Path) -> None:
+    content = b"F1 I1 0 0 1 -9\n0\tI2\t0\t0\tF\tnan\r\nF3 I3 0 0 3 1.5"
+    samples = read_fam(written(tmp_path / "x.fam", content))
+    assert samples.family.tolist() == ["F1", "0", "F3"]
+    assert samples.individual.tolist() == ["I1", "I2", "I3"]
+    assert samples.sex.tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("token", "position"),
+    # What plink2 --export writes for these tokens.
+    [(b"1.5e6x", 1), (b"+5", 5), (b"100.0", 100), (b"0x10", 0), (b"-1x", -1)],
+)
+def test_positions_are_read_as_plink2_reads_them(
+    tmp_path: Path, token: bytes, position: int
+) -> None:
+    bim = read_bim(written(tmp_path / "x.bim", b"1 a 0 " + token + b" A C\n"))
+    assert bim.variants.position.tolist() == [position]
+    assert bim.odd_positions == (token != b"+5")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"1 a 0 5 A C\n1 b 0 6 A\n", 2),
+        (b"1 a 0 abc A C\n", 1),
+        (b"1 a 0 2147483647 A C\n", 1),
+        (b"1 a X 5 A C\n", 1),
+        (b"1 a nan 5 A C\n", 1),
+        (b"1 a 0 5 A C\n\n1 b 0 5 A C\n", 2),
+        (b"1 \xff 0 5 A C\n", 1),
+    ],
+)
+def test_bad_bim_lines_are_named(tmp_path: Path, content: bytes, line: int) -> None:
+    path = written(tmp_path / "x.bim", content)
+    with pytest.raises(InputError) as caught:
+        read_bim(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"F I 0 0 1\n", b"F 0 0 0 1 -9\n"])
+def test_bad_fam_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InputError):
+        read_fam(written(tmp_path / "x.fam", content))
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.bim: no such file"):
+        read_bim(tmp_path / "x.bim")
+
+
+def test_select_and_concatenate(tmp_path: Path) -> None:
+    content = b"".join(b"1 v%d 0 %d A C\n" % (i, i) for i in range(5))
+    variants = read_bim(written(tmp_path / "x.bim", content)).variants
+    some = variants.select(np.array([3, 1]))
+    assert some.identifier.tolist() == ["v3", "v1"]
+    assert len(variants.select(variants.position > 2)) == 2
+    both = VariantTable.concatenate([some, variants])
+    assert both.position.tolist() == [3, 1, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("code", "canonical"),
+    # The names plink2 --export A-transpose gives them.
+    [
+        ("chr1", "1"),
+        ("01", "1"),
+        ("23", "X"),
+        ("24", "Y"),
+        ("xy", "XY"),
+        ("chrM", "MT"),
+        ("26", "MT"),
+        ("27", "PAR1"),
+        ("PAR2", "PAR2"),
+        ("0", "0"),
+        ("chrUn", "chrUn"),
+    ],
+)
+def test_chromosome_spellings(code: str, canonical: str) -> None:
+    assert canonical_chromosome(code) == canonical

@@ -1,0 +1,88 @@
+"""The file of public bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from primo_scale.errors import InputError
+from primo_scale.outcomes.bounds import (
+    CovariateBounds,
+    PhenotypeBounds,
+    read_covariate_bounds,
+    read_phenotype_bounds,
+)
+
+
+def bounds_file(directory: Path, text: str) -> Path:
+    path = directory / "bounds.tsv"
+    path.write_text(text)
+    return path
+
+
+def test_defaults_and_order(tmp_path: Path) -> None:
+    path = bounds_file(
+        tmp_path,
+        "name\tlower\tupper\tmean\tsd\n"
+        "height\t120\t220\t170\t10\n"
+        "\n"
+        "bmi\t10\t70\tNA\tNA\r\n"
+        "unused\t5\t4\tNA\tNA\n"
+        "case12\t1\t2\t1.1\t0.3\n"
+        "case01\t0\t1\tNA\tNA\n",
+    )
+    names = ["case01", "bmi", "height", "case12"]
+    assert read_phenotype_bounds(path, names) == (
+        PhenotypeBounds("case01", 0, 1, 0.5, 0.5, "binary"),
+        PhenotypeBounds("bmi", 10, 70, 40, 30, "quantitative"),
+        PhenotypeBounds("height", 120, 220, 170, 10, "quantitative"),
+        PhenotypeBounds("case12", 1, 2, 1.1, 0.3, "binary"),
+    )
+    assert read_covariate_bounds(path, ["height", "bmi"]) == (
+        CovariateBounds("height", 120, 220, 170),
+        CovariateBounds("bmi", 10, 70, 40),
+    )
+
+
+def test_the_type_overrides_what_the_bounds_suggest(tmp_path: Path) -> None:
+    path = bounds_file(tmp_path, "#name upper lower type\na 1 0 quantitative\nb 1 0 NA\n")
+    kinds = [bounds.kind for bounds in read_phenotype_bounds(path, ["a", "b"])]
+    assert kinds == ["quantitative", "binary"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("name lower upper\ny 2 1\n", 2, "not an increasing range .*got 2 and 1"),
+        ("name lower upper\ny 1 1\n", 2, "not an increasing range"),
+        ("name lower upper\ny 1 NA\n", 2, "upper of y is not a finite number .*NA"),
+        ("name lower upper\ny -inf 1\n", 2, "lower of y is not a finite number .*-inf"),
+        ("name lower upper\ny -1e308 1e308\n", 2, "not an increasing range"),
+        ("name lower upper\ny x 1\n", 2, "lower of y is not a finite number .*got x"),
+        ("name lower upper\ny 1\n", 2, "differ in length .*got 2 cells; limit 3"),
+        ("name lower upper\n\ny 1 2\ny 1 3\n", 4, "y is here twice .*bounds.tsv:3"),
+        ("name lower upper sd\ny 1 3 0\n", 2, "sd of y is not positive"),
+        ("name lower upper mean\ny 1 3 4\n", 2, "mean of y is outside its bounds .*1 to 3"),
+        ("name lower upper type\ny 1 3 ordinal\n", 2, "unknown type of y .*ordinal"),
+        ("name lower upper type\ny 1 3 binary\n", 2, "no case/control codes .*1 and 3"),
+        ("name lower upper lower\n", 1, "not a header of bounds"),
+        ("name min max\n", 1, "not a header of bounds .*name min max"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, text: str, line: int, message: str) -> None:
+    path = bounds_file(tmp_path, text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_phenotype_bounds(path, ["y"])
+    assert caught.value.where == f"{path}:{line}"
+    assert "\n" not in str(caught.value)
+
+
+def test_phenotypes_without_bounds_are_listed_with_the_remedy(tmp_path: Path) -> None:
+    path = bounds_file(tmp_path, "name lower upper\ny 0 9\n")
+    with pytest.raises(InputError, match=r"4 of 5 columns: a, b, c, \.\.\..*--pheno-bounds"):
+        read_phenotype_bounds(path, ["a", "b", "y", "c", "d"])
+    with pytest.raises(InputError, match=r"1 of 1 columns: age\. .*--covar-bounds"):
+        read_covariate_bounds(path, ["age"])
+    with pytest.raises(InputError, match="no such file"):
+        read_phenotype_bounds(tmp_path / "nothing", ["y"])

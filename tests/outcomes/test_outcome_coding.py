@@ -1,0 +1,175 @@
+"""Phenotypes and covariates on the integer lattice."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from primo_scale.errors import InputError
+from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds, PhenotypeKind
+from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.tables import open_outcome_table
+
+ANY_VALUE = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([-9.0, 0.0, 1.0, 2.0])
+FINITE = st.floats(-1e6, 1e6)
+
+
+def quantitative(
+    name: str, lower: float, upper: float, mean: float = 0.0, sd: float = 1.0
+) -> PhenotypeBounds:
+    return PhenotypeBounds(name, lower, upper, mean, sd, "quantitative")
+
+
+def binary(name: str, lower: float, upper: float) -> PhenotypeBounds:
+    return PhenotypeBounds(name, lower, upper, (lower + upper) / 2, 0.5, "binary")
+
+
+def test_values_are_clamped_scaled_and_truncated_toward_zero() -> None:
+    coding = code_outcomes([quantitative("y", -2, 3, mean=1, sd=2)], [], weight=0.25)
+    assert (coding.unit, coding.constant) == (8192, 2048)
+    values = np.array([1, 1 + 2 / 8192, 1 + 1.99 / 8192, 1 - 1.99 / 8192, 3, 99, np.inf, -2, -8])
+    codes = coding.code_phenotypes(values[:, None])[:, 0]
+    assert codes.dtype == np.int16
+    assert codes.tolist() == [0, 1, 0, 0, 8192, 8192, 8192, -12288, -12288]
+    assert coding.code_phenotypes(np.array([[-np.inf]])) == -12288
+
+
+@given(FINITE, FINITE, FINITE, st.floats(0.01, 1e6), st.lists(ANY_VALUE, min_size=1))
+def test_no_phenotype_leaves_its_lattice_range(
+    a: float, b: float, c: float, sd: float, values: list[float]
+) -> None:
+    lower, mean, upper = sorted([a, b, c])
+    assume(upper - lower > 1e-3)
+    farthest = max(upper - mean, mean - lower) / sd
+    bounds = quantitative("y", lower, upper, mean, sd)
+    if farthest > 32767 / 1024:
+        with pytest.raises(InputError, match="too far from its mean"):
+            code_outcomes([bounds], [], weight=0.5)
+        return
+    coding = code_outcomes([bounds], [], weight=0.5)
+    assert 1024 <= coding.unit <= 8192
+    assert coding.unit == 8192 or (coding.unit + 1) * farthest > 32767 * (1 - 1e-12)
+    column = np.array([*values, lower, upper, np.inf, -np.inf])[:, None]
+    codes = coding.code_phenotypes(column)[:, 0].astype(int)
+    assert np.abs(codes).max() <= coding.max_abs[1] <= 32767
+    assert coding.phenotype_norm_cap == coding.max_abs[1] ** 2
+    observed = coding.observed(column)[:, 0]
+    ideal = (np.clip(column[:, 0], lower, upper) - mean) / sd * coding.unit
+    assert not codes[~observed].any()
+    assert np.all(np.abs(codes[observed] - ideal[observed]) < 1 + 1e-6)
+    assert np.all(np.abs(codes[observed]) <= np.abs(ideal[observed]) + 1e-6)
+
+
+@given(FINITE, FINITE, FINITE, st.floats(1e-6, 10), st.lists(ANY_VALUE, min_size=1))
+def test_no_covariate_outweighs_the_constant(
+    a: float, b: float, c: float, weight: float, values: list[float]
+) -> None:
+    lower, centre, upper = sorted([a, b, c])
+    assume(upper - lower > 1e-3)
+    coding = code_outcomes([], [CovariateBounds("c", lower, upper, centre)], weight=weight)
+    assert 1 <= coding.constant <= 32767
+    column = np.array([*values, lower, upper])[:, None]
+    codes = np.abs(coding.code_covariates(column).astype(int))
+    assert codes.max() <= coding.max_abs[1] <= coding.constant
+    assert coding.max_abs[1] >= coding.constant - 1  # the scale is not wasted
+    assert coding.constant_norm == coding.constant**2 + coding.max_abs[1] ** 2
+
+
+def test_a_bound_of_minus_nine_still_counts_in_the_norms() -> None:
+    coding = code_outcomes(
+        [quantitative("y", -9, 1, mean=0, sd=9)], [CovariateBounds("c", -9, 1, 0)], weight=1
+    )
+    assert coding.max_abs.tolist() == [8192, 8192, 8192]
+
+
+def test_names_columns_and_digest() -> None:
+    phenotypes = [quantitative("y", -4, 4), binary("cc", 1, 2)]
+    covariates = [CovariateBounds("age", 0, 100, 50)]
+    coding = code_outcomes(phenotypes, covariates, weight=0.5)
+    assert coding.names == ("intercept", "age", "y", "cc")
+    assert coding.n_columns == 4
+    others = [
+        code_outcomes(phenotypes, covariates, weight=0.25),
+        code_outcomes(phenotypes[::-1], covariates, weight=0.5),
+        code_outcomes(phenotypes, [CovariateBounds("age", 0, 100, 40)], weight=0.5),
+        code_outcomes(phenotypes, [], weight=0.5),
+    ]
+    assert len({coding.digest, *(other.digest for other in others)}) == 5
+    assert code_outcomes(phenotypes, covariates, weight=0.5).digest == coding.digest
+    with pytest.raises(InputError, match="the name y is used for 2 columns"):
+        code_outcomes([*phenotypes, phenotypes[0]], [], weight=0.5)
+    with pytest.raises(InputError, match="the name y is used for 2 columns"):
+        code_outcomes(phenotypes, [CovariateBounds("y", 0, 1, 0)], weight=0.5)
+
+
+def test_binary_codings() -> None:
+    coding = code_outcomes([binary("b12", 1, 2), binary("b01", 0, 1)], [], weight=0.5)
+    values = np.array([[0, 0], [1, 1], [2, 2], [-9, -9], [np.nan, np.nan], [1.5, 0.5]])
+    assert coding.observed(values)[:, 0].tolist() == [False, True, True, False, False, True]
+    assert coding.observed(values)[:, 1].tolist() == [True, True, True, False, False, True]
+    assert np.argwhere(coding.invalid_codes(values)).tolist() == [[2, 1], [5, 0], [5, 1]]
+    assert coding.code_phenotypes(values[:5]).tolist() == [
+        [0, -8192], [-8192, 8192], [8192, 8192], [0, 0], [0, 0],
+    ]  # fmt: skip
+    assert np.argwhere(coding.cases(values)).tolist() == [[1, 1], [2, 0]]
+
+
+TOKENS = ["-9", "-9.0", "-9e0", "-9.00001", "NA", "na", "nan", "NaN", "0", "0.0", "1", "2", "1e0"]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("kind", "options"), [("quantitative", []), ("b12", []), ("b01", ["--1"]), ("covariate", [])]
+)
+def test_missing_is_what_plink2_calls_missing(
+    shared: Path, plink2: str, tmp_path: Path, kind: str, options: list[str]
+) -> None:
+    """Each token stands for one person; plink2 writes NA for those it takes as missing."""
+    fam = (shared / "data/real/regenie_example/example.fam").read_text().split("\n")
+    people = [line.split()[:2] for line in fam if line]
+    # A binary column stays one for plink2 only while it holds codes alone.
+    codes = {"b12": {0, 1, 2, -9}, "b01": {0, 1, -9}}.get(kind)
+    numbers = [np.nan if token.lower() == "na" else float(token) for token in TOKENS]
+    pairs = zip(TOKENS, numbers, strict=True)
+    tokens = [t for t, v in pairs if codes is None or np.isnan(v) or v in codes]
+    filler = ["0.5" if codes is None else "1"] * (len(people) - len(tokens))
+    path = tmp_path / "table.txt"
+    rows = [f"{f} {i} {t}\n" for (f, i), t in zip(people, tokens + filler, strict=True)]
+    path.write_text("FID IID V\n" + "".join(rows))
+
+    columns = ["--make-just-psam", "cols=maybefid,phenos"]
+    source, suffix = ["--pheno", str(path)], "psam"
+    if kind == "covariate":
+        source, columns, suffix = ["--covar", str(path)], ["--write-covar", "cols=maybefid"], "cov"
+    command = [plink2, "--bfile", str(shared / "data/real/regenie_example/example")]
+    command += ["--no-psam-pheno", *source, *options, *columns, "--out", str(tmp_path / "out")]
+    subprocess.run(command, check=True, capture_output=True)
+    theirs = pd.read_csv(tmp_path / f"out.{suffix}", sep="\t", dtype=str, keep_default_na=False)
+
+    bounds = {"b12": binary("V", 1, 2), "b01": binary("V", 0, 1)}
+    (group,) = open_outcome_table(path).row_groups(["V"])
+    if kind == "covariate":
+        # A centre that no token has: a code of 0 can only be a missing value.
+        coding = code_outcomes([], [CovariateBounds("V", -20, 20, 15)], weight=0.5)
+        ours = coding.code_covariates(group.values)[:, 0] == 0
+    else:
+        coding = code_outcomes([bounds.get(kind, quantitative("V", -20, 20))], [], weight=0.5)
+        ours = ~coding.observed(group.values)[:, 0]
+    assert ours.tolist() == (theirs["V"] == "NA").tolist()
+    assert 0 < ours.sum() < len(tokens)
+
+
+def coding_of(kinds: dict[str, PhenotypeKind]) -> OutcomeCoding:
+    phenotypes = [PhenotypeBounds(n, 0, 1, 0.25, 0.5, kind) for n, kind in kinds.items()]
+    return code_outcomes(phenotypes, [], weight=0.5)
+
+
+def test_an_off_centre_binary_trait_keeps_its_two_values_apart() -> None:
+    coding = coding_of({"b": "binary"})
+    assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]

@@ -1,0 +1,227 @@
+"""Aligning outcome files with the people of the genotypes."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import SampleTable, read_fam
+from primo_scale.outcomes import store as store_module
+from primo_scale.outcomes import tables
+from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
+from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, open_outcome_store
+
+
+def sample_table(people: list[tuple[str, str]]) -> SampleTable:
+    families, individuals = (np.array(ids, dtype=object) for ids in zip(*people, strict=True))
+    return SampleTable(families, individuals, np.zeros(len(people), dtype=np.int8))
+
+
+PEOPLE = sample_table([("f1", "a"), ("f1", "b"), ("f2", "c"), ("f3", "d")])
+CODING = code_outcomes(
+    [
+        PhenotypeBounds("y", -2, 2, 0, 1, "quantitative"),
+        PhenotypeBounds("cc", 1, 2, 1.5, 0.5, "binary"),
+    ],
+    [CovariateBounds("age", 0, 100, 50)],
+    weight=0.5,
+)
+PHENOTYPES = "FID IID y cc\nf2 c 1 2\nf1 a -0.5 1\nzz z 3 2\nf1 b NA 0\n"
+COVARIATES = "#FID IID sex age\nf3 d 1 100\nf1 a 2 0\nf2 c 1 NA\n"
+EXPECTED = [
+    [4096, -4096, -4096, -8192],
+    [4096, 0, 0, 0],
+    [4096, 0, 8192, 8192],
+    [4096, 4096, 0, 0],
+]
+
+
+def files_in(
+    directory: Path, phenotypes: str = PHENOTYPES, covariates: str = COVARIATES
+) -> OutcomeFiles:
+    (directory / "pheno.tsv").write_text(phenotypes)
+    (directory / "covar.tsv").write_text(covariates)
+    return OutcomeFiles(directory / "pheno.tsv", directory / "covar.tsv")
+
+
+def shuffled(text: str, seed: int) -> str:
+    header, *rows = text.splitlines(keepends=True)
+    np.random.default_rng(seed).shuffle(rows)
+    return header + "".join(rows)
+
+
+def test_rows_stand_in_the_order_of_the_genotypes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="primo_scale"):
+        store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
+    assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
+    assert store.read_rows(slice(1, 3)).tolist() == EXPECTED[1:3]
+    assert store.read_rows(slice(0, 4)).dtype == np.int16
+    assert store.observed.tolist() == [2, 2]
+    assert store.n_samples == 4
+    assert store.coding_digest == CODING.digest
+    assert "3 people have genotypes, 1 have none; 1 of the genotypes are not in it" in caplog.text
+    again = open_outcome_store(tmp_path / "o.zarr")
+    assert again.content_digest == store.content_digest
+    assert {p.name for p in tmp_path.iterdir()} == {"o.zarr", "pheno.tsv", "covar.tsv"}
+
+
+@pytest.mark.parametrize("cells", [1, 4, 1 << 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_order_of_rows_and_size_of_groups_do_not_matter(
+    tmp_path: Path, cells: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
+    monkeypatch.setattr(tables, "CELLS_PER_GROUP", cells)
+    monkeypatch.setattr(store_module, "CHUNK_BYTES", 8 * cells)  # so many rows of q = 4
+    files = files_in(tmp_path, shuffled(PHENOTYPES, seed), shuffled(COVARIATES, seed + 9))
+    store = align_outcomes(tmp_path / "p.zarr", PEOPLE, files, CODING)
+    assert store.content_digest == reference.content_digest
+    assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
+
+
+def test_iid_alone_and_gzip(tmp_path: Path) -> None:
+    files_in(tmp_path)
+    without_fid = "".join(line.split(" ", 1)[1] for line in PHENOTYPES.splitlines(keepends=True))
+    path = tmp_path / "pheno.tsv.gz"
+    path.write_bytes(gzip.compress(("#" + without_fid).encode()))
+    store = align_outcomes(
+        tmp_path / "o.zarr", PEOPLE, OutcomeFiles(path, tmp_path / "covar.tsv"), CODING
+    )
+    assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
+
+
+def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path: Path) -> None:
+    path = tmp_path / "o.zarr"
+
+    def written_at() -> int:
+        return (path / "zarr.json").stat().st_mtime_ns
+
+    first = align_outcomes(path, PEOPLE, files_in(tmp_path), CODING)
+    stamp = written_at()
+    align_outcomes(path, PEOPLE, files_in(tmp_path), CODING)
+    assert written_at() == stamp
+    changed = align_outcomes(path, PEOPLE, files_in(tmp_path, PHENOTYPES + "f3 d 2 2\n"), CODING)
+    assert written_at() > stamp
+    assert changed.content_digest != first.content_digest
+    assert changed.observed.tolist() == [3, 3]
+    other = OutcomeCoding(1, CODING.covariates, CODING.phenotypes, CODING.unit)
+    assert align_outcomes(path, PEOPLE, files_in(tmp_path), other).coding_digest == other.digest
+    turned = PEOPLE.select(np.array([3, 2, 1, 0]))
+    rows = align_outcomes(path, turned, files_in(tmp_path), CODING).read_rows(slice(0, 4))
+    assert rows.tolist() == EXPECTED[::-1]
+
+
+@pytest.mark.parametrize(
+    ("phenotypes", "where", "message"),
+    [
+        (PHENOTYPES + "f1 a 1 1\n", "pheno.tsv:6", "one person in two rows: f1 a is on line 3 too"),
+        (PHENOTYPES + "f3 d 1 3\n", "pheno.tsv:6", "binary cc has a value .*got 3; limit 1, 2 or"),
+        (PHENOTYPES + "f3 d x 1\n", "pheno.tsv:6", "value of y is not a number .got x"),
+        ("FID IID y cc\n1 a 1 1\n1 b 1 1\n", "pheno.tsv", "'1 a', '1 b' here; .*'f1 a', 'f1 b', "),
+        ("#IID y cc\nA 1 1\n", "pheno.tsv", "no person .* matched by IID .got 'A' here; .*'a', "),
+        ("FID IID y cc\n", "pheno.tsv", "no person of this file"),
+        ("FID IID y\nf1 a 1\n", "pheno.tsv:1", "'cc' is not in the header .got y"),
+    ],
+)
+def test_bad_files_leave_nothing_behind(
+    tmp_path: Path, phenotypes: str, where: str, message: str
+) -> None:
+    files = files_in(tmp_path, phenotypes)
+    with pytest.raises(InputError, match=message) as caught:
+        align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
+    assert str(caught.value.where) == str(tmp_path / where)
+    assert "\n" not in str(caught.value)
+    assert {p.name for p in tmp_path.iterdir()} == {"pheno.tsv", "covar.tsv"}
+
+
+def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    twice = sample_table([("f1", "a"), ("f2", "c"), ("f1", "a")])
+    with pytest.raises(InputError, match="in two rows of the genotypes: f1 a, rows 1 and 3"):
+        align_outcomes(tmp_path / "o.zarr", twice, files, CODING)
+    same_iid = sample_table([("f1", "a"), ("f2", "a")])
+    files = files_in(tmp_path, "#IID y cc\na 1 1\n")
+    with pytest.raises(InputError, match=r"IID a is that of two people .*rows 1 and 2.*FID column"):
+        align_outcomes(tmp_path / "o.zarr", same_iid, files, CODING)
+
+
+def test_a_binary_trait_without_cases_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = files_in(tmp_path, "FID IID y cc\nf1 a 0 0\nf1 b 0 1\n")  # 0/1 taken for 1/2
+    align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
+    assert "cc: 0 cases among 1 people" in caplog.text
+
+
+REAL = {
+    "1000g_eur343_chr22": ("eur343_chr22", "pheno_geuvadis_expr.tsv", "covar.tsv"),
+    "hapmap3_chr1-10": ("hm3_chr1-10", "pheno_simulated.tsv", "covar_simulated.tsv"),
+    "regenie_example": ("example", "phenotype_bin_wNA.txt", "covariates.txt"),
+}
+
+
+@pytest.mark.parametrize("folder", REAL)
+def test_real_files_read_as_pandas_reads_them(shared: Path, tmp_path: Path, folder: str) -> None:
+    data = shared / "data/real" / folder
+    prefix, phenotype_file, covariate_file = REAL[folder]
+    samples = read_fam(data / f"{prefix}.fam")
+    ids = pd.MultiIndex.from_arrays([samples.family, samples.individual])
+
+    def frame_of(name: str) -> pd.DataFrame:
+        frame = pd.read_csv(data / name, sep=r"\s+", dtype={"FID": str, "IID": str})
+        return frame.set_index(["FID", "IID"]).reindex(ids)
+
+    y, c = frame_of(phenotype_file), frame_of(covariate_file)
+    phenotypes = []
+    for name in y:
+        kind = "binary" if set(y[name].dropna()) in ({0, 1}, {1, 2}) else "quantitative"
+        lower, upper = (0, 1) if set(y[name].dropna()) == {0, 1} else (1, 2)
+        bounds = (lower, upper) if kind == "binary" else (-5.0, 30.0)
+        phenotypes.append(PhenotypeBounds(str(name), *bounds, sum(bounds) / 2, 2.0, kind))
+    covariates = [CovariateBounds(str(name), -10, 110, 0) for name in c]
+    coding = code_outcomes(phenotypes, covariates, weight=0.5)
+    files = OutcomeFiles(data / phenotype_file, data / covariate_file)
+    store = align_outcomes(tmp_path / "o.zarr", samples, files, coding)
+
+    rows = store.read_rows(slice(0, len(samples)))
+    assert (rows[:, 0] == coding.constant).all()
+    scale = np.array([covariate.scale for covariate in coding.covariates])
+    np.testing.assert_allclose(rows[:, 1 : 1 + c.shape[1]] / scale, c, rtol=0, atol=1 / scale.min())
+    mean = np.array([p.mean for p in phenotypes])
+    lattice = rows[:, 1 + c.shape[1] :]
+    natural = lattice * (2.0 / coding.unit) + mean
+    clamped = y.clip([p.lower for p in phenotypes], [p.upper for p in phenotypes], axis=1)
+    present = y.notna().to_numpy()
+    error = np.abs(natural - clamped.to_numpy())[present].max()
+    assert error < 2.0 / coding.unit + 1e-12
+    assert not lattice[~present].any()
+    assert store.observed.tolist() == present.sum(axis=0).tolist()
+
+
+def test_a_thousand_phenotypes_in_one_pass(tmp_path: Path) -> None:
+    n, width = 2000, 1000
+    rng = np.random.default_rng(3)
+    values = np.round(rng.normal(size=(n, width)), 5)
+    names = [f"P{j}" for j in range(width)]
+    frame = pd.DataFrame(values, columns=names)
+    frame.insert(0, "IID", [f"i{k}" for k in range(n)])
+    frame.insert(0, "FID", "0")
+    path = tmp_path / "wide.tsv"
+    frame.to_csv(path, sep="\t", index=False)
+    order = rng.permutation(n)
+    samples = sample_table([("0", f"i{k}") for k in order])
+    coding = code_outcomes(
+        [PhenotypeBounds(name, -8, 8, 0, 1, "quantitative") for name in names], [], weight=0.5
+    )
+    store = align_outcomes(tmp_path / "o.zarr", samples, OutcomeFiles(path), coding)
+    expected = np.trunc(values[order] * coding.unit)
+    np.testing.assert_array_equal(store.read_rows(slice(0, n))[:, 1:], expected)

@@ -1,0 +1,134 @@
+"""``python -m pipelines.ledger`` as a user runs it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines.ledger import main
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.spending import Account, ReleaseRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A ledger with one cohort, known by its digest, that has spent epsilon 5 of 5."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        account = Account(ledger.cohort_identifier("genotypes"))
+        charge = ledger.reserve(ReleaseRequest(account, "request", 5.0, 1e-8)).charge
+        ledger.mark_drawn(charge, "noised")
+    return path
+
+
+def identifier(path):
+    with Ledger(path, create=False) as ledger:
+        return ledger.cohort_identifier("genotypes")
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_show_prints_budget_spent_left_and_charges(path):
+    code, output = run("show", "--ledger", path)
+    assert code == 0
+    assert f"cohort {identifier(path)[:12]} (full privacy, replace-one)" in output
+    assert "budget  epsilon 5 at delta 1e-08" in output
+    assert "spent   epsilon 5 in 1 charges" in output
+    assert "left    epsilon 0\n" in output
+    assert "drawn" in output
+
+
+def test_show_can_be_limited_to_a_cohort(path):
+    run("set-budget", "--ledger", path, "--cohort", "biobank", "--epsilon", 1, "--delta", 1e-9)
+    _, output = run("show", "--ledger", path, "--cohort", "biobank")
+    assert output.count("cohort ") == 1
+    code, output = run("show", "--ledger", path, "--cohort", "bio")
+    assert code == 2
+    assert "error: --cohort: no such cohort (got bio; limit known: " in output
+
+
+def test_set_budget_raises_the_only_cohort(path):
+    code, output = run("set-budget", "--ledger", path, "--epsilon", 6)
+    assert code == 0
+    assert "budget  epsilon 6 at delta 1e-08" in output
+
+
+def test_set_budget_finds_a_cohort_by_the_beginning_of_its_identifier(path):
+    short = identifier(path)[:12]
+    code, _ = run("set-budget", "--ledger", path, "--cohort", short, "--epsilon", 6)
+    assert code == 0
+    with Ledger(path, create=False) as ledger:
+        assert [balance.budget.epsilon for balance in ledger.balances()] == [6.0]
+
+
+def test_set_budget_opens_a_named_cohort_in_a_new_ledger(tmp_path):
+    path = tmp_path / "new.sqlite"
+    arguments = ("set-budget", "--ledger", path, "--cohort", "biobank", "--epsilon", 3)
+    code, output = run(*arguments)
+    assert code == 2
+    assert "error: --delta: a new cohort needs a delta" in output
+    code, output = run(*arguments, "--delta", 1e-10)
+    assert code == 0
+    assert "new cohort: biobank" in output
+    with Ledger(path) as ledger:
+        assert not ledger.reserve(ReleaseRequest(Account("biobank"), "r", 3.0, 1e-10)).opened_budget
+
+
+def test_set_budget_needs_a_cohort_when_there_are_several(path):
+    run("set-budget", "--ledger", path, "--cohort", "biobank", "--epsilon", 1, "--delta", 1e-9)
+    code, output = run("set-budget", "--ledger", path, "--epsilon", 6)
+    assert code == 2
+    assert "name the cohort" in output
+
+
+def test_another_delta_is_a_refused_budget(path):
+    code, output = run("set-budget", "--ledger", path, "--epsilon", 6, "--delta", 1e-9)
+    assert code == 6
+    assert "delta was fixed" in output
+
+
+def test_verify_says_what_is_wrong(path):
+    code, output = run("verify", "--ledger", path)
+    assert code == 0
+    assert "verified" in output
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TRIGGER events_are_final")
+        database.execute("UPDATE events SET time = 'x' WHERE number = 2")
+    code, output = run("verify", "--ledger", path)
+    assert code == 1
+    assert "event 2 (budget): changed after it was written" in output
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_no_ledger_is_one_line(tmp_path, command):
+    code, output = run(command, "--ledger", tmp_path / "none.sqlite")
+    assert code == 3
+    assert output.count("\n") == 1
+    assert "no ledger here" in output
+
+
+def test_default_ledger(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run("set-budget", "--cohort", "biobank", "--epsilon", 1, "--delta", 1e-9)
+    assert (tmp_path / "primo_scale" / "ledger.sqlite").is_file()
+    assert run("show")[0] == 0
+
+
+def test_help_is_quick():
+    start = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "pipelines.ledger", "--help"],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    assert time.monotonic() - start < 2  # 0.08 s on an idle machine

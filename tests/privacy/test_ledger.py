@@ -1,0 +1,498 @@
+"""The ledger: budgets, replay, crashes at every step, concurrency, tampering."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import signal
+import sqlite3
+import stat
+from collections import Counter
+
+import pytest
+
+from primo_scale.errors import BudgetRefused, InputError, ResourceError, UsageError
+from primo_scale.privacy.calibration import mu_for, release_mu
+from primo_scale.privacy.event_log import EventLog
+from primo_scale.privacy.ledger import Ledger, default_ledger_path
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.spending import Account, ChargeState, ReleaseRequest
+
+DELTA = 1e-8
+ACCOUNT = Account("eur343")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "ledger.sqlite"
+
+
+def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT):
+    return ReleaseRequest(account, digest, epsilon, delta)
+
+
+def test_first_release_opens_its_budget_and_is_told_so(path):
+    with Ledger(path) as ledger:
+        reservation = ledger.reserve(request())
+        assert reservation.opened_budget
+        assert reservation.charge.state is ChargeState.RESERVED
+        balance = ledger.balance(ACCOUNT)
+    assert (balance.budget.epsilon, balance.budget.delta) == (5.0, DELTA)
+    assert balance.mu_squared_spent == release_mu(5.0, DELTA) ** 2
+    assert balance.epsilon_spent == pytest.approx(5.0, rel=2e-6)
+    assert balance.epsilon_left == 0
+
+
+def test_a_charge_costs_what_the_mechanism_may_use():
+    assert request().mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
+
+
+def test_a_reservation_is_in_the_file_before_it_returns(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        with Ledger(path, create=False) as other:
+            assert other.balance(ACCOUNT).charges[0].id == charge.id
+
+
+def test_double_spend_is_refused_with_what_is_left_and_the_remedy(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+        assert not ledger.reserve(request()).opened_budget
+        with pytest.raises(BudgetRefused) as refused:
+            ledger.reserve(request("second"))
+        left = ledger.balance(ACCOUNT).epsilon_left
+        line = str(refused.value)
+        assert refused.value.exit_code == 6
+        assert "got epsilon 5;" in line
+        assert f"limit {left:g} left: 5 spent of 6 at delta 1e-08" in line
+        assert f"pipelines.ledger set-budget --ledger {path} --cohort eur343" in line
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+
+
+def test_what_is_left_can_be_spent_and_a_little_more_cannot(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+        ledger.reserve(request())
+        left = ledger.balance(ACCOUNT).epsilon_left
+        assert 2 < left < 4  # mu^2 adds up, not epsilon
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(request("second", epsilon=left * (1 + 1e-4)))
+        ledger.reserve(request("second", epsilon=left))
+        spent = ledger.balance(ACCOUNT)
+        assert spent.mu_squared_spent <= spent.budget.mu_squared
+        assert spent.epsilon_spent == pytest.approx(6.0, rel=1e-4)
+        assert ledger.verify() == []
+
+
+def test_delta_is_fixed(path):
+    with Ledger(path) as ledger:
+        ledger.reserve(request())
+        for attempt in (
+            lambda: ledger.reserve(request("second", epsilon=0.1, delta=1e-9)),
+            lambda: ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-9),
+        ):
+            with pytest.raises(BudgetRefused, match="Ask for --delta 1e-08"):
+                attempt()
+        ledger.set_budget(ACCOUNT, epsilon=9.0)
+        assert ledger.balance(ACCOUNT).budget.delta == DELTA
+
+
+def test_units_and_adjacencies_never_mix(path):
+    label = Account("eur343", PrivacyUnit.LABEL)
+    add_remove = Account("eur343", adjacency=Adjacency.ADD_REMOVE)
+    with Ledger(path) as ledger:
+        for account in (ACCOUNT, label, add_remove, Account("other")):
+            assert ledger.reserve(request(account=account)).opened_budget
+        assert [len(balance.charges) for balance in ledger.balances()] == [1, 1, 1, 1]
+
+
+def test_lowering_a_budget_below_what_is_spent_leaves_nothing(path):
+    with Ledger(path) as ledger:
+        ledger.reserve(request())
+        assert ledger.set_budget(ACCOUNT, epsilon=1.0).epsilon_left == 0
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(request("second", epsilon=0.01))
+        assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, DELTA), (1.0, 0.5), (1.0, None)])
+def test_impossible_budgets_are_usage_errors_and_leave_no_trace(path, epsilon, delta):
+    with Ledger(path) as ledger:
+        head = ledger.head()
+        with pytest.raises(UsageError):
+            ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=delta)
+        assert ledger.head() == head
+
+
+def test_a_drawn_charge_is_replayed_and_never_charged_again(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        ledger.mark_drawn(charge, "noised")
+        drawn = ledger.reserve(request())
+        assert (drawn.charge.id, drawn.charge.state) == (charge.id, ChargeState.DRAWN)
+        assert drawn.charge.statistics_digest == "noised"
+        assert not drawn.opened_budget
+        ledger.mark_published(charge, "release one")
+        ledger.mark_published(charge, "release two")
+        published = ledger.reserve(request()).charge
+        assert published.state is ChargeState.PUBLISHED
+        assert published.release_digests == ("release one", "release two")
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+        assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    "changed", [request("other"), request(epsilon=4.0), request(account=Account("other"))]
+)
+def test_only_the_same_request_is_replayed(path, changed):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
+        charge = ledger.reserve(request()).charge
+        ledger.mark_drawn(charge, "noised")
+        assert ledger.reserve(changed).charge.id != charge.id
+
+
+def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_at_hand(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
+        first = ledger.reserve(request()).charge
+        second = ledger.reserve(request()).charge
+        assert second.id != first.id
+        at_hand = ledger.reserve(request(), noise_at_hand=first.id).charge
+        assert at_hand.id == first.id
+        unrelated = ledger.reserve(request("other"), noise_at_hand=first.id).charge
+        assert unrelated.id not in (first.id, second.id)
+        assert len(ledger.balance(ACCOUNT).charges) == 3
+
+
+def test_lost_statistics_are_paid_for_again_on_demand(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=7.5, delta=DELTA)
+        first = ledger.reserve(request()).charge
+        ledger.mark_drawn(first, "noised")
+        assert ledger.reserve_again(request()).charge.id != first.id
+        with pytest.raises(BudgetRefused, match="1 interrupted runs of this release"):
+            ledger.reserve_again(request())
+
+
+def test_one_charge_has_one_noise(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        with pytest.raises(InputError, match="was not recorded"):
+            ledger.mark_published(charge, "release")
+        ledger.mark_drawn(charge, "noised")
+        ledger.mark_drawn(charge, "noised")
+        with pytest.raises(InputError, match="other noise was already drawn"):
+            ledger.mark_drawn(charge, "noised again")
+        assert ledger.verify() == []
+
+
+def test_a_charge_of_another_ledger_is_unknown(path, tmp_path):
+    with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
+        charge = ledger.reserve(request()).charge
+        with pytest.raises(InputError, match="no such charge"):
+            other.mark_drawn(charge, "noised")
+
+
+def test_digests_are_keyed_and_have_a_purpose(path, tmp_path):
+    with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
+        assert ledger.keyed_digest("a", b"data") == ledger.keyed_digest("a", b"data")
+        digests = {
+            ledger.keyed_digest("a", b"data"),
+            ledger.keyed_digest("b", b"data"),
+            ledger.keyed_digest("a", b"other"),
+            other.keyed_digest("a", b"data"),
+        }
+        assert len(digests) == 4
+        assert ledger.cohort_identifier("x") != other.cohort_identifier("x")
+        one = ledger.request_digest("x", {"epsilon": 1.0, "columns": ["a"]})
+        assert one == ledger.request_digest("x", {"columns": ["a"], "epsilon": 1.0})
+        assert one != ledger.request_digest("x", {"columns": ["b"], "epsilon": 1.0})
+    with Ledger(path) as again:
+        assert again.request_digest("x", {"epsilon": 1.0, "columns": ["a"]}) == one
+
+
+def test_the_file_is_the_owners_alone(path):
+    Ledger(path).__exit__(None, None, None)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_default_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_ledger_path() == tmp_path / "primo_scale" / "ledger.sqlite"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = tmp_path / ".local" / "state" / "primo_scale" / "ledger.sqlite"
+    assert default_ledger_path() == expected
+
+
+# --- crashes ----------------------------------------------------------------------------------
+
+# Children start from a process that has only imported the ledger: fast, and no state is inherited.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["primo_scale.privacy.ledger"])
+COHORT = Account("cohort")
+
+
+def release(folder, crash_at):
+    """The steps of a release in the order the finalizer takes them, killed at a labelled point."""
+
+    def reached(point):
+        if point == crash_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    append = EventLog.append
+
+    def append_then_crash(log, kind, body):
+        append(log, kind, body)
+        reached(f"inside {kind}")
+
+    EventLog.append = append_then_crash  # this process is about to die
+    statistics = folder / "private"
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        reached("opened")
+        at_hand = statistics.read_text().split()[0] if statistics.exists() else None
+        asked = request(epsilon=1.0, account=COHORT)
+        charge = ledger.reserve(asked, noise_at_hand=at_hand).charge
+        reached("reserved")
+        if charge.id != at_hand:
+            assert charge.state is ChargeState.RESERVED
+            with (folder / "noises").open("a") as noises:
+                noises.write(f"{charge.id}\n")
+            reached("noise drawn")
+            (folder / "partial").write_text(f"{charge.id} {secrets.token_hex(8)}")
+            (folder / "partial").replace(statistics)
+            reached("noise stored")
+        ledger.mark_drawn(charge, statistics.read_text())
+        reached("drawn")
+        (folder / "release").write_text(statistics.read_text())
+        reached("release written")
+        ledger.mark_published(charge, statistics.read_text())
+        reached("published")
+
+
+# What a crash at each point costs: the number of charges after the command has been run again.
+CRASHES = {
+    "opened": 1,
+    "inside budget": 1,
+    "inside reserved": 1,
+    "reserved": 2,
+    "noise drawn": 2,
+    "noise stored": 1,
+    "inside drawn": 1,
+    "drawn": 1,
+    "release written": 1,
+    "inside published": 1,
+    "published": 1,
+}
+
+
+def run(folder, crash_at="nowhere"):
+    process = PROCESSES.Process(target=release, args=(folder, crash_at))
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+@pytest.mark.parametrize("point", CRASHES)
+def test_a_crash_never_leads_to_two_noises_for_one_charge(tmp_path, point):
+    if point != "inside budget":
+        with Ledger(tmp_path / "ledger.sqlite") as ledger:
+            ledger.set_budget(COHORT, epsilon=10.0, delta=DELTA)
+    assert run(tmp_path, point) == -signal.SIGKILL
+    assert run(tmp_path) == 0
+    released = (tmp_path / "release").read_text()
+    assert run(tmp_path) == 0
+    assert (tmp_path / "release").read_text() == released
+
+    with Ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+        charges = ledger.balance(COHORT).charges
+        assert ledger.verify() == []
+    noises = Counter((tmp_path / "noises").read_text().split())
+    assert max(noises.values()) == 1
+    assert set(noises) <= {charge.id for charge in charges}
+    assert len(charges) == CRASHES[point]
+    assert charges[-1].state is ChargeState.PUBLISHED
+    assert charges[-1].statistics_digest == released
+
+
+# --- concurrency ------------------------------------------------------------------------------
+
+
+def spend(path, name, paid):
+    for k in range(12):
+        with Ledger(path) as ledger:
+            try:
+                asked = request(f"{name} {k}", epsilon=1.0, account=COHORT)
+                ledger.mark_drawn(ledger.reserve(asked).charge, "noised")
+                paid.put(name)
+            except BudgetRefused:
+                pass
+
+
+def report_key(path, keys):
+    with Ledger(path) as ledger:
+        keys.put(ledger.keyed_digest("a", b""))
+
+
+def together(function, path, names):
+    """Run `function(path, *name, results)` in one process per name; return what they put."""
+    results = PROCESSES.Manager().Queue()
+    processes = [PROCESSES.Process(target=function, args=(path, *name, results)) for name in names]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    return [results.get() for _ in range(results.qsize())]
+
+
+def test_two_processes_cannot_overspend(path):
+    with Ledger(path) as ledger:
+        budget = ledger.set_budget(COHORT, epsilon=4.0, delta=DELTA).budget
+    affordable = int(budget.mu_squared / request(epsilon=1.0).mu_squared)
+    assert 5 < affordable < 20
+    paid = together(spend, path, [("one",), ("two",)])
+    assert len(paid) == affordable
+    with Ledger(path, create=False) as ledger:
+        assert len(ledger.balance(COHORT).charges) == affordable
+        assert ledger.verify() == []
+
+
+def test_processes_that_start_together_create_one_ledger(path):
+    keys = together(report_key, path, [(), (), ()])
+    assert len(keys) == 3
+    with Ledger(path, create=False) as ledger:
+        assert set(keys) == {ledger.keyed_digest("a", b"")}
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def used(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        ledger.mark_drawn(charge, "noised")
+        ledger.mark_published(charge, "release")
+    return path
+
+
+def tamper(path, *statements):
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("DROP TRIGGER events_stay")
+    database.execute("DROP TRIGGER events_are_final")
+    for statement in statements:
+        database.execute(statement)
+    database.close()
+
+
+def test_events_cannot_be_changed_by_accident(used):
+    database = sqlite3.connect(used, isolation_level=None)
+    for statement in ("DELETE FROM events", "UPDATE events SET time = ''"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            database.execute(statement)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE events SET time = 'x' WHERE number = 3", "event 3 (reserved): changed"),
+        ("UPDATE events SET digest = 'x' WHERE number = 5", "event 5 (published): changed"),
+        ("UPDATE events SET body = replace(body, '5.0', '0.1') WHERE kind = 'reserved'",
+         "costs other than its epsilon and delta"),
+        ("UPDATE events SET body = replace(body, '5.0', '4.0') WHERE kind = 'budget'",
+         "overspends the budget"),
+        ("UPDATE events SET body = '{}' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
+        ("UPDATE events SET body = 'x' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
+        ("UPDATE events SET kind = 'gift' WHERE kind = 'budget'", "unknown kind"),
+        ("DELETE FROM events WHERE kind = 'drawn'", "event 4: missing"),
+        ("DELETE FROM events WHERE kind = 'drawn'", "published before its noise was recorded"),
+        ("DELETE FROM events WHERE kind = 'published'", "event 5: missing at the end"),
+        ("DELETE FROM events WHERE kind = 'reserved'", "was never reserved"),
+        ("DELETE FROM events WHERE kind = 'budget'", "which has no budget"),
+        ("UPDATE secret SET key = x'00'", "event 1 (created): changed"),
+    ],
+)  # fmt: skip
+def test_tampering_is_found_and_nothing_is_spent_from_it(used, statement, problem):
+    tamper(used, statement)
+    with Ledger(used, create=False) as ledger:
+        assert any(problem in line for line in ledger.verify())
+        with pytest.raises(InputError, match="the ledger is damaged"):
+            ledger.reserve(request())
+
+
+def test_events_no_ledger_writes_are_found_even_with_a_good_chain(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        log = ledger._log
+        with log.exclusively():
+            log.append("drawn", {"charge": charge.id, "digest": "one"})
+            log.append("drawn", {"charge": charge.id, "digest": "two"})
+        problems = ledger.verify()
+    assert problems == [f"event 5 (drawn): a second noise for charge {charge.id}"]
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, b""])
+def test_another_file_is_refused(tmp_path, content):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is not a privacy ledger"):
+        Ledger(path, create=False)
+
+
+def test_another_database_is_refused(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (x)")
+    for create in (True, False):
+        with pytest.raises(InputError, match="is not a privacy ledger"):
+            Ledger(path, create=create)
+
+
+def test_no_ledger_is_an_error_where_none_is_to_be_made(tmp_path):
+    with pytest.raises(InputError, match="no ledger here"):
+        Ledger(tmp_path / "ledger.sqlite", create=False)
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_a_newer_format_is_refused(path, monkeypatch):
+    monkeypatch.setattr("primo_scale.privacy.event_log.FORMAT_VERSION", 2)
+    Ledger(path).__exit__(None, None, None)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="unknown format version"):
+        Ledger(path)
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(used):
+    """SQLite's own page limit gives the error a full disk gives."""
+    with Ledger(used) as ledger:
+        database = ledger._log._database
+        pages = database.execute("PRAGMA page_count").fetchone()[0]
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        ledger_head = ledger.head()
+        with pytest.raises(ResourceError, match="the disk is full"):
+            ledger.reserve(request("long", account=Account("x" * 100_000)))
+        assert ledger.head() == ledger_head
+        assert ledger.verify() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable_place_is_one_line(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="cannot be written"):
+        Ledger(tmp_path / "state" / "ledger.sqlite")
+
+
+def test_a_busy_ledger_is_said(path, monkeypatch):
+    monkeypatch.setattr("primo_scale.privacy.event_log._LOCK_SECONDS", 0.05)
+    with (
+        Ledger(path) as ledger,
+        Ledger(path) as other,
+        ledger._log.exclusively(),
+        pytest.raises(InputError, match="another process has held the ledger"),
+    ):
+        other.reserve(request())

@@ -1,0 +1,30 @@
+"""Example releases, written once a session and copied where a test changes one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from release_examples import publish_example
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """A private (True) and a NOT PRIVATE (False) release; never change them."""
+    root = tmp_path_factory.mktemp("releases")
+    return {
+        private: publish_example(root / str(private), private=private) for private in (True, False)
+    }
+
+
+@pytest.fixture
+def release(pristine: dict[bool, Path], tmp_path: Path) -> Path:
+    """A private release that a test may damage."""
+    return shutil.copytree(pristine[True], tmp_path / "release")
+
+
+@pytest.fixture
+def open_release(pristine: dict[bool, Path], tmp_path: Path) -> Path:
+    """A NOT PRIVATE release that a test may damage."""
+    return shutil.copytree(pristine[False], tmp_path / "open_release")

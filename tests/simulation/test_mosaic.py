@@ -1,0 +1,194 @@
+"""Mosaics against the closed forms of their population.
+
+Statistical checks use fixed seeds and thresholds that a right generator exceeds with probability
+`FALSE_ALARM` per test (a Bonferroni bound where many values are checked).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from primo_scale.simulation.mosaic import (
+    GenotypeScores,
+    Mosaic,
+    packed_genotypes,
+    population_variance,
+    score_people,
+)
+from primo_scale.simulation.panel import Panel
+
+FALSE_ALARM = 1e-6
+DOSAGE = np.array([2.0, np.nan, 1.0, 0.0])
+
+Values = npt.NDArray[np.uint8]
+RawValues = Callable[..., Values]
+MosaicOf = Callable[..., Mosaic]
+
+
+def telltale(n_variants: int, mean_segment: float, starts: tuple[int, ...] = (0,)) -> Mosaic:
+    """Four members whose constant genotype, 0 to 3, tells which of them was copied."""
+    chromosome_starts = np.zeros(n_variants, dtype=bool)
+    chromosome_starts[list(starts)] = True
+    return Mosaic(
+        codes=np.arange(4, dtype=np.uint8)[None, :],
+        panel_row=np.zeros(n_variants, dtype=np.int32),
+        chromosome_starts=chromosome_starts,
+        mean_segment=mean_segment,
+        missing_rate=0,
+        seed=11,
+    )
+
+
+def largest_z(n_checks: int) -> float:
+    return float(stats.norm.isf(FALSE_ALARM / (2 * n_checks)))
+
+
+def test_without_switches_everyone_is_a_member_of_the_panel(
+    panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
+) -> None:
+    n_people = 34_300
+    values = raw_values(mosaic_of(mean_segment=1e12), n_people)
+    member_of = {genotypes.tobytes(): i for i, genotypes in enumerate(panel.codes[:400].T)}
+    assert len(member_of) == 343  # 400 variants tell everyone apart
+    drawn = [member_of[genotypes.tobytes()] for genotypes in values.T]
+    counts = np.bincount(drawn, minlength=343)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("mean_segment", [1, 1.5, 20])
+def test_segments_end_with_the_chance_asked_for(mean_segment: float, raw_values: RawValues) -> None:
+    n_variants, n_people = 301, 2_000
+    values = raw_values(telltale(n_variants, mean_segment), n_people)
+    changes = int((values[1:] != values[:-1]).sum())
+    # A new segment copies another member with chance 3/4, independently of everything else.
+    chance = 0.75 / mean_segment
+    test = stats.binomtest(changes, (n_variants - 1) * n_people, chance)
+    assert test.pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("lag", [1, 10, 60])
+def test_segment_lengths_are_geometric(lag: int, raw_values: RawValues) -> None:
+    values = raw_values(telltale(201, 20), 40_000)
+    same = int((values[100] == values[100 + lag]).sum())
+    chance = 0.25 + 0.75 * (1 - 1 / 20) ** lag
+    assert stats.binomtest(same, 40_000, chance).pvalue > FALSE_ALARM
+
+
+def test_everyone_changes_at_a_chromosome(raw_values: RawValues) -> None:
+    values = raw_values(telltale(20, 1e12, starts=(0, 13)), 40_000)
+    assert (values[:13] == values[0]).all()
+    assert (values[13:] == values[13]).all()
+    same = int((values[12] == values[13]).sum())
+    assert stats.binomtest(same, 40_000, 0.25).pvalue > FALSE_ALARM
+
+
+def test_allele_frequencies_are_the_panels(
+    panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
+) -> None:
+    n_people = 20_000
+    values = raw_values(mosaic_of(n_variants=3_000), n_people)
+    of_panel = DOSAGE[panel.codes]
+    common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency) > 0.05  # nearly normal means
+    error = DOSAGE[values].mean(axis=1) - of_panel.mean(axis=1)
+    z = (error * np.sqrt(n_people))[common] / of_panel.std(axis=1)[common]
+    assert np.abs(z).max() < largest_z(len(z))
+    assert z.std() > 0.5  # sampled, not copied
+
+
+def test_ld_is_the_panels(panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+    n_people, mean_segment = 20_000, 200
+    values = raw_values(mosaic_of(n_variants=1_000, mean_segment=mean_segment), n_people)
+    common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency)[:1_000] > 0.05
+    neighbours = np.flatnonzero(common[1:] & common[:-1])
+    x, reference = DOSAGE[values], DOSAGE[panel.codes[:1_000]]
+    x -= reference.mean(axis=1, keepdims=True)
+    reference -= reference.mean(axis=1, keepdims=True)
+
+    products = x[neighbours] * x[neighbours + 1]
+    expected = (1 - 1 / mean_segment) * (reference[neighbours] * reference[neighbours + 1]).mean(1)
+    z = (products.mean(1) - expected) / (products.std(1) / np.sqrt(n_people))
+    assert np.abs(z).max() < largest_z(len(z))
+
+    def r(genotypes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        left, right = genotypes[neighbours], genotypes[neighbours + 1]
+        return np.asarray((left * right).mean(1) / (left.std(1) * right.std(1)))
+
+    assert np.corrcoef(r(x), r(reference))[0, 1] > 0.999
+
+
+def test_missing_calls(mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+    n_people, rate = 5_001, 0.03
+    complete = raw_values(mosaic_of(), n_people)
+    values = raw_values(mosaic_of(missing_rate=rate), n_people)
+    missing = values == 1
+    assert stats.binomtest(int(missing.sum()), missing.size, rate).pvalue > FALSE_ALARM
+    by_variant = missing.sum(axis=1)
+    assert stats.chisquare(by_variant).pvalue > FALSE_ALARM
+    np.testing.assert_array_equal(values[~missing], complete[~missing])
+
+
+@pytest.mark.parametrize("slab_bytes", [1, 5_000, 1 << 24])
+def test_slabs_change_nothing(slab_bytes: int, mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+    mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
+    whole = raw_values(mosaic, 9_001)
+    np.testing.assert_array_equal(raw_values(mosaic, 9_001, slab_bytes=slab_bytes), whole)
+
+
+def test_a_person_does_not_depend_on_how_many_there_are(
+    mosaic_of: MosaicOf, raw_values: RawValues
+) -> None:
+    mosaic = mosaic_of(missing_rate=0.02)
+    many = raw_values(mosaic, 9_001)
+    for n_people in (1, 4, 4_095, 4_097):
+        np.testing.assert_array_equal(raw_values(mosaic, n_people), many[:, :n_people])
+
+
+def test_seeds_give_different_people(mosaic_of: MosaicOf) -> None:
+    first, second = (next(packed_genotypes(mosaic_of(seed=s), 500)) for s in (1, 2))
+    assert (first != second).mean() > 0.5
+
+
+def random_scores(panel: Panel, mosaic: Mosaic, n_entries: int) -> GenotypeScores:
+    """Centred dosages with Gaussian weights, all in sum 0."""
+    rng = np.random.default_rng(5)
+    variant = np.sort(rng.choice(mosaic.n_variants, n_entries, replace=False))
+    centred = np.nan_to_num(DOSAGE - 2 * panel.a1_frequency[mosaic.panel_row[variant]][:, None])
+    value = centred * rng.standard_normal((n_entries, 1))
+    return GenotypeScores(variant, np.zeros(n_entries, dtype=np.int64), value)
+
+
+def test_scores_are_sums_over_the_genotypes_written(
+    panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
+) -> None:
+    mosaic = mosaic_of(n_variants=3_500, mean_segment=30)  # the last 500 are a second tile
+    scores = random_scores(panel, mosaic, 200)
+    values = raw_values(mosaic, 5_000)
+    entries = np.arange(200)[:, None]
+    expected = scores.value[entries, values[scores.variant]].sum(axis=0)
+    np.testing.assert_allclose(score_people(mosaic, range(5_000), scores, 1)[:, 0], expected)
+    some = score_people(mosaic, range(4_000, 4_010), scores, 1)
+    np.testing.assert_allclose(some[:, 0], expected[4_000:4_010])
+
+
+def test_population_variance_is_the_quadratic_form_of_the_population_covariance(
+    panel: Panel, mosaic_of: MosaicOf
+) -> None:
+    mosaic = mosaic_of(n_variants=3_500, mean_segment=30)
+    scores = random_scores(panel, mosaic, 200)
+    row = mosaic.panel_row[scores.variant]
+    contributions = np.take_along_axis(scores.value, panel.codes[row].astype(np.intp), axis=1)
+    covariance = np.cov(contributions, bias=True)
+    distance = np.abs(np.subtract.outer(scores.variant, scores.variant))
+    tile = scores.variant // 3_000
+    same_tile = np.equal.outer(tile, tile)
+    expected = (covariance * (1 - 1 / 30) ** distance * same_tile).sum()
+    np.testing.assert_allclose(population_variance(mosaic, scores), expected, rtol=1e-10)
+
+    # And it is the variance of people: 40,000 of them tell it within 5 standard errors.
+    people = score_people(mosaic, range(40_000), scores, 1)[:, 0] ** 2
+    assert abs(people.mean() - expected) < largest_z(1) * people.std() / np.sqrt(40_000)

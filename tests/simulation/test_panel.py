@@ -1,0 +1,87 @@
+"""Reading the panel, and laying its variants out as the sites of a cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bed_reader import open_bed
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.simulation.panel import Panel, lay_out_sites, read_panel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def small_panel(chromosomes: Sequence[str], positions: Sequence[int]) -> Panel:
+    n = len(chromosomes)
+
+    def strings(values: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+        return np.array(values, dtype=object)
+
+    variants = VariantTable(
+        chromosome=strings(chromosomes),
+        identifier=strings([f"rs{j}" for j in range(n)]),
+        centimorgan=np.zeros(n),
+        position=np.array(positions, dtype=np.int64),
+        allele1=strings(["A"] * n),
+        allele2=strings(["G"] * n),
+    )
+    return Panel(variants, np.zeros((n, 2), dtype=np.uint8))
+
+
+def test_panel_is_what_bed_reader_reads(panel: Panel) -> None:
+    with open_bed(ROOT / "demo" / "1000g_eur343_chr22.bed") as bed:
+        expected = bed.read(dtype="float64").T
+        assert panel.variants.identifier.tolist() == bed.sid.tolist()
+    np.testing.assert_array_equal(np.array([2, np.nan, 1, 0])[panel.codes], expected)
+    np.testing.assert_allclose(panel.a1_frequency, np.nanmean(expected, axis=1) / 2)
+
+
+def test_frequencies_leave_missing_calls_out(shared: Path) -> None:
+    prefix = shared / "data" / "edge" / "plink_made" / "degenerate"
+    with open_bed(f"{prefix}.bed") as bed:
+        dosages = bed.read(dtype="float64").T
+    called = ~np.isnan(dosages).all(axis=1)
+    frequency = read_panel(str(prefix)).a1_frequency
+    np.testing.assert_allclose(frequency[called], np.nanmean(dosages[called], axis=1) / 2)
+    assert (frequency[~called] == 0).all()
+    assert not called.all()
+
+
+def test_a_part_of_the_panel_is_its_first_variants() -> None:
+    sites = lay_out_sites(small_panel(["3", "3", "7", "7"], [10, 20, 5, 9]), 3)
+    assert sites.variants.identifier.tolist() == ["rs0", "rs1", "rs2"]
+    assert sites.variants.chromosome.tolist() == ["3", "3", "7"]
+    assert sites.chromosome_starts.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("n_variants", [7, 30, 3 * 22, 3 * 100 + 1])
+def test_tiles_make_a_legal_bim(n_variants: int) -> None:
+    sites = lay_out_sites(small_panel(["22"] * 3, [100, 200, 900]), n_variants)
+    variants = sites.variants
+    assert len(set(variants.identifier)) == n_variants
+    assert variants.identifier[:4].tolist() == ["rs0", "rs1", "rs2", "rs0_2"]
+    np.testing.assert_array_equal(sites.panel_row, np.arange(n_variants) % 3)
+    np.testing.assert_array_equal(sites.chromosome_starts, np.arange(n_variants) % 3 == 0)
+    chromosome = variants.chromosome.astype(int)
+    steps = np.diff(chromosome)
+    assert set(steps) <= {0, 1} or n_variants < 3 * 22  # a few tiles skip chromosomes
+    assert (steps >= 0).all()
+    assert chromosome[0] == 1 and chromosome[-1] <= 22
+    assert (np.diff(variants.position)[steps == 0] > 0).all()
+    first_of_chromosome = np.append(True, steps > 0)
+    assert set(variants.position[first_of_chromosome]) == {100}
+
+
+def test_tiling_several_chromosomes_is_refused() -> None:
+    with pytest.raises(InputError, match="several chromosomes"):
+        lay_out_sites(small_panel(["1", "2"], [5, 5]), 3)
+
+
+def test_positions_beyond_plinks_limit_are_refused() -> None:
+    with pytest.raises(InputError, match="above PLINK's limit"):
+        lay_out_sites(small_panel(["1", "1"], [5, 2_000_000_000]), 2 * 22 * 2)

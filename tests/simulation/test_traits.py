@@ -1,0 +1,131 @@
+"""Traits against the model that made them. False-alarm probabilities as in test_mosaic.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from primo_scale.errors import InputError
+from primo_scale.simulation.mosaic import Mosaic
+from primo_scale.simulation.panel import Panel
+from primo_scale.simulation.traits import (
+    AGE_MEAN,
+    AGE_SD,
+    Effects,
+    PeopleSlab,
+    TraitModel,
+    draw_effects,
+    simulate_people,
+)
+
+FALSE_ALARM = 1e-6
+LARGEST_Z = float(stats.norm.isf(FALSE_ALARM / 2))
+N_PEOPLE = 30_000
+MODEL = TraitModel(n_quantitative=2, prevalence=0.2, heritability=0.4, causal_fraction=0.05)
+
+MosaicOf = Callable[..., Mosaic]
+
+
+def columns(slabs: list[PeopleSlab], name: str) -> npt.NDArray[np.float64]:
+    return np.concatenate([getattr(slab, name) for slab in slabs])
+
+
+def effects_for(panel: Panel, mosaic: Mosaic, model: TraitModel, seed: int) -> Effects:
+    return draw_effects(mosaic, panel.a1_frequency[mosaic.panel_row], model, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def cohort(panel: Panel, mosaic_of: MosaicOf) -> list[PeopleSlab]:
+    mosaic = mosaic_of(n_variants=3_000, mean_segment=200)
+    effects = effects_for(panel, mosaic, MODEL, seed=3)
+    return list(simulate_people(mosaic, N_PEOPLE, MODEL, effects))
+
+
+def assert_mean(sample: npt.NDArray[np.float64], expected: float) -> None:
+    z = (sample.mean() - expected) / (sample.std() / np.sqrt(len(sample)))
+    assert abs(z) < LARGEST_Z
+
+
+@pytest.mark.parametrize("trait", [0, 1])
+def test_heritability_is_what_was_asked_for(cohort: list[PeopleSlab], trait: int) -> None:
+    genetic = columns(cohort, "genetic_value")[:, trait]
+    value = columns(cohort, "trait")[:, trait]
+    assert_mean(genetic, 0)
+    assert_mean(genetic**2, MODEL.heritability)
+    assert_mean(value, 0)
+    assert_mean(value**2, 1)
+    fit = stats.linregress(genetic, value)
+    assert abs(fit.slope - 1) < LARGEST_Z * fit.stderr
+    # R^2 of the true genetic value; its standard error is about 2 sqrt(R^2/n) (1 - R^2).
+    error = 2 * np.sqrt(MODEL.heritability / N_PEOPLE) * (1 - MODEL.heritability)
+    assert abs(fit.rvalue**2 - MODEL.heritability) < LARGEST_Z * error
+
+
+def test_age_explains_a_twentieth(cohort: list[PeopleSlab]) -> None:
+    age, value = columns(cohort, "age"), columns(cohort, "trait")[:, 0]
+    z = (age - AGE_MEAN) / AGE_SD
+    assert_mean(z, 0)
+    assert_mean(z**2, 1)
+    fit = stats.linregress(z, value)
+    assert abs(fit.slope - np.sqrt(0.05)) < LARGEST_Z * fit.stderr
+
+
+def test_sex_is_a_fair_coin(cohort: list[PeopleSlab]) -> None:
+    sex = columns(cohort, "sex")
+    assert set(sex) == {1, 2}
+    assert stats.binomtest(int((sex == 2).sum()), N_PEOPLE, 0.5).pvalue > FALSE_ALARM
+
+
+def test_cases_have_the_prevalence_and_a_higher_genetic_liability(
+    cohort: list[PeopleSlab],
+) -> None:
+    case = columns(cohort, "trait")[:, 2]
+    liability = columns(cohort, "genetic_value")[:, 2]
+    assert set(case) == {0, 1}
+    # Liabilities are normal up to the finite number of causal variants: 2 points of tolerance.
+    assert abs(case.mean() - 0.2) < 0.02
+    # Mean genetic liability of cases: h2 phi(t) / K (Falconer 1965).
+    expected = 0.4 * stats.norm.pdf(stats.norm.isf(0.2)) / 0.2
+    assert liability[case == 1].mean() == pytest.approx(expected, rel=0.1)
+
+
+def test_effects_are_sparse_and_on_polymorphic_variants(panel: Panel, mosaic_of: MosaicOf) -> None:
+    mosaic = mosaic_of(n_variants=3_000)
+    effects = effects_for(panel, mosaic, MODEL, seed=3)
+    polymorphic = (panel.a1_frequency > 0) & (panel.a1_frequency < 1)
+    assert not polymorphic.all()  # else the next line could not fail
+    assert polymorphic[effects.variant].all()
+    assert np.bincount(effects.trait).tolist() == [round(0.05 * polymorphic.sum())] * 3
+    assert (np.diff(effects.variant) >= 0).all()
+
+
+def test_effects_depend_on_their_own_seed_alone(panel: Panel, mosaic_of: MosaicOf) -> None:
+    one, same, other = (
+        effects_for(panel, mosaic_of(seed=people), MODEL, seed=seed)
+        for people, seed in ((1, 3), (2, 3), (1, 4))
+    )
+    np.testing.assert_array_equal(one.variant, same.variant)
+    np.testing.assert_array_equal(one.beta, same.beta)
+    assert not np.array_equal(one.variant, other.variant)
+
+
+def test_slabs_change_nothing(panel: Panel, mosaic_of: MosaicOf) -> None:
+    mosaic = mosaic_of()
+    effects = effects_for(panel, mosaic, MODEL, seed=3)
+    whole, pieces = (
+        list(simulate_people(mosaic, 1_001, MODEL, effects, people_per_slab=size))
+        for size in (1_001, 17)
+    )
+    assert len(pieces) == 59
+    for name in ("sex", "age", "genetic_value", "trait"):
+        np.testing.assert_array_equal(columns(whole, name), columns(pieces, name))
+
+
+def test_a_panel_without_variation_has_no_heritable_trait(mosaic_of: MosaicOf) -> None:
+    mosaic = mosaic_of(n_variants=5)
+    with pytest.raises(InputError, match="no polymorphic variant"):
+        draw_effects(mosaic, np.array([0.0, 1, 0, 1, 0]), MODEL, seed=1)

@@ -95,11 +95,12 @@ def log_to_terminal() -> None:
 
 def _terminal() -> logging.Handler:
     terminal = logging.StreamHandler(sys.stderr)
+    terminal.setLevel(logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
     return terminal
 
 
 def _send_log_to(*handlers: logging.Handler) -> None:
-    LOGGER.setLevel(logging.INFO)
+    LOGGER.setLevel(logging.DEBUG)
     LOGGER.propagate = False
     LOGGER.handlers[:] = handlers

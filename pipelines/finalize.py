@@ -114,8 +114,6 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     raw = open_raw_statistics(work_dir / "statistics.zarr", design.layout, design.n_samples)
     store = open_genotype_store(Path(design.genotype_store))
     check_variant_identifiers(store.variants.identifier)
-    paid_at_hand = None if choices.budget is None else charge_at_hand(work_dir / PRIVATE_STORE)
-    _refuse_another_release(choices.out, paid_at_hand)
     if choices.budget is None:
         private = PrivateStatistics(raw.matrices, raw.n_samples, None)
         _publish(design, private, choices, payment=None)
@@ -126,6 +124,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
+    if choices.out.exists() and _charge_of(choices.out) != charge_at_hand(work_dir / PRIVATE_STORE):
+        raise _exists_already(choices.out)  # before paying for what could not be published
     _release_privately(work_dir, design, raw, choices, store.cohort_digest)
 
 
@@ -194,13 +194,15 @@ def _publish(
 ) -> str:
     """Solve and publish; return the SHA-256 of release.json."""
     from pipelines.release_statement import Estimate, make_statement
-    from primo_scale.release.publish import publish_release
+    from primo_scale.release.publish import is_same_release, publish_release
     from primo_scale.storage.files import sha256_of_file
 
     lattice = _solve(design, private, choices)
     estimate = Estimate(lattice.ridge, choices.ridge is not None, choices.genome_build)
     statement = make_statement(design, estimate, payment)
     if choices.out.exists():
+        if not is_same_release(choices.out, statement):
+            raise _exists_already(choices.out)
         LOGGER.info("%s: this release is published already", choices.out)
     else:
         publish_release(choices.out, _scoring_weights(design, lattice), statement,
@@ -279,20 +281,23 @@ def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
     }
 
 
-def _refuse_another_release(out: Path, paid_at_hand: str | None) -> None:
-    """Refuse an `out` that is there already, unless it was paid with the charge at hand."""
+def _charge_of(out: Path) -> str | None:
+    """The charge a published release was paid with; None if `out` is none or was not paid for."""
     import json
 
-    if not out.exists():
-        return
     document = out / "release.json"
-    ledger = json.loads(document.read_bytes())["ledger"] if document.is_file() else None
-    if ledger is None or ledger["charge"] != paid_at_hand:
-        raise InputError(
-            "exists already and is not the release of these statistics",
-            where=out,
-            remedy="Choose another --out; a release is never overwritten",
-        )
+    if not document.is_file():
+        return None
+    ledger = json.loads(document.read_bytes())["ledger"]
+    return None if ledger is None else str(ledger["charge"])
+
+
+def _exists_already(out: Path) -> InputError:
+    return InputError(
+        "exists already and is not this release",
+        where=out,
+        remedy="Choose another --out; a release is never overwritten",
+    )
 
 
 def _ridge_from(text: str) -> float | None:

@@ -16,6 +16,8 @@ from primo_scale.privacy.sensitivity import Adjacency
 from primo_scale.privacy.spending import Balance, Charge
 from primo_scale.release import statement as said
 
+_STATISTICS = ("X'X by LD block", "X'Z", "Z'Z", "people with each phenotype")
+
 
 @dataclass(frozen=True)
 class Payment:
@@ -78,7 +80,7 @@ def make_statement(design: Design, estimate: Estimate, payment: Payment | None) 
         estimation=_estimation(design, estimate, payment),
         accuracy=_accuracy(design, payment),
         ledger=None if payment is None else _ledger_entry(payment),
-        unprotected=(),
+        unprotected=() if payment is not None else _STATISTICS,
         statistics_hmac=None if payment is None else payment.statistics_hmac,
     )
 
@@ -119,7 +121,7 @@ def _queries(design: Design, mechanism: GramMechanism) -> tuple[said.Query, ...]
     return (
         said.Query(
             name="gram",
-            statistic="X'X by LD block",
+            statistic=_STATISTICS[0],
             shape=(d, d),
             layout="svec",
             sensitivity=sensitivity.gram(row, replace),
@@ -129,7 +131,7 @@ def _queries(design: Design, mechanism: GramMechanism) -> tuple[said.Query, ...]
         ),
         said.Query(
             name="cross",
-            statistic="X'Z",
+            statistic=_STATISTICS[1],
             shape=(d, q),
             layout="full",
             sensitivity=sensitivity.cross(row, outcome, replace),
@@ -139,7 +141,7 @@ def _queries(design: Design, mechanism: GramMechanism) -> tuple[said.Query, ...]
         ),
         said.Query(
             name="outcome_gram",
-            statistic="Z'Z",
+            statistic=_STATISTICS[2],
             shape=(q, q),
             layout="svec",
             sensitivity=sensitivity.gram(outcome, replace),
@@ -149,7 +151,7 @@ def _queries(design: Design, mechanism: GramMechanism) -> tuple[said.Query, ...]
         ),
         said.Query(
             name="observed",
-            statistic="people with each phenotype",
+            statistic=_STATISTICS[3],
             shape=(l,),
             layout="full",
             sensitivity=sensitivity.observed_counts(l),

@@ -219,8 +219,12 @@ def _check_codes(matched: MatchedRows, table: OutcomeTable, coding: OutcomeCodin
 
 
 def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
+    logger.info(
+        "%d phenotypes, of %d people each, %d at least and %d at most (run.log lists them)",
+        len(observed), np.median(observed), observed.min(), observed.max(),
+    )  # fmt: skip
     for phenotype, people, with_trait in zip(coding.phenotypes, observed, cases, strict=True):
-        logger.info("%s: %d people", phenotype.name, people)
+        logger.debug("%s: %d people", phenotype.name, people)
         if phenotype.kind == "binary" and with_trait in (0, people):
             logger.warning(
                 "%s: %d cases among %d people; are its bounds, %g and %g, its control and case?",

@@ -288,7 +288,7 @@ class Ledger:
             charge.state is ChargeState.RESERVED and charge.request == request
             for charge in balance.charges
         )
-        explanation = f"{lost} interrupted runs of this release were charged. " if lost else ""
+        explanation = f"Charged for interrupted runs of this release: {lost}. " if lost else ""
         return BudgetRefused(
             "the privacy budget does not cover this release",
             where=self.path,

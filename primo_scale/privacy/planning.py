@@ -135,8 +135,7 @@ def split_for(sizes: PublicSizes, *, outcome_norm: int) -> float:
 def choose_phenotype_clip(sizes: PublicSizes, *, mu: float) -> float:
     """The clip b that maximises the effective sample size.
 
-    Small clips lose signal, large ones need more noise: about 0.5 for up to ten phenotypes and
-    0.8 for a hundred where noise dominates.
+    Small clips lose signal, large ones need more noise: 0.6 to 1 where noise dominates.
 
     Parameters
     ----------

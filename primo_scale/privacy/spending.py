@@ -206,17 +206,17 @@ class History:
         return Balance(account, self.budgets[account], tuple(charges))
 
     def charge_to_replay(self, request: ReleaseRequest, noise_at_hand: str | None) -> Charge | None:
-        """The last charge for the same request whose noise exists and may be used again.
+        """A charge for the same request whose noise exists and may be used again, or None.
 
-        Either the noise was recorded as drawn, or the charge is the one named `noise_at_hand`.
+        The one named `noise_at_hand` if it is such a charge, recorded as drawn or not; else the
+        last one that was recorded as drawn.
         """
-        usable = [
-            charge
-            for charge in self.charges.values()
-            if charge.request == request
-            and (charge.state is not ChargeState.RESERVED or charge.id == noise_at_hand)
-        ]
-        return usable[-1] if usable else None
+        same = [charge for charge in self.charges.values() if charge.request == request]
+        for charge in same:
+            if charge.id == noise_at_hand:
+                return charge
+        drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
+        return drawn[-1] if drawn else None
 
 
 def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -89,6 +90,19 @@ def publish_release(
         _refuse_unverified(staging)
         _open_to_readers(staging)
     return directory
+
+
+def is_same_release(directory: Path, statement: Statement) -> bool:
+    """Whether the release at `directory` states what `statement` does.
+
+    The date and the ledger's balance may differ: they go on while a release stays what it is.
+    """
+    path = directory / RELEASE_FILE
+    if not path.is_file():
+        return False
+    found, wanted = json.loads(path.read_bytes()), statement_document(statement)
+    passing = ("created", "ledger", "files")
+    return all(found.get(name) == wanted[name] for name in wanted if name not in passing)
 
 
 def _log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:

@@ -121,6 +121,8 @@ class Fileset:
             file.write(header)
             file.write(f"age\t{AGE_YOUNGEST}\t{AGE_OLDEST}\t{AGE_MEAN}\t{AGE_SD:.6g}\tNA\n")
             file.write(f"sex\t0\t{FEMALE - 1}\t0.5\t0.5\tNA\n")
+        if not model.names:
+            return
         with _published_when_complete(self.path(".pheno-bounds.tsv"), "w") as file:
             file.write(header)
             for name in model.names[: model.n_quantitative]:

@@ -6,16 +6,20 @@ import csv
 import gzip
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import bed_reader
 import numpy as np
 import pytest
+import zarr
 
 from primo_scale.errors import InputError, ResourceError, UsageError
+from primo_scale.genotypes import bed, ingest_plan, orientation, partitions
 from primo_scale.genotypes import ingest as ingest_module
-from primo_scale.genotypes import ingest_plan, orientation
 from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import finalise, ingest, initialise, write_one
@@ -135,6 +139,21 @@ def test_chunk_shape_changes_neither_genotypes_nor_identity(base: Path, tmp_path
     assert len({store.cohort_digest for store in stores}) == 1
 
 
+def test_the_size_of_a_slab_changes_nothing(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = shared / "data/edge/plink_made/degenerate"
+    whole = run(prefix, tmp_path / "whole.zarr")
+    monkeypatch.setattr(partitions, "SLAB_BYTES", 1)
+    monkeypatch.setattr(bed, "READ_BUDGET_BYTES", 1)
+    pieces = run(prefix, tmp_path / "pieces.zarr")
+    np.testing.assert_array_equal(open_genotypes(pieces.path).values, bed_reader_dosages(prefix))
+    np.testing.assert_array_equal(pieces.genotype_counts, whole.genotype_counts)
+    assert pieces.hazards == whole.hazards
+    digests = [zarr.open_group(s.path)["partition_sha256"][:] for s in (whole, pieces)]
+    np.testing.assert_array_equal(*digests)
+
+
 def test_filters_select_rows_and_columns(base: Path, tmp_path: Path) -> None:
     keep, exclude = tmp_path / "keep", tmp_path / "exclude"
     whole = run(base, tmp_path / "whole.zarr")
@@ -185,6 +204,32 @@ def test_a_stopped_run_continues_where_it_was(base: Path, tmp_path: Path) -> Non
     np.testing.assert_array_equal(open_genotypes(store.path).values, bed_reader_dosages(base))
 
 
+KILLED_RUN = """
+import os, signal, sys
+from pathlib import Path
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+def on_progress(done, total):
+    if done == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+ingest([Path(sys.argv[1])], Path(sys.argv[2]), selection=Selection(), chunk_shape=(16, 12),
+       on_progress=on_progress)
+"""
+
+
+def test_a_killed_process_leaves_nothing_under_the_name_and_can_be_continued(
+    base: Path, tmp_path: Path
+) -> None:
+    destination = tmp_path / "g.zarr"
+    command = [sys.executable, "-c", KILLED_RUN, str(base), str(destination)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert not destination.exists()
+    seen: list[int] = []
+    store = run(base, destination, on_progress=lambda done, total: seen.append(done))
+    assert seen[0] == 2
+    np.testing.assert_array_equal(open_genotypes(store.path).values, bed_reader_dosages(base))
+
+
 def test_finalise_names_what_is_missing(base: Path, tmp_path: Path) -> None:
     plan = plan_ingest([base], tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12))
     plan.partial.mkdir()
@@ -214,29 +259,29 @@ def test_a_finished_store_is_reused_for_the_same_request_only(base: Path, tmp_pa
         run(base, destination, Selection(exclude=tmp_path / "out"))
 
 
-@pytest.mark.parametrize("partitions", [2, 4])
-def test_a_changed_input_is_refused_by_name(base: Path, tmp_path: Path, partitions: int) -> None:
+@pytest.mark.parametrize("stopped_after", [2, 4])
+def test_a_changed_input_is_refused_by_name(base: Path, tmp_path: Path, stopped_after: int) -> None:
     """After two of four partitions, and after the end; size and time of the file are kept."""
     destination = tmp_path / "g.zarr"
-    if partitions == 2:
+    if stopped_after == 2:
         with pytest.raises(Stop):
             run(base, destination, on_progress=stop_after(2))
     else:
         run(base, destination)
-    bed = Path(f"{base}.bed")
-    before = bed.stat()
-    content = bytearray(bed.read_bytes())
+    source = Path(f"{base}.bed")
+    before = source.stat()
+    content = bytearray(source.read_bytes())
     content[10] ^= 0xFF
-    bed.write_bytes(content)
-    os.utime(bed, ns=(before.st_atime_ns, before.st_mtime_ns))
+    source.write_bytes(content)
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(InputError, match=r"base\.bed changed"):
         run(base, destination)
 
 
 def test_a_rewritten_but_equal_input_is_no_change(base: Path, tmp_path: Path) -> None:
     store = run(base, tmp_path / "g.zarr")
-    bed = Path(f"{base}.bed")
-    bed.write_bytes(bed.read_bytes())
+    source = Path(f"{base}.bed")
+    source.write_bytes(source.read_bytes())
     assert run(base, tmp_path / "g.zarr") == store
 
 

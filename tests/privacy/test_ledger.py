@@ -171,9 +171,20 @@ def test_lost_statistics_are_paid_for_again_on_demand(path):
         ledger.set_budget(ACCOUNT, epsilon=7.5, delta=DELTA)
         first = ledger.reserve(request()).charge
         ledger.mark_drawn(first, "noised")
-        assert ledger.reserve_again(request()).charge.id != first.id
-        with pytest.raises(BudgetRefused, match="1 interrupted runs of this release"):
+        second = ledger.reserve_again(request()).charge
+        assert second.id != first.id
+        ledger.mark_drawn(second, "noised anew")
+        assert ledger.reserve(request()).charge.id == second.id
+        assert ledger.reserve(request(), noise_at_hand=first.id).charge.id == first.id
+        with pytest.raises(BudgetRefused, match="does not cover this release"):
             ledger.reserve_again(request())
+
+
+def test_a_refusal_says_what_interrupted_runs_have_cost(path):
+    with Ledger(path) as ledger:
+        ledger.reserve(request())
+        with pytest.raises(BudgetRefused, match="Charged for interrupted runs of this release: 1"):
+            ledger.reserve(request())
 
 
 def test_one_charge_has_one_noise(path):

@@ -335,3 +335,14 @@ def test_a_bound_is_never_rounded_down():
         numerator, denominator = bound.as_integer_ratio()
         assert numerator**2 >= 2 * norm**2 * denominator**2
         assert bound <= math.sqrt(2) * norm * (1 + 1e-15)
+
+
+def test_reference_vector_of_the_lattice(shared):
+    vector = np.load(shared / "vectors" / "13_fixed_point.npz")
+    row_norm = math.floor((vector["scale_x"] * vector["Bx"]) ** 2)
+    outcome_norm = math.floor((vector["scale_y"] * vector["By"]) ** 2)
+    found = [
+        sensitivity.gram(row_norm, REPLACE),
+        sensitivity.cross(row_norm, outcome_norm, REPLACE),
+    ]
+    np.testing.assert_allclose(found, vector["out_sens"], rtol=1e-9)

@@ -229,9 +229,9 @@ def _solve(design: Design, private: PrivateStatistics, choices: ReleaseChoices) 
 
     mechanism = private.mechanism
     noise = (
-        NoiseScales(gram=0.0, outcome_gram=0.0)
+        NoiseScales(gram=0.0, cross=0.0, outcome_gram=0.0)
         if mechanism is None
-        else NoiseScales(mechanism.gram_sigma, mechanism.outcome_sigma)
+        else NoiseScales(mechanism.gram_sigma, mechanism.cross_sigma, mechanism.outcome_sigma)
     )
     prior = automatic_ridge(design.genotypes.variance, PRIOR_HERITABILITY)
 

@@ -37,9 +37,12 @@ class NoiseScales:
     ----------
     gram, outcome_gram
         Of the diagonal of X'X and Z'Z; off the diagonal it is smaller by sqrt(2).
+    cross
+        Of X'Z.
     """
 
     gram: float
+    cross: float
     outcome_gram: float
 
 
@@ -108,7 +111,8 @@ def solve_ridge(
     ridges = tuple(ridge_of_block(size) for size in layout.sizes)
     for block, ridge in enumerate(ridges):
         cross = statistics.cross(block).astype(np.float64)
-        cross_fixed, cross_phenotypes = cross[:, :f], cross[:, f:] * rescale
+        cross_fixed = shrunk_columns(cross[:, :f], noise.cross)
+        cross_phenotypes = cross[:, f:] * rescale
         projection = cross_fixed @ fixed_inverse
         gram = statistics.gram(block).astype(np.float64) - projection @ cross_fixed.T
         target = cross_phenotypes - projection @ fixed_phenotypes
@@ -132,6 +136,23 @@ def missing_rescale(observed: Float64, n_samples: int) -> Float64:
         Public number of people n.
     """
     return n_samples / np.clip(observed, n_samples / 10, n_samples)
+
+
+def shrunk_columns(columns: Float64, sigma: float) -> Float64:
+    """Positive-part James-Stein estimate of vectors observed with known noise.
+
+    X'C enters the solution twice, so its noise does not average out: left as it is, where X'C is
+    mostly noise the weights of the covariates come out at a multiple of what they should be.
+
+    Parameters
+    ----------
+    columns
+        Each a vector with independent noise of standard deviation `sigma`, shape (k, c).
+    """
+    squared = (columns**2).sum(axis=0)
+    noise = max(0, len(columns) - 2) * sigma**2
+    share = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
+    return columns * np.clip(1 - share, 0, None)
 
 
 def floored_at_zero(eigenvalues: Float64) -> Float64:

@@ -16,7 +16,7 @@ from primo_scale.methods.ridge import (
 )
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 
-NO_NOISE = NoiseScales(gram=0.0, outcome_gram=0.0)
+NO_NOISE = NoiseScales(gram=0.0, cross=0.0, outcome_gram=0.0)
 
 
 def integer_cohort(n, d, n_covariates, n_phenotypes, seed):

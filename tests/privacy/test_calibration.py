@@ -89,13 +89,15 @@ def test_composition_is_that_of_dp_accounting():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    log_epsilon=st.floats(math.log(1e-3), math.log(100)),
-    log_delta_=st.floats(math.log(1e-30), math.log(1e-3)),
-    log_size=st.floats(0, math.log(1e8)),
+    digits_of_epsilon=st.floats(-3, 2),
+    digits_of_delta=st.floats(-30, -3),
+    digits_of_size=st.floats(0, 8),
 )
-def test_the_margin_covers_the_lattice(log_epsilon, log_delta_, log_size):
+def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digits_of_size):
     """The bound for sampled noise (docs/maths.md, "Noise on the lattice", item 3), in full."""
-    epsilon, delta, size = math.exp(log_epsilon), math.exp(log_delta_), math.exp(log_size)
+    epsilon, size = 10**digits_of_epsilon, 10**digits_of_size
+    delta = min(max(10**digits_of_delta, 1e-30), 1e-3)  # powers are not exact at the ends
+    epsilon = max(epsilon, 1e-3)
     with mpmath.workdps(60):
         tail = -mpmath.log(delta) + epsilon + 50
         eta = size / (24 * mpmath.mpf(2) ** 64)

@@ -55,6 +55,14 @@ def test_a_reservation_is_in_the_file_before_it_returns(path):
             assert other.balance(ACCOUNT).charges[0].id == charge.id
 
 
+def test_a_reservation_survives_power_loss(path):
+    """Which cannot be simulated here; what SQLite documents as enough is in force."""
+    with Ledger(path) as ledger:
+        database = ledger._log._database
+        assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
 def test_double_spend_is_refused_with_what_is_left_and_the_remedy(path):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)

@@ -1,0 +1,133 @@
+"""What acceptance tests read beside the product: inputs and releases, with nothing of ours."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import bed_reader
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Float64 = npt.NDArray[np.float64]
+
+_BOUND_IN_SD = 8
+
+
+@dataclass(frozen=True)
+class RealSet:
+    """One real data set and the files that a release of it needs."""
+
+    name: str
+    bfile: Path
+    pheno: Path
+    covar: Path
+    pheno_bounds: Path
+    covar_bounds: Path
+    frequencies: Path
+
+    @property
+    def options(self) -> list[object]:
+        """Inputs as options of ``gwas_release``."""
+        return [
+            "--bfile", self.bfile, "--pheno", self.pheno, "--covar", self.covar,
+            "--pheno-bounds", self.pheno_bounds, "--covar-bounds", self.covar_bounds,
+        ]  # fmt: skip
+
+    @cached_property
+    def bim(self) -> pd.DataFrame:
+        """The .bim file."""
+        return pd.read_csv(
+            self.bfile.with_name(self.bfile.name + ".bim"),
+            sep=r"\s+",
+            names=["chrom", "ID", "cm", "pos", "A1", "A2"],
+            dtype={"chrom": str, "ID": str, "A1": str, "A2": str},
+        )
+
+    def dosages(self, variants: npt.NDArray[np.intp] | None = None) -> Float64:
+        """Copies of A1, nan where missing, shape (people, variants), as bed-reader reads them."""
+        path = self.bfile.with_name(self.bfile.name + ".bed")
+        with bed_reader.open_bed(path, count_A1=True, num_threads=1) as bed:
+            return bed.read(np.s_[:, variants], dtype="float64")
+
+    def table(self, path: Path) -> pd.DataFrame:
+        """A phenotype or covariate file, one row for each person of the .fam file, in its order."""
+        fam = pd.read_csv(
+            self.bfile.with_name(self.bfile.name + ".fam"), sep=r"\s+", header=None, dtype=str
+        )
+        people = pd.MultiIndex.from_arrays([fam[0], fam[1]])
+        return read_table(path).set_index(["FID", "IID"]).reindex(people)
+
+    def alt_frequencies(self) -> Float64:
+        """Frequency of A1, which is ALT, from plink2's own --freq, in the order of the .bim."""
+        table = pd.read_csv(self.frequencies, sep=r"\s+", dtype={"ID": str}).set_index("ID")
+        return table["ALT_FREQS"].reindex(self.bim["ID"]).to_numpy(dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A release directory as a stranger reads it."""
+
+    path: Path
+
+    @cached_property
+    def statement(self) -> dict[str, Any]:
+        """release.json."""
+        return json.loads((self.path / "release.json").read_text(encoding="utf-8"))
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        table = pd.read_csv(
+            self.path / "weights.tsv.gz", sep="\t", na_filter=False, float_precision="round_trip"
+        )
+        return table.set_index("ID").drop(columns=["effect_allele", "other_allele", "chrom", "pos"])
+
+    @cached_property
+    def variant_weights(self) -> pd.DataFrame:
+        """Weight of each variant (row) for each phenotype, for one copy of the effect allele."""
+        return self._table.iloc[: self.statement["cohort"]["n_variants"]]
+
+    @cached_property
+    def intercept(self) -> Float64:
+        """Of each phenotype."""
+        return self._table.loc["(intercept)"].to_numpy(dtype=np.float64)
+
+    @cached_property
+    def covariate_weights(self) -> Float64:
+        """Shape (covariates, phenotypes), for one unit of each covariate."""
+        names = [c["name"] for c in self.statement["public_inputs"]["covariates"]]
+        return self._table.loc[[f"(covariate:{name})" for name in names]].to_numpy(dtype=np.float64)
+
+    @cached_property
+    def centre(self) -> Float64:
+        """Dosage that a missing genotype stands for, from centre.afreq."""
+        table = pd.read_csv(self.path / "centre.afreq", sep="\t", comment=None, skiprows=1)
+        return 2 * table["ALT_FREQS"].to_numpy(dtype=np.float64)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A phenotype or covariate file."""
+    return pd.read_csv(path, sep=r"\s+", dtype={"FID": str, "IID": str}, float_precision="high")
+
+
+def write_bounds(table: Path, path: Path) -> Path:
+    """Write generous bounds of every column of `table`: its codes, or mean +- 8 sd.
+
+    They come from the data, which nobody may do for a release: here they stand in for what would
+    be known in public.
+    """
+    rows = []
+    for name, values in read_table(table).drop(columns=["FID", "IID"]).items():
+        codes = set(values.dropna().unique())
+        if codes <= {0, 1} or codes <= {1, 2}:
+            rows.append([name, min(codes), max(codes), "NA", "NA"])
+            continue
+        mean, sd = float(f"{values.mean():.6g}"), float(f"{values.std():.6g}")
+        rows.append([name, mean - _BOUND_IN_SD * sd, mean + _BOUND_IN_SD * sd, mean, sd])
+    bounds = pd.DataFrame(rows, columns=["name", "lower", "upper", "mean", "sd"])
+    bounds.to_csv(path, sep="\t", index=False)
+    return path

@@ -1,0 +1,92 @@
+"""Files and directories are complete under their final name or absent."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from primo_scale.errors import InputError, ResourceError
+from primo_scale.storage.files import (
+    directory_published_at_end,
+    disk_errors_explained,
+    exclusive_lock,
+    make_private_directory,
+    sha256_of_file,
+    write_atomically,
+)
+
+
+def test_a_failed_write_leaves_the_old_content_and_no_temporary(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write_atomically(path, b"old")
+
+    def full_disk(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(ResourceError, match="disk is full"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_directory_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "release"
+    with pytest.raises(RuntimeError), directory_published_at_end(target) as staging:
+        (staging / "half").write_text("x")
+        raise RuntimeError("crash")
+    assert list(tmp_path.iterdir()) == []
+    with directory_published_at_end(target) as staging:
+        (staging / "whole").write_text("x")
+        assert not target.exists()
+    assert (target / "whole").read_text() == "x"
+    with pytest.raises(InputError, match="exists already"), directory_published_at_end(target):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(errno.ENOSPC, ResourceError), (errno.EDQUOT, ResourceError), (errno.EROFS, InputError)],
+)
+def test_disk_errors_become_one_line_errors(tmp_path, code, error):
+    with pytest.raises(error), disk_errors_explained(tmp_path):
+        raise OSError(code, "x")
+
+
+def test_other_os_errors_pass(tmp_path):
+    with pytest.raises(FileNotFoundError), disk_errors_explained(tmp_path):
+        (tmp_path / "absent").read_bytes()
+
+
+def test_a_lock_is_refused_while_its_owner_lives_and_free_once_it_is_killed(tmp_path):
+    lock = tmp_path / "lock"
+    code = (
+        "import pathlib, sys, time\n"
+        "from primo_scale.storage.files import exclusive_lock\n"
+        f"with exclusive_lock(pathlib.Path({str(lock)!r})):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as owner:
+        owner.stdout.readline()
+        with pytest.raises(InputError, match="another run"), exclusive_lock(lock):
+            pass
+        owner.kill()
+        owner.wait()
+        with exclusive_lock(lock):
+            pass
+
+
+def test_private_directories_are_for_the_owner_alone(tmp_path):
+    assert make_private_directory(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_sha256_of_file_is_the_standard_one(tmp_path):
+    path = tmp_path / "abc"
+    path.write_bytes(b"abc")  # FIPS 180-2, appendix B.1
+    assert sha256_of_file(path) == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )

@@ -1,0 +1,83 @@
+"""Zarr groups: kinds, versions, completeness, checksums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zarr
+
+from primo_scale.errors import InputError
+from primo_scale.storage.groups import (
+    VERSION_ATTRIBUTE,
+    array_of,
+    chunk_path,
+    commit_chunk,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+    read_block,
+    read_strings,
+    write_strings,
+)
+
+
+def finished(path):
+    group = create_group(path, "statistics", {"note": "x"})
+    array = create_array(group, "a", shape=(5, 6), chunks=(2, 6), dtype=np.int64)
+    for row in range(3):
+        commit_chunk(array, (row, 0), np.full((2 if row < 2 else 1, 6), row))
+    mark_complete(group, {})
+    return array_of(open_group(path, "statistics"), "a")
+
+
+def test_an_unfinished_group_is_refused_and_a_finished_one_read(tmp_path):
+    path = tmp_path / "s.zarr"
+    create_group(path, "statistics", {})
+    assert not is_complete(path, "statistics")
+    with pytest.raises(InputError, match="unfinished"):
+        open_group(path, "statistics")
+    array = finished(path)
+    assert is_complete(path, "statistics")
+    np.testing.assert_array_equal(array[:, 0], [0, 0, 1, 1, 2])
+
+
+def test_another_kind_nothing_and_another_version_are_refused(tmp_path):
+    finished(tmp_path / "s.zarr")
+    with pytest.raises(InputError, match="another kind"):
+        open_group(tmp_path / "s.zarr", "outcomes")
+    with pytest.raises(InputError, match="holds no"):
+        open_group(tmp_path / "none.zarr", "statistics")
+    zarr.open_group(tmp_path / "s.zarr").attrs[VERSION_ATTRIBUTE] = 999
+    with pytest.raises(InputError, match="unknown format version"):
+        open_group(tmp_path / "s.zarr", "statistics")
+
+
+def test_chunks_of_nothing_but_fill_are_written(tmp_path):
+    array = finished(tmp_path / "s.zarr")
+    assert chunk_path(array, (0, 0)).is_file()
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate"])
+def test_a_damaged_chunk_is_an_error_never_a_number(tmp_path, damage):
+    array = finished(tmp_path / "s.zarr")
+    path = chunk_path(array, (1, 0))
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[17] ^= 4
+    else:
+        del content[-20:]
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="damaged"):
+        read_block(array, (slice(2, 4), slice(None)))
+    read_block(array, (slice(0, 2), slice(None)))
+
+
+def test_text_columns_come_back_as_they_were(tmp_path):
+    group = create_group(tmp_path / "s.zarr", "genotypes", {})
+    values = ["rs1", "", "<DEL>", "ü" * 300, "NA"]
+    write_strings(group, "names", values)
+    assert read_strings(group, "names").tolist() == values
+    write_strings(group, "none", [])
+    assert read_strings(group, "none").tolist() == []

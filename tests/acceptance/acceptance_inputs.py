@@ -82,7 +82,7 @@ class Published:
     @cached_property
     def _table(self) -> pd.DataFrame:
         table = pd.read_csv(
-            self.path / "weights.tsv.gz", sep="\t", na_filter=False, float_precision="round_trip"
+            self.path / "weights.tsv.gz", sep="\t", na_filter=False
         )
         return table.set_index("ID").drop(columns=["effect_allele", "other_allele", "chrom", "pos"])
 
@@ -111,7 +111,7 @@ class Published:
 
 def read_table(path: Path) -> pd.DataFrame:
     """A phenotype or covariate file."""
-    return pd.read_csv(path, sep=r"\s+", dtype={"FID": str, "IID": str}, float_precision="high")
+    return pd.read_csv(path, sep=r"\s+", dtype={"FID": str, "IID": str})
 
 
 def write_bounds(table: Path, path: Path) -> Path:

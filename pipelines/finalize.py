@@ -21,9 +21,10 @@ from primo_scale.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, Design
+    from pipelines.estimation import Estimate
     from pipelines.release_statement import Payment
     from primo_scale.accumulate.statistics import RawStatistics
-    from primo_scale.methods.ridge import LatticeWeights
+    from primo_scale.methods.linear_model import LatticeWeights
     from primo_scale.privacy.mechanism import GramMechanism
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.release.weights import ScoringWeights
@@ -193,13 +194,12 @@ def _publish(
     payment: Payment | None,
 ) -> str:
     """Solve and publish; return the SHA-256 of release.json."""
-    from pipelines.release_statement import Estimate, make_statement
+    from pipelines.release_statement import make_statement
     from primo_scale.release.publish import is_same_release, publish_release
     from primo_scale.storage.files import sha256_of_file
 
-    lattice = _solve(design, private, choices)
-    estimate = Estimate(lattice.ridge, choices.ridge is not None, choices.genome_build)
-    statement = make_statement(design, estimate, payment)
+    lattice, estimate = _solve(design, private, choices.ridge)
+    statement = make_statement(design, estimate, payment, genome_build=choices.genome_build)
     if choices.out.exists():
         if not is_same_release(choices.out, statement):
             raise _exists_already(choices.out)
@@ -213,37 +213,23 @@ def _publish(
     return sha256_of_file(choices.out / "release.json")
 
 
-def _solve(design: Design, private: PrivateStatistics, choices: ReleaseChoices) -> LatticeWeights:
+def _solve(
+    design: Design, private: PrivateStatistics, shrinkage_given: float | None
+) -> tuple[LatticeWeights, Estimate]:
+    """Weights on the lattice and how they were estimated."""
     import os
 
     from threadpoolctl import threadpool_limits
 
-    from primo_scale.methods.ridge import (
-        NoiseScales,
-        automatic_ridge,
-        missing_rescale,
-        noise_norm,
-        solve_ridge,
-    )
-    from primo_scale.privacy.planning import PRIOR_HERITABILITY
-
-    mechanism = private.mechanism
-    noise = (
-        NoiseScales(gram=0.0, cross=0.0, outcome_gram=0.0)
-        if mechanism is None
-        else NoiseScales(mechanism.gram_sigma, mechanism.cross_sigma, mechanism.outcome_sigma)
-    )
-    prior = automatic_ridge(design.genotypes.variance, PRIOR_HERITABILITY)
-
-    def ridge_of_block(size: int) -> float:
-        if choices.ridge is not None:
-            return choices.ridge * design.genotypes.unit**2
-        return max(prior, noise_norm(noise.gram, size))
+    from pipelines.estimation import choose_shrinkage, noise_scales
+    from primo_scale.methods.linear_model import missing_rescale, solve
 
     rescale = missing_rescale(private.matrices.observed().astype(float), private.n_samples)
+    shrinkage, estimate = choose_shrinkage(design, private.mechanism, rescale, shrinkage_given)
     # A local Dask cluster leaves one BLAS thread in this process's environment.
-    with threadpool_limits(limits=len(os.sched_getaffinity(0))):
-        return solve_ridge(private.matrices, noise, rescale, ridge_of_block)
+    with threadpool_limits(limits=os.cpu_count()):
+        lattice = solve(private.matrices, noise_scales(private.mechanism), rescale, shrinkage)
+    return lattice, estimate
 
 
 def _scoring_weights(design: Design, lattice: LatticeWeights) -> ScoringWeights:

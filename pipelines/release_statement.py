@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from pipelines.design import Design
+from pipelines.estimation import Estimate
 from primo_scale import __version__
 from primo_scale.privacy import sensitivity
 from primo_scale.privacy.calibration import composed_epsilon
 from primo_scale.privacy.mechanism import COUNTS_SHARE, GramMechanism
 from primo_scale.privacy.noise import fine_bits
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, effective_sample_size
+from primo_scale.privacy.planning import effective_sample_size
 from primo_scale.privacy.sensitivity import Adjacency
 from primo_scale.privacy.spending import Balance, Charge
 from primo_scale.release import statement as said
@@ -41,26 +42,9 @@ class Payment:
     statistics_hmac: str
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """How the weights were computed; public.
-
-    Attributes
-    ----------
-    ridge
-        Penalty of each block in lattice units.
-    ridge_was_given
-        By the operator; else it is automatic.
-    genome_build
-        Of the positions.
-    """
-
-    ridge: tuple[float, ...]
-    ridge_was_given: bool
-    genome_build: str
-
-
-def make_statement(design: Design, estimate: Estimate, payment: Payment | None) -> said.Statement:
+def make_statement(
+    design: Design, estimate: Estimate, payment: Payment | None, *, genome_build: str
+) -> said.Statement:
     """State a release; one without a payment is NOT PRIVATE."""
     layout = design.layout
     return said.Statement(
@@ -76,8 +60,13 @@ def make_statement(design: Design, estimate: Estimate, payment: Payment | None) 
             n_covariates=layout.n_fixed - 1,
             block_sizes=layout.sizes,
         ),
-        public_inputs=_public_inputs(design, estimate.genome_build),
-        estimation=_estimation(design, estimate, payment),
+        public_inputs=_public_inputs(design, genome_build),
+        estimation=said.Estimation(
+            shrinkage=estimate.rule,
+            parameters=estimate.parameters,
+            eigenvalue_floor=estimate.floor,
+            attenuation=design.attenuation,
+        ),
         accuracy=_accuracy(design, payment),
         ledger=None if payment is None else _ledger_entry(payment),
         unprotected=() if payment is not None else _STATISTICS,
@@ -177,17 +166,6 @@ def _public_inputs(design: Design, genome_build: str) -> said.PublicInputs:
         covariates=tuple(said.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
         genome_build=genome_build,
-    )
-
-
-def _estimation(design: Design, estimate: Estimate, payment: Payment | None) -> said.Estimation:
-    prior = f"V (1 - h2)/h2 with h2 = {PRIOR_HERITABILITY}"
-    automatic = prior if payment is None else f"the larger of {prior} and the norm of the noise"
-    return said.Estimation(
-        ridge=estimate.ridge,
-        ridge_rule="given by the operator" if estimate.ridge_was_given else automatic,
-        eigenvalue_floor="0 in each LD block of X'X; the norm of the noise for the covariates",
-        attenuation=design.attenuation,
     )
 
 

@@ -207,16 +207,18 @@ class Estimation:
 
     Attributes
     ----------
-    ridge
-        Penalty of each LD block, in squared lattice units.
-    ridge_rule, eigenvalue_floor
-        The rules for a reader.
+    shrinkage
+        The rule of shrinkage, for a reader.
+    parameters
+        Its numbers, in lattice units.
+    eigenvalue_floor
+        What happens to eigenvalues that noise made small or negative, for a reader.
     attenuation
         c: factor by which bounding phenotype rows shrinks effects, known and divided out.
     """
 
-    ridge: tuple[float, ...]
-    ridge_rule: str
+    shrinkage: str
+    parameters: dict[str, float]
     eigenvalue_floor: str
     attenuation: float
 

@@ -15,6 +15,9 @@ import pandas as pd
 
 Float64 = npt.NDArray[np.float64]
 
+GENOTYPE_UNIT = 16
+LARGEST_CODE = 127
+RAREST_IN_PANEL = 1e-3
 _BOUND_IN_SD = 8
 
 
@@ -33,8 +36,13 @@ class RealSet:
     @property
     def options(self) -> list[object]:
         """Inputs as options of ``gwas_release``."""
+        return ["--bfile", self.bfile, *self.outcome_options]
+
+    @property
+    def outcome_options(self) -> list[object]:
+        """Phenotypes and covariates as options."""
         return [
-            "--bfile", self.bfile, "--pheno", self.pheno, "--covar", self.covar,
+            "--pheno", self.pheno, "--covar", self.covar,
             "--pheno-bounds", self.pheno_bounds, "--covar-bounds", self.covar_bounds,
         ]  # fmt: skip
 
@@ -48,6 +56,13 @@ class RealSet:
             dtype={"chrom": str, "ID": str, "A1": str, "A2": str},
         )
 
+    @cached_property
+    def people(self) -> pd.MultiIndex:
+        """FID and IID of everybody in the .fam file."""
+        fam = self.bfile.with_name(self.bfile.name + ".fam")
+        table = pd.read_csv(fam, sep=r"\s+", header=None, dtype=str)
+        return pd.MultiIndex.from_arrays([table[0], table[1]])
+
     def dosages(self, variants: npt.NDArray[np.intp] | None = None) -> Float64:
         """Copies of A1, nan where missing, shape (people, variants), as bed-reader reads them."""
         path = self.bfile.with_name(self.bfile.name + ".bed")
@@ -56,15 +71,12 @@ class RealSet:
 
     def table(self, path: Path) -> pd.DataFrame:
         """A phenotype or covariate file, one row for each person of the .fam file, in its order."""
-        fam = pd.read_csv(
-            self.bfile.with_name(self.bfile.name + ".fam"), sep=r"\s+", header=None, dtype=str
-        )
-        people = pd.MultiIndex.from_arrays([fam[0], fam[1]])
-        return read_table(path).set_index(["FID", "IID"]).reindex(people)
+        return read_table(path).set_index(["FID", "IID"]).reindex(self.people)
 
     def alt_frequencies(self) -> Float64:
         """Frequency of A1, which is ALT, from plink2's own --freq, in the order of the .bim."""
-        table = pd.read_csv(self.frequencies, sep=r"\s+", dtype={"ID": str}).set_index("ID")
+        table = pd.read_csv(self.frequencies, sep=r"\s+", dtype={"ID": str, "#CHROM": str})
+        table = table.set_index("ID")
         return table["ALT_FREQS"].reindex(self.bim["ID"]).to_numpy(dtype=np.float64)
 
 
@@ -82,7 +94,10 @@ class Published:
     @cached_property
     def _table(self) -> pd.DataFrame:
         table = pd.read_csv(
-            self.path / "weights.tsv.gz", sep="\t", na_filter=False
+            self.path / "weights.tsv.gz",
+            sep="\t",
+            na_filter=False,
+            dtype={"chrom": str, "pos": str},
         )
         return table.set_index("ID").drop(columns=["effect_allele", "other_allele", "chrom", "pos"])
 
@@ -105,8 +120,26 @@ class Published:
     @cached_property
     def centre(self) -> Float64:
         """Dosage that a missing genotype stands for, from centre.afreq."""
-        table = pd.read_csv(self.path / "centre.afreq", sep="\t", comment=None, skiprows=1)
+        table = pd.read_csv(
+            self.path / "centre.afreq", sep="\t", comment=None, skiprows=1, low_memory=False
+        )
         return 2 * table["ALT_FREQS"].to_numpy(dtype=np.float64)
+
+
+def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:
+    """Multiplier k and centre m that code g copies of A1 as k g - m, given public frequencies.
+
+    The documented rule: 16 lattice units a standard deviation, where the codes of both
+    homozygotes stay within int8; else the largest k at which they do.
+    """
+    p = np.clip(a1_frequency, RAREST_IN_PANEL, 1 - RAREST_IN_PANEL)
+    k = np.rint(GENOTYPE_UNIT / np.sqrt(2 * p * (1 - p)))
+    while True:
+        m = np.rint(2 * p * k)
+        beyond = np.maximum(m, 2 * k - m) > LARGEST_CODE
+        if not beyond.any():
+            return k, m
+        k -= beyond
 
 
 def read_table(path: Path) -> pd.DataFrame:

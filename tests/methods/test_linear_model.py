@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import Ridge as SklearnRidge
 
-from primo_scale.methods.ridge import (
-    NoiseScales,
-    floored_at_zero,
-    missing_rescale,
-    noise_norm,
-    ridge_weights,
-    solve_ridge,
-)
+from primo_scale.methods.linear_model import NoiseScales, missing_rescale, solve
+from primo_scale.methods.shrinkage import Ridge
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 
 NO_NOISE = NoiseScales(gram=0.0, cross=0.0, outcome_gram=0.0)
@@ -42,17 +37,17 @@ def stored(path, X, fixed, Y, boundaries):
     return writer.finish({})
 
 
-def solve(statistics: BlockMatrices, ridge: float):
+def ridge(statistics: BlockMatrices, penalty: float):
     ones = np.ones(statistics.layout.n_phenotypes)
-    return solve_ridge(statistics, NO_NOISE, ones, lambda size: ridge)
+    return solve(statistics, NO_NOISE, ones, Ridge(penalty))
 
 
 @pytest.mark.parametrize("alpha", [0.5, 30.0, 4000.0])
 def test_one_block_with_a_constant_is_scikit_learns_ridge(tmp_path, alpha):
     X, _, Y = integer_cohort(200, 40, 0, 7, seed=1)
     constant = np.full((200, 1), 50)
-    ours = solve(stored(tmp_path / "s", X, constant, Y, (0, 40)), alpha)
-    theirs = Ridge(alpha=alpha, fit_intercept=True).fit(X, Y)
+    ours = ridge(stored(tmp_path / "s", X, constant, Y, (0, 40)), alpha)
+    theirs = SklearnRidge(alpha=alpha, fit_intercept=True).fit(X, Y)
     np.testing.assert_allclose(ours.genotypes, theirs.coef_.T, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(50 * ours.fixed[0], theirs.intercept_, rtol=1e-9)
 
@@ -60,7 +55,7 @@ def test_one_block_with_a_constant_is_scikit_learns_ridge(tmp_path, alpha):
 def test_covariates_are_not_penalised(tmp_path):
     X, C, Y = integer_cohort(300, 25, 3, 4, seed=2)
     fixed = np.hstack([np.full((300, 1), 50), C])
-    ours = solve(stored(tmp_path / "s", X, fixed, Y, (0, 25)), 77.0)
+    ours = ridge(stored(tmp_path / "s", X, fixed, Y, (0, 25)), 77.0)
     # The same minimiser as one least-squares problem with the penalty as extra rows.
     design = np.vstack(
         [np.hstack([X, fixed]), np.hstack([77.0**0.5 * np.eye(25), np.zeros((25, 4))])]
@@ -71,14 +66,14 @@ def test_covariates_are_not_penalised(tmp_path):
 
 def test_ridge_zero_is_ordinary_least_squares(tmp_path):
     X, _, Y = integer_cohort(150, 20, 0, 3, seed=3)
-    ours = solve(stored(tmp_path / "s", X, np.full((150, 1), 9), Y, (0, 20)), 0.0)
+    ours = ridge(stored(tmp_path / "s", X, np.full((150, 1), 9), Y, (0, 20)), 0.0)
     theirs = LinearRegression().fit(X, Y)
     np.testing.assert_allclose(ours.genotypes, theirs.coef_.T, rtol=1e-8)
 
 
 def test_ridge_zero_beyond_full_rank_is_the_least_norm_solution(tmp_path):
     X, _, Y = integer_cohort(12, 30, 0, 2, seed=4)
-    ours = solve(stored(tmp_path / "s", X, np.full((12, 1), 9), Y, (0, 30)), 0.0)
+    ours = ridge(stored(tmp_path / "s", X, np.full((12, 1), 9), Y, (0, 30)), 0.0)
     centred = X - X.mean(axis=0)
     expected = np.linalg.pinv(centred) @ (Y - Y.mean(axis=0))
     np.testing.assert_allclose(ours.genotypes, expected, rtol=1e-6, atol=1e-8)
@@ -86,35 +81,10 @@ def test_ridge_zero_beyond_full_rank_is_the_least_norm_solution(tmp_path):
 
 def test_blocks_are_solved_on_their_own(tmp_path):
     X, _, Y = integer_cohort(200, 30, 0, 2, seed=5)
-    ours = solve(stored(tmp_path / "s", X, np.full((200, 1), 9), Y, (0, 10, 30)), 11.0)
+    ours = ridge(stored(tmp_path / "s", X, np.full((200, 1), 9), Y, (0, 10, 30)), 11.0)
     for part in (slice(0, 10), slice(10, 30)):
-        theirs = Ridge(alpha=11.0).fit(X[:, part], Y)
+        theirs = SklearnRidge(alpha=11.0).fit(X[:, part], Y)
         np.testing.assert_allclose(ours.genotypes[part], theirs.coef_.T, rtol=1e-9)
-
-
-def test_reference_vector_01(shared):
-    vector = np.load(shared / "vectors" / "01_reuse_cov_gauss_triu.npz")
-    X, Y, upper = vector["X"], vector["Y"], np.triu(vector["Z1"])
-    noisy = X.T @ X + vector["sigma1"] * (upper + np.triu(upper, 1).T)
-    np.testing.assert_allclose(noisy, vector["out_S_noisy"], rtol=1e-9)
-    target = X.T @ Y + vector["sigma2"] * vector["Z2"]
-    # The noisy Gram matrix of this vector is indefinite, and the paper solves with it as it is.
-    W = ridge_weights(*np.linalg.eigh(noisy), target, float(len(X) * vector["lam"]))
-    np.testing.assert_allclose(W, vector["out_W"], rtol=1e-9)
-
-
-def test_the_floor_keeps_what_is_positive_and_drops_the_rest():
-    values = np.array([-5.0, -1e-18, 1e-18, 2.0, 7.0])
-    np.testing.assert_array_equal(floored_at_zero(values), [0, 0, 0, 2, 7])
-
-
-def test_noise_norm_bounds_the_spectral_norm_of_svec_noise():
-    rng = np.random.default_rng(6)
-    for size in (1, 5, 60):
-        E = rng.standard_normal((200, size, size))
-        norms = np.abs(np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)).max(axis=1)
-        assert (norms <= noise_norm(1.0, size)).all()
-        assert (norms > 0.3 * noise_norm(1.0, size)).any(), "the bound would be useless"
 
 
 def test_missing_rescale_is_bounded():

@@ -1,0 +1,185 @@
+"""The exact statistics of real cohorts, against sums made from the files with Python's integers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+from acceptance_inputs import GENOTYPE_UNIT, RealSet, public_coding
+
+Int64 = npt.NDArray[np.int64]
+
+EPSILON, DELTA = 2, 1e-6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A real set cut to fewer people and variants."""
+
+    name: str
+    left_out: int
+    n_variants: int
+    blocks: str | None
+
+
+# n mod 4 is 1, 3, 2 and 0: the last byte of packed genotypes is full in one of them only.
+CASES = {
+    "hapmap3": Case("hapmap3", left_out=0, n_variants=900, blocks="window:130"),
+    "1000g": Case("1000g", left_out=0, n_variants=700, blocks="window:333"),
+    "regenie": Case("regenie", left_out=2, n_variants=311, blocks=None),
+    "regenie-binary": Case("regenie-binary", left_out=0, n_variants=61, blocks="window:1"),
+}
+EXCEEDING = 0.6  # share of rows that the norm bound clips
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """What the oracle knows of one accumulation: the inputs, the public design, the statistics."""
+
+    inputs: RealSet
+    people: npt.NDArray[np.intp]
+    genotypes: Int64
+    row_norm: float
+    design: dict[str, Any]
+    statistics: zarr.Group
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
+    case = CASES[request.param]
+    inputs: RealSet = real_sets[case.name]
+    people = np.arange(case.left_out, len(inputs.people))
+    x = lattice_genotypes(inputs, people, case.n_variants)
+    row_norm = float(np.quantile(np.sqrt(norms(x)), 1 - EXCEEDING)) / GENOTYPE_UNIT
+
+    directory = tmp_path_factory.mktemp(request.param)
+    variants, removed = directory / "variants.txt", directory / "removed.txt"
+    variants.write_text("\n".join(inputs.bim["ID"][: case.n_variants]) + "\n")
+    removed.write_text("".join(f"{f} {i}\n" for f, i in inputs.people[: case.left_out]))
+    store, work = directory / "genotypes.zarr", directory / "work"
+    run("ingest", "--bfile", inputs.bfile, "--extract", variants, "--remove", removed,
+        "--out", store)  # fmt: skip
+    blocks = ["--ld-blocks", case.blocks] if case.blocks else []
+    run("accumulate", "--genotypes", store, *inputs.outcome_options, *blocks,
+        "--ref-freq", inputs.frequencies, "--row-norm", row_norm,
+        "--epsilon", EPSILON, "--delta", DELTA, "--workers", 1, "--work-dir", work)  # fmt: skip
+    return Cohort(
+        inputs=inputs,
+        people=people,
+        genotypes=x,
+        row_norm=row_norm,
+        design=json.loads((work / "design.json").read_text()),
+        statistics=zarr.open_group(work / "statistics.zarr", mode="r"),
+    )
+
+
+def test_statistics_are_the_sums_of_the_clipped_lattice_rows(cohort: Cohort) -> None:
+    x, z = cohort.genotypes, lattice_outcomes(cohort)
+    clipped_x, clipped_z = clipped_rows(cohort, x, z)
+    # Clipping must be at work on either side, or this would say nothing about it.
+    assert np.mean(np.any(clipped_x != x, axis=1)) == pytest.approx(EXCEEDING, abs=0.01)
+    n_fixed = 1 + len(cohort.design["outcomes"]["covariates"])
+    alone = np.all(clipped_z[:, :n_fixed] == z[:, :n_fixed], axis=1)
+    assert np.any(clipped_z[alone] != z[alone])
+
+    boundaries = cohort.design["boundaries"]
+    assert boundaries[-1] == x.shape[1]
+    for block, (start, stop) in enumerate(itertools.pairwise(boundaries)):
+        rows = clipped_x[:, start:stop]
+        np.testing.assert_array_equal(cohort.statistics[f"gram/{block}"][:], rows.T @ rows)
+        np.testing.assert_array_equal(cohort.statistics[f"cross/{block}"][:], rows.T @ clipped_z)
+    np.testing.assert_array_equal(cohort.statistics["outcome_gram"][:], clipped_z.T @ clipped_z)
+
+
+def test_clipped_rows_respect_the_bounds_that_the_guarantee_rests_on(cohort: Cohort) -> None:
+    x, z = clipped_rows(cohort, cohort.genotypes, lattice_outcomes(cohort))
+    n_fixed = 1 + len(cohort.design["outcomes"]["covariates"])
+    assert norms(x).max() <= cohort.design["row_norm"]
+    assert norms(z[:, n_fixed:]).max() <= cohort.design["phenotype_norm"]
+    # X'X and Z'Z are sums of squared norms: their traces say so of the product's own rows.
+    diagonals = sum(np.trace(gram[:]) for _, gram in cohort.statistics["gram"].arrays())
+    assert diagonals == norms(x).sum()
+    assert np.trace(cohort.statistics["outcome_gram"][:]) == norms(z).sum()
+
+
+def test_people_with_each_phenotype_are_counted(cohort: Cohort) -> None:
+    table = cohort.inputs.table(cohort.inputs.pheno).iloc[cohort.people]
+    np.testing.assert_array_equal(cohort.statistics["observed"][:], table.notna().sum())
+
+
+def test_public_numbers_are_the_documented_ones(cohort: Cohort) -> None:
+    coding = cohort.design["genotypes"]
+    assert cohort.design["row_norm"] == math.floor((cohort.row_norm * GENOTYPE_UNIT) ** 2)
+    k, m = public_coding(cohort.inputs.alt_frequencies()[: cohort.genotypes.shape[1]])
+    np.testing.assert_array_equal(coding["multiplier"], k)
+    np.testing.assert_array_equal(coding["centre"], m)
+
+
+def lattice_genotypes(inputs: RealSet, people: npt.NDArray[np.intp], n_variants: int) -> Int64:
+    """Code the first genotypes, before clipping (docs/maths.md, section 6, step 1)."""
+    k, m = public_coding(inputs.alt_frequencies()[:n_variants])
+    dosages = inputs.dosages(np.arange(n_variants))[people]
+    return np.where(np.isnan(dosages), 0, k * dosages - m).astype(np.int64)
+
+
+def lattice_outcomes(cohort: Cohort) -> Int64:
+    """Code constant, covariates and phenotypes, before clipping (steps 1 and 2)."""
+    inputs, coding = cohort.inputs, cohort.design["outcomes"]
+    covariates, phenotypes = inputs.table(inputs.covar), inputs.table(inputs.pheno)
+    columns = [np.full(len(covariates), coding["constant"])]
+    columns += [
+        lattice(covariates[c["name"]], c["lower"], c["upper"], c["centre"], c["scale"])
+        for c in coding["covariates"]
+    ]
+    columns += [
+        lattice(phenotypes[y["name"]], y["lower"], y["upper"], y["mean"], coding["unit"], y["sd"])
+        for y in coding["phenotypes"]
+    ]
+    return np.stack(columns, axis=1)[cohort.people].astype(np.int64)
+
+
+def lattice(values, lower, upper, centre, scale, sd=1.0):
+    """``trunc((clamp(v) - centre) / sd scale)``, 0 where missing."""
+    coded = np.trunc((np.clip(values, lower, upper) - centre) / sd * scale)
+    return np.where(values.isna(), 0, coded)
+
+
+def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
+    """Clip rows in Python's integers, as docs/maths.md, section 6, steps 3 and 4, say.
+
+    A genotype row beyond N_x takes its outcomes with it; then the phenotypes alone are held to N_y.
+    """
+    n_fixed = 1 + len(cohort.design["outcomes"]["covariates"])
+    new_x, new_z = x.copy(), z.copy()
+    for person in range(len(x)):
+        row, outcomes = x[person].tolist(), z[person].tolist()
+        ratio = shrinkage(row, cohort.design["row_norm"])
+        row, outcomes = scaled(row, ratio), scaled(outcomes, ratio)
+        fixed, phenotypes = outcomes[:n_fixed], outcomes[n_fixed:]
+        phenotypes = scaled(phenotypes, shrinkage(phenotypes, cohort.design["phenotype_norm"]))
+        new_x[person], new_z[person] = row, fixed + phenotypes
+    return new_x, new_z
+
+
+def shrinkage(row: list[int], limit: int) -> int | None:
+    """``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long."""
+    squared = sum(entry * entry for entry in row)
+    return math.isqrt(2**62 * limit // squared) if squared > limit else None
+
+
+def scaled(row: list[int], ratio: int | None) -> list[int]:
+    """``sign(q) floor(|q| r / 2^31)``."""
+    if ratio is None:
+        return row
+    return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]
+
+
+def norms(rows: Int64) -> Int64:
+    return (rows * rows).sum(axis=1)

@@ -1,0 +1,106 @@
+"""Rules of shrinkage against closed forms, posterior means and a reference vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from primo_scale.methods.shrinkage import (
+    KnownNoise,
+    Ridge,
+    automatic_penalty,
+    floored_at_zero,
+    noise_norm,
+    shrunk_columns,
+)
+
+
+def test_reference_vector_01(shared):
+    vector = np.load(shared / "vectors" / "01_reuse_cov_gauss_triu.npz")
+    X, Y, upper = vector["X"], vector["Y"], np.triu(vector["Z1"])
+    n, penalty = len(X), len(X) * float(vector["lam"])
+    noisy = X.T @ X + vector["sigma1"] * (upper + np.triu(upper, 1).T)
+    target = X.T @ Y + vector["sigma2"] * vector["Z2"]
+    np.testing.assert_allclose(noisy, vector["out_S_noisy"], rtol=1e-9)
+    np.testing.assert_allclose(target, vector["out_G_noisy"], rtol=1e-9)
+    np.testing.assert_allclose(noisy / n + vector["lam"] * np.eye(6), vector["out_Ihat"], rtol=1e-9)
+    # This noisy Gram matrix is indefinite, and the paper solves with it as it is.
+    values, vectors = np.linalg.eigh(noisy)
+    W = vectors @ (Ridge(penalty).factors(values) * (vectors.T @ target))
+    np.testing.assert_allclose(W, vector["out_W"], rtol=1e-9)
+
+
+def test_ridge_zero_ignores_null_directions():
+    factors = Ridge(0.0).factors(floored_at_zero(np.array([-3.0, 0.0, 1e-17, 2.0])))
+    np.testing.assert_array_equal(factors[:, 0], [0, 0, 0, 0.5])
+
+
+def test_known_noise_is_the_posterior_mean():
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(6, 6))
+    gram, effects, residual, noise = A @ A.T, 0.3, 2.0, 1.7
+    rule = KnownNoise(effects, np.array([residual]), np.array([noise]), gram_sigma=0.0)
+    target = rng.normal(size=(6, 1))
+    values, vectors = np.linalg.eigh(gram)
+    ours = vectors @ (rule.factors(values) * (vectors.T @ target))
+    # X'y = S b + N(0, residual S + noise^2 I), b ~ N(0, effects I): Gaussian conditioning.
+    covariance = effects * gram @ gram + residual * gram + noise**2 * np.eye(6)
+    expected = effects * gram @ np.linalg.solve(covariance, target)
+    np.testing.assert_allclose(ours, expected, rtol=1e-9)
+
+
+def test_without_noise_known_noise_is_ridge():
+    values = np.array([0.5, 3.0, 40.0])
+    rule = KnownNoise(0.2, np.array([1.4]), np.zeros(1), gram_sigma=0.0)
+    np.testing.assert_allclose(rule.factors(values), Ridge(1.4 / 0.2).factors(values), rtol=1e-12)
+
+
+def test_known_noise_predicts_better_than_any_ridge():
+    """On effects, residuals and noise drawn from its own model, with a noisy Gram matrix too."""
+    rng = np.random.default_rng(2)
+    n, d, repetitions = 400, 60, 40
+    mixing = np.tril(rng.normal(size=(d, d)))
+    losses: dict[str, list[float]] = {}
+    for _ in range(repetitions):
+        X = rng.normal(size=(n, d)) @ mixing.T / np.sqrt(d)
+        beta = rng.normal(0, 0.3, (d, 1))
+        cross_sigma, gram_sigma = 12.0, 4.0
+        E = rng.normal(0, gram_sigma, (d, d))
+        gram = X.T @ X + (E + E.T) / 2
+        target = X.T @ (X @ beta + rng.normal(size=(n, 1))) + rng.normal(0, cross_sigma, (d, 1))
+        values, vectors = np.linalg.eigh(gram)
+        rules = {f"ridge {r}": Ridge(r) for r in np.geomspace(1, 1e5, 26)}
+        rules["known"] = KnownNoise(0.09, np.ones(1), np.array([cross_sigma]), gram_sigma)
+        for name, rule in rules.items():
+            W = vectors @ (rule.factors(values) * (vectors.T @ target))
+            losses.setdefault(name, []).append(float(((mixing.T @ (W - beta)) ** 2).sum()))
+    known = np.mean(losses.pop("known"))
+    assert known < min(np.mean(loss) for loss in losses.values())
+
+
+def test_noise_norm_bounds_the_spectral_norm_of_svec_noise():
+    rng = np.random.default_rng(6)
+    for size in (1, 5, 60):
+        E = rng.standard_normal((200, size, size))
+        norms = np.abs(np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)).max(axis=1)
+        assert (norms <= noise_norm(1.0, size)).all()
+        assert (norms > 0.3 * noise_norm(1.0, size)).any(), "the bound would be useless"
+
+
+def test_the_floor_keeps_what_is_positive_and_drops_the_rest():
+    values = np.array([-5.0, -1e-18, 1e-18, 2.0, 7.0])
+    np.testing.assert_array_equal(floored_at_zero(values), [0, 0, 0, 2, 7])
+
+
+def test_automatic_penalty_is_the_ratio_of_residual_to_effect_variance():
+    assert automatic_penalty(100.0, 0.25) == pytest.approx(300.0)
+
+
+def test_shrunk_columns_lose_pure_noise_and_keep_signal():
+    rng = np.random.default_rng(3)
+    noise = rng.normal(0, 5.0, (2000, 1))
+    signal = rng.normal(0, 500.0, (2000, 1))
+    shrunk = shrunk_columns(np.hstack([noise, signal + noise]), 5.0)
+    assert (shrunk[:, 0] ** 2).sum() < 0.02 * (noise**2).sum()
+    np.testing.assert_allclose(shrunk[:, 1], (signal + noise)[:, 0], rtol=1e-3)
+    np.testing.assert_array_equal(shrunk_columns(signal, 0.0), signal)

@@ -28,10 +28,15 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.calibration import release_mu
+from primo_scale.privacy.clip_response import (
+    ClipResponse,
+    Levels,
+    clip_response,
+    no_clipping,
+)
 from primo_scale.privacy.mechanism import COUNTS_SHARE
 from primo_scale.privacy.planning import (
     PublicSizes,
-    attenuation,
     choose_phenotype_clip,
     phenotype_norm,
 )
@@ -120,11 +125,11 @@ class Design:
         return math.sqrt(self.phenotype_norm / len(self.outcomes.phenotypes)) / self.outcomes.unit
 
     @property
-    def attenuation(self) -> float:
-        """Factor c by which clipping shrinks the weights of normally distributed phenotypes."""
+    def clip_response(self) -> ClipResponse:
+        """How clipping phenotype rows changes a linear model of them."""
         if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
-            return 1.0
-        return attenuation(self.clip, len(self.outcomes.phenotypes))
+            return no_clipping(len(self.outcomes.phenotypes))
+        return clip_response(self.clip, [_levels(p) for p in self.outcomes.phenotypes])
 
     @property
     def layout(self) -> BlockLayout:
@@ -286,6 +291,14 @@ def _public_sizes(
         phenotype_scale=outcomes.unit,
         fixed_outcome_norm=outcomes.constant_norm,
     )
+
+
+def _levels(phenotype: PhenotypeBounds) -> Levels | None:
+    """The two values of a binary phenotype, in standard deviations."""
+    if phenotype.kind != "binary":
+        return None
+    low, high = (phenotype.lower - phenotype.mean), (phenotype.upper - phenotype.mean)
+    return low / phenotype.sd, high / phenotype.sd
 
 
 def _reference(matched: MatchedFrequencies) -> dict[str, str]:

@@ -68,17 +68,17 @@ def choose_shrinkage(
         rule = f"ridge at the penalty of a heritability of {PRIOR_HERITABILITY}"
         return Ridge(prior_penalty), _ridge_estimate(rule, prior_penalty)
     unit = design.outcomes.unit
-    attenuated = PRIOR_HERITABILITY * (design.attenuation * unit) ** 2 / variance
+    effect_variance = PRIOR_HERITABILITY * unit**2 / variance
     left = variance_left(design.clip, design.layout.n_phenotypes) * unit**2
     shrinkage = KnownNoise(
-        effect_variance=attenuated,
+        effect_variance=effect_variance * design.clip_response.slope**2,
         residual_variance=left * rescale,
         cross_sigma=mechanism.cross_sigma * rescale,
         gram_sigma=mechanism.gram_sigma,
     )
     estimate = Estimate(
         rule=f"posterior mean for known noise and a heritability of {PRIOR_HERITABILITY}",
-        parameters={"effect_variance": attenuated, "residual_variance": left},
+        parameters={"effect_variance": effect_variance, "residual_variance": left},
         floor="a share 0.3 of the noise norm in X'X; the noise norm for the covariates",
     )
     return shrinkage, estimate

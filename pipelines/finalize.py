@@ -237,7 +237,7 @@ def _scoring_weights(design: Design, lattice: LatticeWeights) -> ScoringWeights:
     from primo_scale.methods.dosage_scale import to_dosage_scale
     from primo_scale.release.weights import ScoringWeights
 
-    raw_scale = to_dosage_scale(lattice, design.genotypes, design.outcomes, design.attenuation)
+    raw_scale = to_dosage_scale(lattice, design.genotypes, design.outcomes, design.clip_response)
     return ScoringWeights(
         variants=open_genotype_store(Path(design.genotype_store)).variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),

@@ -65,7 +65,7 @@ def make_statement(
             shrinkage=estimate.rule,
             parameters=estimate.parameters,
             eigenvalue_floor=estimate.floor,
-            attenuation=design.attenuation,
+            attenuation=tuple(design.clip_response.slope.tolist()),
         ),
         accuracy=_accuracy(design, payment),
         ledger=None if payment is None else _ledger_entry(payment),

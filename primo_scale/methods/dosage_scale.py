@@ -10,6 +10,7 @@ from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.methods.linear_model import LatticeWeights
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.privacy.clip_response import ClipResponse
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def to_dosage_scale(
     weights: LatticeWeights,
     genotypes: GenotypeCoding,
     outcomes: OutcomeCoding,
-    attenuation: float,
+    response: ClipResponse,
 ) -> DosageWeights:
     """Undo the public coding (docs/maths.md, section 6, "Mixed scales").
 
@@ -48,12 +49,12 @@ def to_dosage_scale(
         Lattice weights.
     genotypes, outcomes
         The public codings.
-    attenuation
-        Known factor c <= 1 by which clipping phenotypes shrinks every weight; divided out.
+    response
+        Known slope and offset that clipping rows gives each phenotype; undone.
     """
     sd = np.array([p.sd for p in outcomes.phenotypes])
     mean = np.array([p.mean for p in outcomes.phenotypes])
-    unit = sd / (outcomes.unit * attenuation)
+    unit = sd / (outcomes.unit * response.slope)
     scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
     centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
     covariates = weights.fixed[1:] * scale[:, None]
@@ -61,6 +62,7 @@ def to_dosage_scale(
         outcomes.constant * weights.fixed[0]
         - genotypes.centre.astype(np.float64) @ weights.genotypes
         - centre @ covariates
+        - outcomes.unit * response.offset
     )
     return DosageWeights(
         per_allele=genotypes.multiplier.astype(np.float64)[:, None] * weights.genotypes * unit,

@@ -62,7 +62,7 @@ class KnownNoise:
     Attributes
     ----------
     effect_variance
-        t, lattice units, of effects as clipping attenuates them.
+        t for each phenotype, shape (l,), lattice units, of effects as clipping attenuates them.
     residual_variance
         v for each phenotype, shape (l,).
     cross_sigma
@@ -71,7 +71,7 @@ class KnownNoise:
         Scale of the noise in X'X; eigenvalues are raised to a share of its norm.
     """
 
-    effect_variance: float
+    effect_variance: Float64
     residual_variance: Float64
     cross_sigma: Float64
     gram_sigma: float

@@ -1,13 +1,14 @@
-"""Exact Gaussian noise on a fine lattice, rounded onto the integers (docs/maths.md, "Noise...").
+"""Gaussian noise on a fine lattice, rounded onto the integers (docs/maths.md, "Noise...").
 
-A statistic is an array of integers. To each entry a draw of the exact discrete Gaussian on
-``2^-k Z`` is added, with at least 2^32 lattice steps to a standard deviation, and the sum is
-rounded to an integer. That is post-processing of the ideal Gaussian mechanism up to a
-multiplicative 1e-12, which the margin in the calibration covers; no floating-point number is
-added to the data, so there are no low-order bits to attack.
+A statistic is an array of integers. To each entry a Gaussian on the lattice ``2^-k Z`` is added,
+with at least 2^32 lattice steps to a standard deviation, and the sum is rounded to an integer.
+That is post-processing of the ideal Gaussian mechanism, up to what the margin in the calibration
+covers (docs/noise.md); no floating-point number is added to the data, so there are no low-order
+bits to attack.
 
-The draws come from OpenDP, whose sampler uses integer arithmetic and the operating system's
-entropy. It is a rejection sampler: how long it takes depends on the noise.
+A small release is drawn by OpenDP, from the operating system's entropy. A large one would wait
+minutes for that, so it is drawn from a keystream. Both reject some candidates: how long they take
+depends on the noise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +40,66 @@ SMALLEST_SIGMA = 2.0**-20
 _STEPS_PER_SIGMA_BITS = 32
 # A third of a second of drawing: enough to hide the call, little enough to share among cores.
 _CHUNK_DRAWS = 1 << 14
+# OpenDP takes 2.5 s of one core for so many.
+KEYSTREAM_FROM_DRAWS = 100_000
+
+
+class Sampler(StrEnum):
+    """How the noise of a release is drawn, in the words of `release.json`."""
+
+    OPENDP = "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers"
+    KEYSTREAM = "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers"
+
+
+class FineNoise(Protocol):
+    """Source of independent Gaussian integers, before they are rounded onto the statistic."""
+
+    def draw(self, label: str, count: int, scale: float) -> Integers:
+        """Draw int64, shape (count,), of standard deviation `scale` lattice steps."""
+
+
+@dataclass(frozen=True)
+class OpenDPNoise:
+    """OpenDP's exact discrete Gaussian, from the operating system's entropy."""
+
+    def draw(self, label: str, count: int, scale: float) -> Integers:
+        """Draw on every core, at about 25 us a draw and core; the label makes no difference."""
+        draw = _discrete_gaussian(scale)
+        noise = np.empty(count, dtype=np.int64)
+
+        def fill(start: int) -> None:
+            part = noise[start : start + _CHUNK_DRAWS]
+            part[:] = draw([0] * len(part))
+
+        # OpenDP samples without the interpreter's lock, so threads are enough.
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            list(threads.map(fill, range(0, count, _CHUNK_DRAWS)))
+        return noise
+
+
+OPENDP = OpenDPNoise()
+
+
+def sampler_for(n_draws: int) -> Sampler:
+    """The sampler of a release with so many draws in all, a public number."""
+    return Sampler.KEYSTREAM if n_draws >= KEYSTREAM_FROM_DRAWS else Sampler.OPENDP
+
+
+def noise_for(n_draws: int, key: bytes) -> FineNoise:
+    """The noise of one release.
+
+    Parameters
+    ----------
+    n_draws
+        Draws in all of its statistics.
+    key
+        32 secret bytes that no other release uses; OpenDP leaves them alone.
+    """
+    if sampler_for(n_draws) is Sampler.OPENDP:
+        return OPENDP
+    from primo_scale.privacy.keystream_noise import KeystreamNoise  # imports Numba: half a second
+
+    return KeystreamNoise(key)
 
 
 def fine_bits(sigma: float) -> int:
@@ -52,7 +116,14 @@ def off_diagonal_sigma(sigma: float) -> float:
     return math.nextafter(sigma / math.sqrt(2), math.inf)
 
 
-def lattice_noise(size: int, sigma: float, *, bits: int | None = None) -> Integers:
+def lattice_noise(
+    size: int,
+    sigma: float,
+    *,
+    bits: int | None = None,
+    source: FineNoise = OPENDP,
+    label: str = "",
+) -> Integers:
     """Independent draws whose sum with an integer is the rounded ideal Gaussian mechanism.
 
     Parameters
@@ -63,16 +134,19 @@ def lattice_noise(size: int, sigma: float, *, bits: int | None = None) -> Intege
         Standard deviation in lattice units of the statistic; used exactly as given.
     bits
         k of the lattice ``2^-k Z``; `fine_bits(sigma)` unless a finer one is wanted.
+    source
+        Where the draws come from, see `noise_for`.
+    label
+        What they are for; a keystream gives each label once.
 
     Returns
     -------
     ndarray of int64, shape (size,)
-        Drawn on every core this process may use, at about 25 us a draw and core.
 
     Raises
     ------
     UsageError
-        ``sigma`` not between 2^-20 and 2^58.
+        ``sigma`` not between 2^-20 and 2^58, or a label used before.
     """
     if not SMALLEST_SIGMA <= sigma <= LARGEST_FINE_SIGMA:
         raise UsageError(
@@ -82,17 +156,7 @@ def lattice_noise(size: int, sigma: float, *, bits: int | None = None) -> Intege
             remedy="Change the public bounds or the scale of the lattice",
         )
     bits = fine_bits(sigma) if bits is None else bits
-    draw = _discrete_gaussian(math.ldexp(sigma, bits))
-    noise = np.empty(size, dtype=np.int64)
-
-    def fill(start: int) -> None:
-        part = noise[start : start + _CHUNK_DRAWS]
-        part[:] = rounded_shift(np.array(draw([0] * len(part)), dtype=np.int64), bits)
-
-    # OpenDP samples without the interpreter's lock, so threads are enough.
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        list(threads.map(fill, range(0, size, _CHUNK_DRAWS)))
-    return noise
+    return rounded_shift(source.draw(label, size, math.ldexp(sigma, bits)), bits)
 
 
 def rounded_shift(fine: Integers, bits: int) -> Integers:
@@ -100,12 +164,17 @@ def rounded_shift(fine: Integers, bits: int) -> Integers:
     return fine if bits == 0 else (fine + (1 << (bits - 1))) >> bits
 
 
-def add_lattice_noise(values: Integers, sigma: float) -> Integers:
+def add_lattice_noise(
+    values: Integers, sigma: float, *, source: FineNoise = OPENDP, label: str = ""
+) -> Integers:
     """Add independent noise to every entry of an integer array of any shape."""
-    return values + lattice_noise(values.size, sigma).reshape(values.shape)
+    noise = lattice_noise(values.size, sigma, source=source, label=label)
+    return values + noise.reshape(values.shape)
 
 
-def add_symmetric_noise(gram: Integers, sigma: float) -> Integers:
+def add_symmetric_noise(
+    gram: Integers, sigma: float, *, source: FineNoise = OPENDP, label: str = ""
+) -> Integers:
     """Add symmetric noise to a symmetric integer matrix.
 
     Parameters
@@ -115,6 +184,8 @@ def add_symmetric_noise(gram: Integers, sigma: float) -> Integers:
     sigma
         Standard deviation on the diagonal; off it, `off_diagonal_sigma`. Both are drawn on the
         lattice of the smaller.
+    source, label
+        See `lattice_noise`.
 
     Returns
     -------
@@ -125,8 +196,16 @@ def add_symmetric_noise(gram: Integers, sigma: float) -> Integers:
     noisy = gram.copy()
     above_sigma = off_diagonal_sigma(sigma)
     bits = fine_bits(above_sigma)
-    noisy[np.diag_indices(size)] += lattice_noise(size, sigma, bits=bits)
-    above = lattice_noise(size * (size - 1) // 2, above_sigma, bits=bits)
+    noisy[np.diag_indices(size)] += lattice_noise(
+        size, sigma, bits=bits, source=source, label=f"{label}, diagonal"
+    )
+    above = lattice_noise(
+        size * (size - 1) // 2,
+        above_sigma,
+        bits=bits,
+        source=source,
+        label=f"{label}, above the diagonal",
+    )
     start = 0
     for j in range(size - 1):
         stop = start + size - 1 - j

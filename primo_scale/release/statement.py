@@ -214,13 +214,13 @@ class Estimation:
     eigenvalue_floor
         What happens to eigenvalues that noise made small or negative, for a reader.
     attenuation
-        c: factor by which bounding phenotype rows shrinks effects, known and divided out.
+        Factor, for each phenotype, by which clipping rows shrinks effects; known and divided out.
     """
 
     shrinkage: str
     parameters: dict[str, float]
     eigenvalue_floor: str
-    attenuation: float
+    attenuation: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def test_known_noise_is_the_posterior_mean():
     rng = np.random.default_rng(1)
     A = rng.normal(size=(6, 6))
     gram, effects, residual, noise = A @ A.T, 0.3, 2.0, 1.7
-    rule = KnownNoise(effects, np.array([residual]), np.array([noise]), gram_sigma=0.0)
+    rule = KnownNoise(np.array([effects]), np.array([residual]), np.array([noise]), gram_sigma=0.0)
     target = rng.normal(size=(6, 1))
     values, vectors = np.linalg.eigh(gram)
     ours = vectors @ (rule.factors(values) * (vectors.T @ target))
@@ -51,7 +51,7 @@ def test_known_noise_is_the_posterior_mean():
 
 def test_without_noise_known_noise_is_ridge():
     values = np.array([0.5, 3.0, 40.0])
-    rule = KnownNoise(0.2, np.array([1.4]), np.zeros(1), gram_sigma=0.0)
+    rule = KnownNoise(np.array([0.2]), np.array([1.4]), np.zeros(1), gram_sigma=0.0)
     np.testing.assert_allclose(rule.factors(values), Ridge(1.4 / 0.2).factors(values), rtol=1e-12)
 
 
@@ -70,7 +70,9 @@ def test_known_noise_predicts_better_than_any_ridge():
         target = X.T @ (X @ beta + rng.normal(size=(n, 1))) + rng.normal(0, cross_sigma, (d, 1))
         values, vectors = np.linalg.eigh(gram)
         rules = {f"ridge {r}": Ridge(r) for r in np.geomspace(1, 1e5, 26)}
-        rules["known"] = KnownNoise(0.09, np.ones(1), np.array([cross_sigma]), gram_sigma)
+        rules["known"] = KnownNoise(
+            np.array([0.09]), np.ones(1), np.array([cross_sigma]), gram_sigma
+        )
         for name, rule in rules.items():
             W = vectors @ (rule.factors(values) * (vectors.T @ target))
             losses.setdefault(name, []).append(float(((mixing.T @ (W - beta)) ** 2).sum()))

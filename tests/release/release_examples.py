@@ -184,7 +184,7 @@ def example_statement(
             ld_blocks="window:4",
             genome_build="GRCh37",
         ),
-        estimation=Estimation("ridge, as given", {"penalty": 1.5}, "floor at 0.3", 0.9),
+        estimation=Estimation("ridge, as given", {"penalty": 1.5}, "floor at 0.3", (0.9,)),
         accuracy=Accuracy(123.4, "n c^2 / (v + sigma2^2 / (n var))"),
         ledger=LedgerEntry(
             "cohort-1", "charge-1", spent, spent + mu**2, budget,

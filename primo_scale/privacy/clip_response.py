@@ -1,0 +1,74 @@
+"""What clipping phenotype rows does to a linear model, from public facts alone.
+
+Rows of standardised phenotypes are clipped to a norm ``B = b sqrt(l)``. For one phenotype y among
+others of squared norm Q that is ``g(y) = E[min(1, B/sqrt(y^2 + Q))] y``, and a linear model of
+g(y) is one of y, stretched and moved: ``cov(x, g(y)) = slope cov(x, y)`` and ``E[g(y) | x] =
+offset + slope E[y | x]``. For a normal phenotype the slope is E[g'(y)] by Stein's lemma, the
+attenuation of docs/maths.md (planner), and the offset 0. A binary phenotype has two values, so
+both are exact given Q. The others are taken as independent normals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
+from primo_scale.privacy.planning import attenuation
+
+Float64 = npt.NDArray[np.float64]
+Levels = tuple[float, float]
+
+_QUANTILES = (np.arange(1000) + 0.5) / 1000
+
+
+@dataclass(frozen=True)
+class ClipResponse:
+    """How a clipped phenotype answers to the phenotype, for each of l.
+
+    Attributes
+    ----------
+    slope, offset
+        Shapes (l,), in standard deviations.
+    """
+
+    slope: Float64
+    offset: Float64
+
+
+def no_clipping(n_phenotypes: int) -> ClipResponse:
+    """Response of rows that are left as they are."""
+    return ClipResponse(np.ones(n_phenotypes), np.zeros(n_phenotypes))
+
+
+def clip_response(clip: float, levels: Sequence[Levels | None]) -> ClipResponse:
+    """Response of every phenotype to clipping rows at ``clip sqrt(l)`` standard deviations.
+
+    Parameters
+    ----------
+    clip
+        b.
+    levels
+        For each phenotype, its two values in standard deviations from its mean if it is binary,
+        None if it is taken as normal.
+    """
+    n_phenotypes = len(levels)
+    of_normal = attenuation(clip, n_phenotypes)
+    slope, offset = np.full(n_phenotypes, of_normal), np.zeros(n_phenotypes)
+    others = chi2.ppf(_QUANTILES, n_phenotypes - 1) if n_phenotypes > 1 else np.zeros(1)
+    bound = clip * math.sqrt(n_phenotypes)
+    for j, pair in enumerate(levels):
+        if pair is not None:
+            low, high = (_clipped(value, others, bound) for value in pair)
+            slope[j] = (high - low) / (pair[1] - pair[0])
+            offset[j] = low - slope[j] * pair[0]
+    return ClipResponse(slope, offset)
+
+
+def _clipped(value: float, others: Float64, bound: float) -> float:
+    norms = np.sqrt(value**2 + others)
+    return float(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)).mean())

@@ -1,0 +1,268 @@
+"""The statistics are the same bits for any workers, chunks, cutting, order, crashes and damage."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from distributed import Client
+
+from pipelines.design import load_design
+from primo_scale.accumulate.partials import Inputs, Partials, open_partials
+from primo_scale.accumulate.plan import Plan, default_plan
+from primo_scale.accumulate.run import accumulate
+from primo_scale.accumulate.statistics import reduce_partials
+from primo_scale.accumulate.tasks import run_task
+
+ROOT = Path(__file__).resolve().parents[2]
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+N_PEOPLE = 20_003  # three row groups, the last byte of a packed row not full
+N_VARIANTS = 1_500
+CHUNKS = {"default": None, "narrow": (333, 20_004), "small": (1_000, 4_100)}
+PATIENCE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulated cohort and its genotypes, stored in chunks of three shapes."""
+
+    prefix: Path
+    stores: dict[str, Path]
+
+    def options(self, work: Path, *, store: str = "default", pheno: Path | None = None) -> list:
+        """Options of ``accumulate``: many tasks, and clipped rows."""
+        files = {
+            name: Path(f"{self.prefix}.{name}.tsv")
+            for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
+        }
+        files["pheno"] = pheno or files["pheno"]
+        return [
+            "--genotypes", self.stores[store], "--ref-freq", f"{PANEL}.afreq",
+            *(word for name, path in files.items() for word in (f"--{name}", path)),
+            "--ld-blocks", "window:75", "--row-norm", 38, "--work-dir", work,
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def simulated(run, tmp_path_factory) -> Simulated:
+    directory = tmp_path_factory.mktemp("simulated")
+    prefix = directory / "cohort"
+    run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", N_PEOPLE, "--seed", 1,
+        "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3,
+        "--prevalence", 0.2)  # fmt: skip
+    stores = {}
+    for name, shape in CHUNKS.items():
+        stores[name] = directory / f"{name}.zarr"
+        chunks = (
+            () if shape is None else ("--chunk-variants", shape[0], "--chunk-samples", shape[1])
+        )
+        run("ingest", "--bfile", prefix, "--out", stores[name], *chunks)
+    return Simulated(prefix, stores)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(simulated: Simulated, run, tmp_path_factory) -> Path:
+    """Work directory of one undisturbed run with one worker."""
+    work = tmp_path_factory.mktemp("undisturbed") / "work"
+    done = run("accumulate", *simulated.options(work), "--workers", 1)
+    (work / "printed").write_text(done.stdout)
+    return work
+
+
+@pytest.fixture(scope="module")
+def digest(undisturbed: Path) -> str:
+    """What that run printed."""
+    return digest_in((undisturbed / "printed").read_text())
+
+
+@pytest.mark.parametrize(
+    ("workers", "store"), [(2, "default"), (2, "narrow"), (1, "small"), (4, "small")]
+)
+def test_workers_and_chunk_shapes(workers, store, simulated, digest, run, tmp_path) -> None:
+    options = simulated.options(tmp_path / "work", store=store)
+    done = run("accumulate", *options, "--workers", workers)
+    assert digest_in(done.stdout) == digest
+
+
+def test_order_of_the_phenotype_file(simulated, digest, run, tmp_path) -> None:
+    rows = pd.read_csv(f"{simulated.prefix}.pheno.tsv", sep="\t", dtype=str)
+    permuted = tmp_path / "permuted.tsv"
+    rows.sample(frac=1, random_state=5).to_csv(permuted, sep="\t", index=False)
+    options = simulated.options(tmp_path / "work", pheno=permuted)
+    assert digest_in(run("accumulate", *options, "--workers", 2).stdout) == digest
+
+
+def test_different_people_differ(simulated, digest, run, tmp_path) -> None:
+    """The digest says something: one changed value of one person changes it."""
+    rows = pd.read_csv(f"{simulated.prefix}.pheno.tsv", sep="\t", dtype=str)
+    rows.loc[7, "QT1"] = str(float(rows.loc[7, "QT1"]) + 0.01)
+    changed = tmp_path / "changed.tsv"
+    rows.to_csv(changed, sep="\t", index=False)
+    options = simulated.options(tmp_path / "work", pheno=changed)
+    assert digest_in(run("accumulate", *options, "--workers", 2).stdout) != digest
+
+
+def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, tmp_path) -> None:
+    """kill -9 twice, damage between, SIGTERM once; the same command then gives the same bits."""
+    work = tmp_path / "work"
+    arguments = [*simulated.options(work), "--workers", 1]
+
+    with started("accumulate", arguments, environment) as client:
+        wait_for_chunks(work, client, more_than=5)
+        workers = psutil.Process(client.pid).children(recursive=True)
+        client.kill()  # the client alone: its workers find out by themselves
+        client.wait()
+    assert psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)[1] == []
+    assert not (work / "statistics.zarr").exists()
+    assert not (work / "design.json").exists()
+
+    committed = chunks_of(work / "partials.zarr")
+    do_harm(committed[1], "truncated")
+    do_harm(committed[-1], "flipped")
+    with started("accumulate", arguments, environment) as client:
+        wait_for_chunks(work, client, more_than=len(committed) + 5)
+        os.killpg(client.pid, signal.SIGKILL)
+        client.wait()
+    assert not (work / "statistics.zarr").exists()
+
+    committed = chunks_of(work / "partials.zarr")
+    with started("accumulate", arguments, environment) as client:
+        wait_for_chunks(work, client, more_than=len(committed) + 5)
+        client.terminate()
+        _, errors = client.communicate(timeout=PATIENCE_SECONDS)
+        assert client.returncode == 5
+    lines = [line for line in errors.splitlines() if line.startswith("error:")]
+    assert lines == ["error: interrupted. Run the same command again to continue"]
+    assert "Traceback" not in errors
+    assert errors.splitlines()[-1] == lines[0]
+
+    assert digest_in(run("accumulate", *arguments).stdout) == digest
+    assert not (work / "partials.zarr").exists()
+    # What is finished is found finished.
+    assert digest_in(run("accumulate", *arguments).stdout) == digest
+
+
+@pytest.mark.parametrize(
+    ("row_group", "rows_per_read", "tile"),
+    [(8_192, 8_192, 2_048), (4_096, 1_024, 64), (20_480, 20_480, 19), (1_600, 400, 2_048)],
+)
+def test_cutting_and_order_of_tasks(
+    row_group, rows_per_read, tile, simulated, undisturbed, digest, tmp_path
+) -> None:
+    partials = empty_partials(
+        simulated, undisturbed, tmp_path / "partials.zarr",
+        row_group=row_group, rows_per_read=rows_per_read, tile=tile,
+    )  # fmt: skip
+    shuffle = random.Random(row_group).shuffle
+    for tasks in (list(partials.plan.row_tasks()), list(partials.plan.tile_tasks())):
+        shuffle(tasks)
+        for task in tasks:
+            run_task(str(partials.path), partials.store_id, task)
+    assert reduce_partials(partials, tmp_path / "statistics.zarr").sha256 == digest
+
+
+@pytest.fixture(scope="module")
+def half_done(simulated: Simulated, undisturbed: Path, tmp_path_factory) -> Partials:
+    """All row tasks and half of the tile tasks."""
+    path = tmp_path_factory.mktemp("half-done") / "partials.zarr"
+    partials = empty_partials(simulated, undisturbed, path)
+    for task in [*partials.plan.row_tasks(), *list(partials.plan.tile_tasks())[::2]]:
+        run_task(str(path), partials.store_id, task)
+    return partials
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "removed"])
+@pytest.mark.parametrize(
+    "array", ["row_multipliers", "clipped_outcomes", "outcome_gram", "gram/4", "cross/4"]
+)
+def test_a_damaged_partial_is_computed_again(
+    array, harm, half_done, client, digest, tmp_path
+) -> None:
+    partials = Partials(tmp_path / "partials.zarr", half_done.store_id)
+    shutil.copytree(half_done.path, partials.path)
+    do_harm(chunks_of(partials.path / array)[0], harm)
+    raw = accumulate(client, partials, tmp_path / "statistics.zarr", lambda done, total: None)
+    assert raw.sha256 == digest
+
+
+def digest_in(stdout: str) -> str:
+    (line,) = [line for line in stdout.splitlines() if line.startswith("statistics sha256: ")]
+    return line.removeprefix("statistics sha256: ")
+
+
+def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> Partials:
+    """The checkpoint of the undisturbed run before its first task, perhaps cut otherwise."""
+    design = load_design(work / "design.json")
+    plan: Plan = replace(default_plan(design.layout, design.n_samples), **cut)
+    inputs = Inputs(
+        genotypes=simulated.stores["default"],
+        outcomes=work / "outcomes.zarr",
+        row_norm=design.row_norm,
+        phenotype_norm=design.phenotype_norm,
+        digests={},
+    )
+    return open_partials(path, plan, inputs, design.genotypes.code_table)
+
+
+def chunks_of(store: Path) -> list[Path]:
+    """Committed chunks below `store`, temporary files left out."""
+    paths = sorted(path for path in store.rglob("*") if "c" in path.relative_to(store).parts)
+    return [path for path in paths if path.is_file() and path.name.isdigit()]
+
+
+def do_harm(chunk: Path, harm: str) -> None:
+    content = bytearray(chunk.read_bytes())
+    if harm == "removed":
+        chunk.unlink()
+    elif harm == "truncated":
+        chunk.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 3] ^= 0b100
+        chunk.write_bytes(content)
+
+
+@contextmanager
+def started(
+    command: str, arguments: list[object], environment: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process group of its own, of which nothing is left in the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)],
+        cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_for_chunks(work: Path, client: subprocess.Popen[str], *, more_than: int) -> None:
+    """Wait until the run is in the middle of its accumulation."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while len(chunks_of(work / "partials.zarr")) <= more_than:
+        assert client.poll() is None, "the run ended before it could be disturbed"
+        assert time.monotonic() < until
+        time.sleep(0.02)

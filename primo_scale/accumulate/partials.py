@@ -125,13 +125,16 @@ class Partials:
         """One array of the store, for reading and for committing chunks."""
         return array_of(open_group(self.path, KIND, complete=False), name)
 
-    def commit_rows(
-        self, task: RowTask, multipliers: npt.NDArray[np.int64], outcome_gram: npt.NDArray[np.int64]
+    def commit_read(
+        self, samples: slice, multipliers: npt.NDArray[np.int64], outcomes: npt.NDArray[np.int16]
     ) -> None:
-        """Commit a row task; Z'Z goes last, since its presence means the task is done."""
-        write_block(
-            self.array("row_multipliers"), (self.plan.samples(task.row_group),), multipliers
-        )
+        """Commit the multipliers and the clipped outcome rows of one read of a row group."""
+        read = samples.start // self.plan.rows_per_read
+        commit_chunk(self.array("row_multipliers"), (read,), multipliers)
+        commit_chunk(self.array("clipped_outcomes"), (read, 0), outcomes)
+
+    def commit_rows(self, task: RowTask, outcome_gram: npt.NDArray[np.int64]) -> None:
+        """Commit Z'Z of a row task, after all its reads."""
         commit_chunk(self.array("outcome_gram"), (task.row_group, 0, 0), outcome_gram[None])
 
     def commit_tile(
@@ -140,7 +143,7 @@ class Partials:
         gram: npt.NDArray[np.int64],
         cross: npt.NDArray[np.int64] | None,
     ) -> None:
-        """Commit a tile task; X'X goes last, since its presence means the task is done."""
+        """Commit a tile task."""
         if cross is not None:
             index = (task.row_group, task.row_tile, 0)
             commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
@@ -158,7 +161,14 @@ class Partials:
 
     def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:
         if isinstance(task, RowTask):
-            return [("outcome_gram", (task.row_group, 0, 0))]
+            # What tiles read must be whole as well: a chunk that is not there reads as zeros.
+            reads = [samples.start // self.plan.rows_per_read
+                     for samples in self.plan.reads(task.row_group)]  # fmt: skip
+            return [
+                ("outcome_gram", (task.row_group, 0, 0)),
+                *(("row_multipliers", (read,)) for read in reads),
+                *(("clipped_outcomes", (read, 0)) for read in reads),
+            ]
         results: list[tuple[str, tuple[int, ...]]] = [
             (f"gram/{task.block}", (task.row_group, task.row_tile, task.column_tile))
         ]
@@ -187,7 +197,9 @@ def open_partials(
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
-        return Partials(path, str(attributes["store_id"]))
+        partials = Partials(path, str(attributes["store_id"]))
+        _write_code_table(partials.array("code_table"), code_table)  # in case it was damaged
+        return partials
     return _create(path, plan, inputs, code_table)
 
 
@@ -198,7 +210,7 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
     table = create_array(
         group, "code_table", shape=code_table.shape, chunks=(65536, 4), dtype=np.int8
     )
-    write_block(table, (slice(None), slice(None)), code_table)
+    _write_code_table(table, code_table)
     create_array(group, "row_multipliers", shape=(n,), chunks=(rows,), dtype=np.int64)
     create_array(group, "clipped_outcomes", shape=(n, q), chunks=(rows, q), dtype=np.int16)
     create_array(group, "outcome_gram", shape=(groups, q, q), chunks=(1, q, q), dtype=np.int64)
@@ -224,6 +236,10 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
         },
     )
     return Partials(path, store_id)
+
+
+def _write_code_table(array: Array, code_table: npt.NDArray[np.int8]) -> None:
+    write_block(array, (slice(None), slice(None)), code_table)
 
 
 def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:

@@ -24,7 +24,7 @@ from primo_scale.kernels.clipping import (
 from primo_scale.kernels.gram import add_cross, add_gram, outcome_gram
 from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.storage.groups import read_block, write_block
+from primo_scale.storage.groups import read_block
 
 # Variants decoded at a time while measuring row norms: 512 x 8192 codes are 4 MiB.
 _VARIANTS_PER_NORM_PASS = 512
@@ -44,20 +44,17 @@ def _run_rows(partials: Partials, task: RowTask) -> None:
     """Clip one row group (docs/maths.md, section 6, steps 3 and 4) and sum its Z'Z."""
     plan, inputs = partials.plan, partials.inputs
     outcomes = open_outcome_store(inputs.outcomes)
-    clipped = partials.array("clipped_outcomes")
     q = plan.layout.n_outcomes
     phenotypes = slice(plan.layout.n_fixed, q)
-    multipliers = []
     total = np.zeros((q, q), dtype=np.int64)
     for samples in plan.reads(task.row_group):
         multiplier = _row_multipliers(partials, samples)
         rows = scale_entries(outcomes.read_rows(samples), multiplier[:, None])
         if inputs.phenotype_norm is not None:
             rows = clip_rows(rows, phenotypes, inputs.phenotype_norm)
-        write_block(clipped, (samples, slice(0, q)), rows)
+        partials.commit_read(samples, multiplier, rows)
         total += outcome_gram(rows)
-        multipliers.append(multiplier)
-    partials.commit_rows(task, np.concatenate(multipliers), total)
+    partials.commit_rows(task, total)
 
 
 def _row_multipliers(partials: Partials, samples: slice) -> npt.NDArray[np.int64]:

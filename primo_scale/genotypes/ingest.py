@@ -15,7 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import zarr
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filesets import fingerprint
@@ -42,6 +41,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.groups import (
+    Group,
     array_of,
     chunk_path,
     create_array,
@@ -217,7 +217,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def _write_tables(plan: IngestPlan, group: zarr.Group, tallies: GenotypeTallies) -> None:
+def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> None:
     variants, samples = plan.variants, plan.samples
     for name, values in (
         ("genotype_counts", tallies.counts),

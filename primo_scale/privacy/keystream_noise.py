@@ -1,6 +1,6 @@
 """Gaussian noise on a fine lattice from an AES-256-CTR keystream: fast, and replayable by key.
 
-The draws are exact up to a total variation of 4e-80 each if the keystream is uniform
+The draws are exact up to a total variation of 4e-119 each if the keystream is uniform
 (docs/noise.md), so what they add to a guarantee is that AES-256 is a pseudorandom function. About
 fifteen million draws a second and core.
 
@@ -45,8 +45,8 @@ _BLOCK_BYTES = 16
 _CHUNK_DRAWS = 1 << 14
 # 0.62% of attempts are rejected; eight standard deviations more than that.
 _SPARE_SHARE, _SPARE_ATTEMPTS = 128, 64
-# Extensions lie in the upper half of a chunk's counters, 8 blocks apart, of which 6 are used.
-_EXTENSIONS_FROM, _EXTENSION_STRIDE = 1 << 127, 8
+# Extensions lie in the upper half of a chunk's counters, 16 blocks apart, of which 9 are used.
+_EXTENSIONS_FROM, _EXTENSION_STRIDE = 1 << 127, 16
 
 
 class KeystreamNoise:

@@ -5,11 +5,11 @@ proportional to the density at its inner edge, a place in the bin uniformly, and
 with probability ``exp(-a)``, the ratio of the densities there and at the edge. What is kept is
 Gaussian; ``scale * N`` is then rounded to an integer.
 
-`decide` takes these decisions with big integers, from uniform numbers of 320 bits.
+`decide` takes these decisions with big integers, from uniform numbers of 448 bits.
 `decide_from_prefixes` takes them, compiled, from the leading 64 bits where those settle them, and
 says UNDECIDED where they do not (about once in 25,000), so the two never disagree. There is no
 floating point in either:
-the law is the rounded Gaussian's up to a total variation of 4e-80 (proof: docs/noise.md).
+the law is the rounded Gaussian's up to a total variation of 4e-119 (proof: docs/noise.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from numpy import uint64 as u64
 
 WORDS_PER_ATTEMPT = 3
-EXTENSION_BYTES = 32  # of each word
+EXTENSION_BYTES = 48  # of each word
 REJECTED, ACCEPTED, UNDECIDED = 0, 1, 2
 
 SMALLEST_SCALE = 2.0**32
@@ -35,7 +35,7 @@ LARGEST_SCALE = 2.0**58
 
 # The proof in docs/noise.md needs every one of these to be what it is.
 BINS_PER_SIGMA = 64
-TAIL_SIGMAS = 20  # beyond lies 6e-89
+TAIL_SIGMAS = 24  # beyond lies 3e-127
 N_BINS = TAIL_SIGMAS * BINS_PER_SIGMA
 EXTENSION_BITS = 8 * EXTENSION_BYTES
 OFFSET_BITS = 64 + EXTENSION_BITS
@@ -43,8 +43,9 @@ BIN_BITS = OFFSET_BITS - 1  # the lowest bit of the first word is the sign
 _GUIDE_BITS = 11
 _TAILS_AT = range(0, WORDS_PER_ATTEMPT * EXTENSION_BYTES, EXTENSION_BYTES)
 
-# 2^320 has 97 digits. Decimal's exp is correctly rounded, so 110 leave the last bit to floors.
-_CONTEXT = Context(prec=110)
+# 2^448 has 135 digits, and Decimal's exp is correctly rounded: what is lost here is far less than
+# what taking the integer part loses.
+_CONTEXT = Context(prec=150)
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class BinTable:
     Attributes
     ----------
     thresholds
-        ``2^319 C_j`` rounded down for j = 0 to 1280; bin j is ``C_j <= U < C_(j+1)``.
+        ``2^447 C_j`` rounded down for j = 0 to 1536; bin j is ``C_j <= U < C_(j+1)``.
     prefixes
-        Their leading 63 bits: uint64, shape (1281,).
+        Their leading 63 bits: uint64, shape (1537,).
     guide
         The bin of the smallest U with given leading 11 bits: int64, shape (2048,).
     """
@@ -68,7 +69,7 @@ class BinTable:
 
 @cache
 def bin_table() -> BinTable:
-    """Compute the table, once a process (about 50 ms)."""
+    """Compute the table, once a process (about 0.1 s)."""
     sums = [Decimal(0)]
     for bin_ in range(N_BINS):
         edge_density = _CONTEXT.exp(_CONTEXT.divide(-(bin_**2), 2 * BINS_PER_SIGMA**2))
@@ -81,9 +82,9 @@ def bin_table() -> BinTable:
 
 
 def keep_threshold(bin_: int, offset: int) -> int:
-    """``2^320 (1 - exp(-a))`` rounded up: a place is kept if the third uniform reaches it.
+    """``2^448 (1 - exp(-a))`` rounded up: a place is kept if the third uniform reaches it.
 
-    With t = `offset` / 2^320, a is ``((bin + t)^2 - bin^2) / (2 * 64^2)``.
+    With t = `offset` / 2^448, a is ``((bin + t)^2 - bin^2) / (2 * 64^2)``.
     """
     a = offset * ((bin_ << (OFFSET_BITS + 1)) + offset)
     unit = BINS_PER_SIGMA**2 << (2 * OFFSET_BITS + 1)
@@ -126,7 +127,7 @@ def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int |
         Leading 64 bits of the uniform numbers that choose the bin (and sign), the place in it,
         and whether it is kept.
     extension
-        The further 256 bits of each, 96 bytes, little-endian.
+        The further 384 bits of each, 144 bytes, little-endian.
     scale
         Standard deviation.
 

@@ -34,6 +34,7 @@ FORMAT_VERSIONS = {
 }
 
 Array = zarr.Array[Any]
+Group = zarr.Group
 
 
 def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:

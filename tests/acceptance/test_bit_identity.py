@@ -29,7 +29,7 @@ from primo_scale.accumulate.tasks import run_task
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE = 20_003  # three row groups, the last byte of a packed row not full
-N_VARIANTS = 1_500
+N_VARIANTS = 600
 CHUNKS = {"default": None, "narrow": (333, 20_004), "small": (1_000, 4_100)}
 PATIENCE_SECONDS = 60
 
@@ -51,7 +51,7 @@ class Simulated:
         return [
             "--genotypes", self.stores[store], "--ref-freq", f"{PANEL}.afreq",
             *(word for name, path in files.items() for word in (f"--{name}", path)),
-            "--ld-blocks", "window:75", "--row-norm", 38, "--work-dir", work,
+            "--ld-blocks", "window:75", "--row-norm", 24, "--work-dir", work,
         ]  # fmt: skip
 
 
@@ -87,9 +87,7 @@ def digest(undisturbed: Path) -> str:
     return digest_in((undisturbed / "printed").read_text())
 
 
-@pytest.mark.parametrize(
-    ("workers", "store"), [(2, "default"), (2, "narrow"), (1, "small"), (4, "small")]
-)
+@pytest.mark.parametrize(("workers", "store"), [(2, "narrow"), (4, "small")])
 def test_workers_and_chunk_shapes(workers, store, simulated, digest, run, tmp_path) -> None:
     options = simulated.options(tmp_path / "work", store=store)
     done = run("accumulate", *options, "--workers", workers)
@@ -104,23 +102,13 @@ def test_order_of_the_phenotype_file(simulated, digest, run, tmp_path) -> None:
     assert digest_in(run("accumulate", *options, "--workers", 2).stdout) == digest
 
 
-def test_different_people_differ(simulated, digest, run, tmp_path) -> None:
-    """The digest says something: one changed value of one person changes it."""
-    rows = pd.read_csv(f"{simulated.prefix}.pheno.tsv", sep="\t", dtype=str)
-    rows.loc[7, "QT1"] = str(float(rows.loc[7, "QT1"]) + 0.01)
-    changed = tmp_path / "changed.tsv"
-    rows.to_csv(changed, sep="\t", index=False)
-    options = simulated.options(tmp_path / "work", pheno=changed)
-    assert digest_in(run("accumulate", *options, "--workers", 2).stdout) != digest
-
-
 def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, tmp_path) -> None:
     """kill -9 twice, damage between, SIGTERM once; the same command then gives the same bits."""
     work = tmp_path / "work"
     arguments = [*simulated.options(work), "--workers", 1]
 
     with started("accumulate", arguments, environment) as client:
-        wait_for_chunks(work, client, more_than=5)
+        wait_for_chunks(work, client, more_than=3)
         workers = psutil.Process(client.pid).children(recursive=True)
         client.kill()  # the client alone: its workers find out by themselves
         client.wait()
@@ -129,17 +117,17 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
     assert not (work / "design.json").exists()
 
     committed = chunks_of(work / "partials.zarr")
-    do_harm(committed[1], "truncated")
-    do_harm(committed[-1], "flipped")
+    do_harm(work / "partials.zarr" / "code_table" / "c" / "0" / "0", "flipped")
+    do_harm(work / "partials.zarr" / "row_multipliers" / "c" / "0", "truncated")
     with started("accumulate", arguments, environment) as client:
-        wait_for_chunks(work, client, more_than=len(committed) + 5)
+        wait_for_chunks(work, client, more_than=len(committed) + 3)
         os.killpg(client.pid, signal.SIGKILL)
         client.wait()
     assert not (work / "statistics.zarr").exists()
 
     committed = chunks_of(work / "partials.zarr")
     with started("accumulate", arguments, environment) as client:
-        wait_for_chunks(work, client, more_than=len(committed) + 5)
+        wait_for_chunks(work, client, more_than=len(committed) + 3)
         client.terminate()
         _, errors = client.communicate(timeout=PATIENCE_SECONDS)
         assert client.returncode == 5
@@ -198,8 +186,11 @@ def client() -> Iterator[Client]:
 def test_a_damaged_partial_is_computed_again(
     array, harm, half_done, client, digest, tmp_path
 ) -> None:
-    partials = Partials(tmp_path / "partials.zarr", half_done.store_id)
+    # A name of its own: Dask would take its tasks for those of the last copy.
+    partials = Partials(tmp_path / "partials.zarr", f"{array}-{harm}")
     shutil.copytree(half_done.path, partials.path)
+    attributes = partials.path / "zarr.json"
+    attributes.write_text(attributes.read_text().replace(half_done.store_id, partials.store_id))
     do_harm(chunks_of(partials.path / array)[0], harm)
     raw = accumulate(client, partials, tmp_path / "statistics.zarr", lambda done, total: None)
     assert raw.sha256 == digest

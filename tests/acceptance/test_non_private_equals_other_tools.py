@@ -121,8 +121,7 @@ def test_penalty_is_the_one_given_or_follows_from_public_sizes(
     unit = GENOTYPE_UNIT if release.with_frequencies else 1
     prior = variance * (1 - PRIOR_HERITABILITY) / PRIOR_HERITABILITY
     expected = prior if release.ridge is None else release.ridge * unit**2
-    ridges = release.published.statement["estimation"]["ridge"]
-    assert ridges == pytest.approx([expected] * len(ridges), rel=1e-9)
+    assert penalty_of(release) == pytest.approx(expected, rel=1e-9)
 
 
 def test_missing_genotypes_stand_at_the_public_centre(
@@ -150,10 +149,10 @@ def test_weights_are_those_of_ridge_on_raw_numbers_to_the_precision_of_the_latti
     unit = on_floats.multiplier[:, None] * on_floats.phenotype_unit
     difference = release.published.variant_weights.to_numpy(np.float64) / unit - expected
     allowed = [
-        truncation_error(release, on_floats, on_lattice, block, ridge, expected[block])
-        for block, ridge in blocks(release)
+        truncation_error(release, on_floats, on_lattice, block, expected[block])
+        for block in blocks(release)
     ]
-    found = [np.linalg.norm(difference[block], axis=0) for block, _ in blocks(release)]
+    found = [np.linalg.norm(difference[block], axis=0) for block in blocks(release)]
     assert np.all(np.array(found) <= np.array(allowed))
     # Truncation is worth little beside the weights, so that this tells right from wrong.
     assert np.linalg.norm(allowed) < 0.02 * np.linalg.norm(expected)
@@ -210,8 +209,7 @@ def test_one_variant_and_covariates_equal_plink2_glm(
     raw, lattice = regression(release, on_lattice=False), regression(release, on_lattice=True)
     expected, _ = solve_by_blocks(release, raw)
     allowed = raw.phenotype_unit * [
-        truncation_error(release, raw, lattice, block, ridge, expected[block])
-        for block, ridge in blocks(release)
+        truncation_error(release, raw, lattice, block, expected[block]) for block in blocks(release)
     ]
     for index, phenotype in enumerate(phenotypes):
         truth = plink2_glm(inputs, phenotype, listed, plink2, tmp_path / "glm").loc[chosen]
@@ -278,12 +276,15 @@ def regression(release: Release, *, on_lattice: bool) -> Regression:
     )
 
 
-def blocks(release: Release) -> Iterator[tuple[slice, float]]:
-    """Variants and penalty of every LD block."""
-    statement = release.published.statement
-    edges = np.cumsum([0, *statement["cohort"]["block_sizes"]])
-    ridges = statement["estimation"]["ridge"]
-    yield from zip(map(slice, edges[:-1], edges[1:]), ridges, strict=True)
+def blocks(release: Release) -> Iterator[slice]:
+    """Variants of every LD block."""
+    edges = np.cumsum([0, *release.published.statement["cohort"]["block_sizes"]])
+    return map(slice, edges[:-1], edges[1:])
+
+
+def penalty_of(release: Release) -> float:
+    """Ridge penalty, in lattice units."""
+    return release.published.statement["estimation"]["parameters"]["penalty"]
 
 
 def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Float64]:
@@ -295,9 +296,11 @@ def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Flo
     projector = problem.fixed @ np.linalg.pinv(problem.fixed)
     targets = problem.phenotypes - projector @ problem.phenotypes
     weights = np.empty((problem.genotypes.shape[1], targets.shape[1]))
-    for block, ridge in blocks(release):
+    for block in blocks(release):
         x = problem.genotypes[:, block]
-        model = Ridge(alpha=ridge, fit_intercept=False).fit(x - projector @ x, targets)
+        model = Ridge(alpha=penalty_of(release), fit_intercept=False).fit(
+            x - projector @ x, targets
+        )
         weights[block] = model.coef_.reshape(targets.shape[1], -1).T
     residual = problem.phenotypes - problem.genotypes @ weights
     return weights, np.linalg.lstsq(problem.fixed, residual, rcond=None)[0]
@@ -326,7 +329,6 @@ def truncation_error(
     raw: Regression,
     lattice: Regression,
     block: slice,
-    ridge: float,
     weights: Float64,
 ) -> Float64:
     """Size of the change that truncation makes to the weights of a block, in sds, shape (l,).
@@ -348,7 +350,7 @@ def truncation_error(
     residual = np.linalg.norm(error - raw.fixed @ coefficients, axis=0)
     slope = np.abs(coefficients[1:]).sum(axis=0)  # the constant is exact
     x_off = x - fixed @ (np.linalg.pinv(fixed) @ x)
-    gain = np.linalg.solve(x.T @ x_off + ridge * np.eye(x.shape[1]), x.T)
+    gain = np.linalg.solve(x.T @ x_off + penalty_of(release) * np.eye(x.shape[1]), x.T)
     largest_of_inverse = np.linalg.norm(np.linalg.pinv(fixed), ord=2)
     turned = coarse * np.sqrt(fixed.shape[1] - 1) * largest_of_inverse * residual
     of_entries = np.linalg.norm(gain) * (step * np.sqrt(raw.rescale) + coarse * slope)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +32,7 @@ def test_windows_never_exceed_their_size_nor_cross_a_chromosome(lengths, size):
     names = [str(c) for c, length in enumerate(lengths) for _ in range(length)]
     boundaries = block_boundaries(f"window:{size}", variants(names, range(len(names))))
     assert boundaries[0] == 0 and boundaries[-1] == len(names)
-    for start, stop in zip(boundaries, boundaries[1:], strict=False):
+    for start, stop in itertools.pairwise(boundaries):
         assert 0 < stop - start <= size
         assert len(set(names[start:stop])) == 1
 

@@ -12,6 +12,7 @@ from pipelines.command_line import (
     CONTEXT,
     DIRECTORY,
     LOGGER,
+    ContractCommand,
     debug_option,
     explain_errors,
     open_run_log,
@@ -26,22 +27,30 @@ from pipelines.options import (
 from primo_scale.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from pipelines.design import Design, ModelChoices
+    from pipelines.design import Budget, Design, ModelChoices
+    from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.plan import Plan
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.store import GenotypeStore
+    from primo_scale.outcomes.bounds import CovariateBounds
     from primo_scale.outcomes.coding import OutcomeCoding
 
 
 @dataclass(frozen=True)
-class OutcomeChoices:
-    """Phenotype and covariate files as given on the command line."""
+class BoundedTable:
+    """A table of phenotypes or covariates, and the public bounds of its columns."""
 
-    pheno: Path
-    covar: Path | None
-    pheno_name: tuple[str, ...] | None
-    pheno_bounds: Path | None
-    covar_bounds: Path | None
+    values: Path
+    bounds: Path
+
+
+@dataclass(frozen=True)
+class OutcomeChoices:
+    """Phenotypes and covariates as given on the command line; no names means every column."""
+
+    phenotypes: BoundedTable
+    covariates: BoundedTable | None
+    phenotype_names: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ class ExecutionChoices:
     memory_limit: str | None
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @click.option("--genotypes", type=DIRECTORY, required=True, help="Store written by ingest.")
 @outcome_options
 @model_options
@@ -92,9 +101,10 @@ def choices_from(
     from pipelines.design import ModelChoices
 
     outcomes = OutcomeChoices(
-        **{name: options[name] for name in OutcomeChoices.__dataclass_fields__}
+        phenotypes=_bounded(options, "pheno"),
+        covariates=None if options["covar"] is None else _bounded(options, "covar"),
+        phenotype_names=options["pheno_name"],
     )
-    _require_bounds(outcomes)
     model = ModelChoices(
         ref_freq=options["ref_freq"],
         ld_blocks=options["ld_blocks"],
@@ -108,7 +118,7 @@ def choices_from(
     return outcomes, model, execution
 
 
-def budget_from(options: dict[str, Any]) -> Any:
+def budget_from(options: dict[str, Any]) -> Budget | None:
     """The (epsilon, delta) asked for, or None; refused here if no release could have them."""
     from pipelines.design import Budget
     from primo_scale.privacy.calibration import release_mu
@@ -150,7 +160,10 @@ def accumulate_stage(
     aligned = align_outcomes(
         work_dir / "outcomes.zarr",
         store.samples,
-        OutcomeFiles(outcomes.pheno, outcomes.covar),
+        OutcomeFiles(
+            outcomes.phenotypes.values,
+            None if outcomes.covariates is None else outcomes.covariates.values,
+        ),
         coding,
     )
     design = make_design(store, model, matched=matched, outcomes=coding)
@@ -174,7 +187,7 @@ def accumulate_stage(
 
 
 def _sum(
-    work_dir: Path, design: Design, plan: Plan, inputs: Any, execution: ExecutionChoices
+    work_dir: Path, design: Design, plan: Plan, inputs: Inputs, execution: ExecutionChoices
 ) -> RawStatistics:
     import os
 
@@ -224,38 +237,27 @@ def _outcome_coding(outcomes: OutcomeChoices, model: ModelChoices) -> OutcomeCod
     from primo_scale.outcomes.coding import code_outcomes
     from primo_scale.outcomes.tables import open_outcome_table
 
-    names = outcomes.pheno_name or open_outcome_table(outcomes.pheno).names
+    table = outcomes.phenotypes
+    names = outcomes.phenotype_names or open_outcome_table(table.values).names
     if not names:
-        raise InputError("holds no phenotype", where=outcomes.pheno, remedy="Add a column")
-    phenotypes = read_phenotype_bounds(_required(outcomes.pheno_bounds), names)
-    covariates = (
-        ()
-        if outcomes.covar is None
-        else read_covariate_bounds(
-            _required(outcomes.covar_bounds), open_outcome_table(outcomes.covar).names
-        )
-    )
+        raise InputError("holds no phenotype", where=table.values, remedy="Add a column")
+    phenotypes = read_phenotype_bounds(table.bounds, names)
+    covariates: tuple[CovariateBounds, ...] = ()
+    if outcomes.covariates is not None:
+        columns = open_outcome_table(outcomes.covariates.values).names
+        covariates = read_covariate_bounds(outcomes.covariates.bounds, columns)
     weight = outcome_weight(len(phenotypes), len(covariates), model)
     return code_outcomes(phenotypes, covariates, weight=weight)
 
 
-def _require_bounds(outcomes: OutcomeChoices) -> None:
-    for values, bounds, option in (
-        (outcomes.pheno, outcomes.pheno_bounds, "--pheno-bounds"),
-        (outcomes.covar, outcomes.covar_bounds, "--covar-bounds"),
-    ):
-        if values is not None and bounds is None:
-            raise UsageError(
-                "public bounds are needed, since bounds taken from the data would be private",
-                where=option,
-                remedy=f"Give {option} FILE, a table of name, lower and upper for every column",
-            )
-
-
-def _required(path: Path | None) -> Path:
-    if path is None:
-        raise UsageError("public bounds are needed", where="--pheno-bounds")
-    return path
+def _bounded(options: dict[str, Any], table: str) -> BoundedTable:
+    if options[f"{table}_bounds"] is None:
+        raise UsageError(
+            "public bounds are needed, since bounds taken from the data would be private",
+            where=f"--{table}-bounds",
+            remedy="Give a table of name, lower and upper for every column",
+        )
+    return BoundedTable(options[table], options[f"{table}_bounds"])
 
 
 if __name__ == "__main__":

@@ -25,6 +25,28 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 LOGGER = logging.getLogger("primo_scale")
 
 
+class _OneLineErrors(click.Command):
+    """Usage errors in one line, like every other error, with exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run as a program."""
+        try:
+            return super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.ClickException as error:
+            click.echo(f"error: {error.format_message()} See --help.", err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            sys.exit(InterruptedRun.exit_code)
+
+
+class ContractCommand(_OneLineErrors):
+    """A command that ends as the contract says."""
+
+
+class ContractGroup(_OneLineErrors, click.Group):
+    """A group of commands that end as the contract says."""
+
+
 def debug_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add ``--debug``, which shows tracebacks."""
     return click.option("--debug", is_flag=True, help="Show the traceback of an error.")(command)

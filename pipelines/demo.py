@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.command_line import CONTEXT, debug_option, explain_errors
+from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
 from primo_scale.errors import PrimoError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Release:
     others: pd.DataFrame
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @debug_option
 @explain_errors
 def main() -> None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.accumulate import budget_from
-from pipelines.command_line import CONTEXT, LOGGER, debug_option, explain_errors, open_run_log
+from pipelines.command_line import (
+    CONTEXT,
+    LOGGER,
+    ContractCommand,
+    debug_option,
+    explain_errors,
+    open_run_log,
+)
 from pipelines.options import (
     budget_options,
     out_option,
@@ -58,7 +65,7 @@ class ReleaseChoices:
     genome_build: str
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @work_dir_option(required=True)
 @budget_options
 @out_option("The release directory; must not exist.")

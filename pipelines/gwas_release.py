@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from pipelines.accumulate import accumulate_stage, choices_from
-from pipelines.command_line import CONTEXT, LOGGER, debug_option, explain_errors, open_run_log
+from pipelines.command_line import (
+    CONTEXT,
+    LOGGER,
+    ContractCommand,
+    debug_option,
+    explain_errors,
+    open_run_log,
+)
 from pipelines.finalize import finalize_stage, release_choices_from
 from pipelines.options import (
     bfile_option,
@@ -23,7 +30,7 @@ from pipelines.options import (
 )
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @bfile_option
 @outcome_options
 @budget_options

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.command_line import CONTEXT, LOGGER, debug_option, explain_errors, log_to_terminal
+from pipelines.command_line import (
+    CONTEXT,
+    LOGGER,
+    ContractCommand,
+    debug_option,
+    explain_errors,
+    log_to_terminal,
+)
 from pipelines.options import bfile_option, out_option, selection_options
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.store import GenotypeStore
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @bfile_option
 @out_option("Genotype store to write, such as genotypes.zarr (private).")
 @selection_options

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.command_line import CONTEXT, EXISTING_FILE, debug_option, explain_errors
+from pipelines.command_line import (
+    CONTEXT,
+    EXISTING_FILE,
+    ContractGroup,
+    debug_option,
+    explain_errors,
+)
 
 if TYPE_CHECKING:
     from primo_scale.privacy.ledger import Ledger
@@ -25,7 +31,7 @@ _COHORT_OPTION = click.option(
 )
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=ContractGroup, context_settings=CONTEXT)
 def main() -> None:
     """Show, verify and set the privacy budgets of cohorts."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from pipelines.command_line import CONTEXT, debug_option, explain_errors
+from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @click.option("--bfile", required=True, metavar="PREFIX", help="PLINK 1 fileset of the panel.")
 @click.option("--out", required=True, metavar="PREFIX", help="Files to write: PREFIX.bed, ...")
 @click.option("--samples", type=click.IntRange(min=1), required=True, help="People to simulate.")

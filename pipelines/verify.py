@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from pipelines.command_line import CONTEXT, DIRECTORY, debug_option, explain_errors
+from pipelines.command_line import CONTEXT, DIRECTORY, ContractCommand, debug_option, explain_errors
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(cls=ContractCommand, context_settings=CONTEXT)
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
 @debug_option
 @explain_errors

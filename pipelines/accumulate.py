@@ -176,8 +176,7 @@ def accumulate_stage(
         digests={
             "genotypes": store.identity_digest,
             "outcomes": aligned.content_digest,
-            "genotype_coding": design.genotypes.digest,
-            "outcome_coding": coding.digest,
+            "design": design.digest,
         },
     )
     raw = _sum(work_dir, design, plan, inputs, execution)
@@ -207,6 +206,7 @@ def _sum(
     found = finished_plan_digest(finished)
     if found == plan_digest(plan, inputs.to_json()):
         LOGGER.info("the statistics are there already: nothing to sum")
+        remove_partials(partials_path)
         return open_raw_statistics(finished, plan.layout, plan.n_samples)
     if found is not None:
         raise InputError(

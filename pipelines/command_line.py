@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import signal
@@ -78,6 +79,8 @@ def _explain(error: BaseException) -> PrimoError:
         return error
     if isinstance(error, MemoryError):
         return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ResourceError("the disk is full", where=error.filename, remedy="Free space")
     if isinstance(error, OSError):
         return InputError(error.strerror or str(error), where=error.filename)
     return InterruptedRun("interrupted", remedy="Run the same command again to continue")

@@ -41,7 +41,7 @@ from primo_scale.privacy.planning import (
     phenotype_norm,
 )
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import canonical_json, write_atomically
+from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
 # The constant and the covariates together weigh as much as a phenotype row clipped at a quarter
 # of its standard deviation: N_c = l (s_y/4)^2, at most a quarter of N_y at the usual clip of 1/2,
@@ -149,12 +149,20 @@ class Design:
             self.n_samples, self.boundaries, self.genotypes, self.outcomes, self.row_norm
         )
 
+    @property
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 of every choice; the place of the genotype store is none."""
+        return sha256_of_json({**self._as_json(), "genotype_store": None})
+
     def save(self, path: Path) -> None:
         """Write the design, atomically."""
+        write_atomically(path, canonical_json(self._as_json()))
+
+    def _as_json(self) -> dict[str, Any]:
         value = asdict(self)
         value["genotypes"]["multiplier"] = self.genotypes.multiplier.tolist()
         value["genotypes"]["centre"] = self.genotypes.centre.tolist()
-        write_atomically(path, canonical_json(value))
+        return value
 
 
 def load_design(path: Path) -> Design:

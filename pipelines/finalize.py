@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pipelines.estimation import Estimate
     from pipelines.release_statement import Payment
     from primo_scale.accumulate.statistics import RawStatistics
+    from primo_scale.genotypes.tables import VariantTable
     from primo_scale.methods.linear_model import LatticeWeights
+    from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.mechanism import GramMechanism
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.release.weights import ScoringWeights
@@ -79,10 +81,11 @@ def main(work_dir: Path, **options: Any) -> None:
     from primo_scale.storage.files import exclusive_lock
 
     choices = release_choices_from(options)
-    design = load_design(work_dir / "design.json")
+    if not work_dir.is_dir():
+        raise InputError("no such work directory", where=work_dir, remedy="Run accumulate first")
     with exclusive_lock(work_dir / "lock"):
         open_run_log(work_dir / "run.log", "finalize", {"work_dir": work_dir, **options})
-        finalize_stage(work_dir, design, choices)
+        finalize_stage(work_dir, load_design(work_dir / "design.json"), choices)
 
 
 def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
@@ -117,11 +120,12 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     from primo_scale.accumulate.statistics import open_raw_statistics
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.privacy.private_statistics import PrivateStatistics, charge_at_hand
-    from primo_scale.release.weights import check_variant_identifiers
 
     raw = open_raw_statistics(work_dir / "statistics.zarr", design.layout, design.n_samples)
     store = open_genotype_store(Path(design.genotype_store))
-    check_variant_identifiers(store.variants.identifier)
+    _check_belongs(raw, "design", design.digest, work_dir / "design.json")
+    _check_belongs(raw, "genotypes", store.identity_digest, store.path)
+    check_publishable(store.variants, design.outcomes)
     if choices.budget is None:
         private = PrivateStatistics(raw.matrices, raw.n_samples, None)
         _publish(design, private, choices, payment=None)
@@ -132,9 +136,38 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    if choices.out.exists() and _charge_of(choices.out) != charge_at_hand(work_dir / PRIVATE_STORE):
+    at_hand = charge_at_hand(work_dir / PRIVATE_STORE)
+    if choices.out.exists() and (at_hand is None or _charge_of(choices.out) != at_hand):
         raise _exists_already(choices.out)  # before paying for what could not be published
     _release_privately(work_dir, design, raw, choices, store.cohort_digest)
+
+
+def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
+    """Refuse names that no release can carry, before any work is done or any budget spent.
+
+    Raises
+    ------
+    InputError
+        Repeated or reserved variant IDs; names of columns that a file cannot hold.
+    """
+    from primo_scale.release.pgs import pgs_file_stems
+    from primo_scale.release.weights import check_column_names, check_variant_identifiers
+
+    check_variant_identifiers(variants.identifier)
+    phenotypes = [p.name for p in outcomes.phenotypes]
+    check_column_names("phenotype", phenotypes)
+    check_column_names("covariate", [c.name for c in outcomes.covariates])
+    pgs_file_stems(phenotypes)
+
+
+def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Path) -> None:
+    """Refuse anything but what the statistics were made with: the guarantee is about that."""
+    if raw.inputs[what] != digest:
+        raise InputError(
+            f"this is not the {what} that the statistics were made with",
+            where=path,
+            remedy="Run accumulate again, in another --work-dir",
+        )
 
 
 def _release_privately(

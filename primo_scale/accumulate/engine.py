@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ def dask_client(options: ClusterOptions) -> Iterator[Client]:
             memory_limit=options.memory_limit or "auto",
             local_directory=str(options.scratch),
             dashboard_address="127.0.0.1:0",
+            # A failed task is reported once, by the error of this process.
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
     ):

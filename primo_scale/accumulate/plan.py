@@ -125,9 +125,13 @@ class Plan:
         """All tile tasks: the upper triangle of every block, for every row group."""
         for group in range(self.n_row_groups):
             for block in range(self.layout.n_blocks):
-                for row in range(self.n_tiles(block)):
-                    for column in range(row, self.n_tiles(block)):
-                        yield TileTask(group, block, row, column)
+                yield from self.tiles_of(group, block)
+
+    def tiles_of(self, row_group: int, block: int) -> Iterator[TileTask]:
+        """Tile tasks of one block and row group."""
+        for row in range(self.n_tiles(block)):
+            for column in range(row, self.n_tiles(block)):
+                yield TileTask(row_group, block, row, column)
 
     def to_json(self) -> dict[str, Any]:
         """Everything that fixes the meaning of a committed partial."""

@@ -75,8 +75,8 @@ def refuse_if_too_small(needs: Needs, work_dir: Path, local_workers: int) -> Non
         raise ResourceError(
             "not enough free disk for the statistics",
             where=work_dir,
-            value=f"{free / 2**30:.2f} GiB free",
-            limit=f"{needs.disk_bytes / 2**30:.2f} GiB needed",
+            value=f"{free / 2**30:.3g} GiB free",
+            limit=f"{needs.disk_bytes / 2**30:.3g} GiB needed",
             remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
         )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
@@ -84,7 +84,7 @@ def refuse_if_too_small(needs: Needs, work_dir: Path, local_workers: int) -> Non
     if wanted > memory:
         raise ResourceError(
             "not enough memory for the statistics",
-            value=f"{memory / 2**30:.2f} GiB available",
-            limit=f"{wanted / 2**30:.2f} GiB needed by {local_workers} workers",
+            value=f"{memory / 2**30:.3g} GiB available",
+            limit=f"{wanted / 2**30:.3g} GiB needed by {local_workers} workers",
             remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from primo_scale.accumulate.partials import Partials
+from primo_scale.errors import InputError
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.storage.block_matrices import (
     BlockLayout,
@@ -33,11 +35,14 @@ class RawStatistics:
         Number of people n.
     sha256
         Digest of the integers; private too, since it would confirm a guess of them.
+    inputs
+        Digests of what was summed, and the norms it was clipped to: `Inputs.to_json`.
     """
 
     matrices: BlockMatrices
     n_samples: int
     sha256: str
+    inputs: dict[str, Any]
 
 
 def finished_plan_digest(path: Path) -> str | None:
@@ -48,33 +53,50 @@ def finished_plan_digest(path: Path) -> str | None:
 
 
 def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawStatistics:
-    """Open finished statistics.
+    """Open finished statistics and check every integer against their digest.
 
     Raises
     ------
     InputError
-        There are none, or they were never finished.
+        There are none, they were never finished, have another shape, or are damaged.
     """
-    sha256 = str(open_group(path, KIND).attrs["sha256"])
-    return RawStatistics(BlockMatrices(path, KIND, layout), n_samples, sha256)
+    attributes = dict(open_group(path, KIND).attrs)
+    matrices = BlockMatrices(path, KIND, layout)
+    if attributes["boundaries"] != list(layout.boundaries) or (
+        matrices.sha256() != attributes["sha256"]
+    ):
+        raise InputError(
+            "the statistics are damaged or of another design",
+            where=path,
+            remedy="Remove the work directory and run accumulate again",
+        )
+    inputs: Any = attributes["inputs"]
+    return RawStatistics(matrices, n_samples, str(attributes["sha256"]), dict(inputs))
 
 
 def reduce_partials(partials: Partials, path: Path) -> RawStatistics:
     """Sum the row groups of every committed tile into finished statistics.
 
     Integer sums commute, so the result does not depend on how the people were cut into groups.
+
+    Raises
+    ------
+    InputError
+        A tile was never committed, or is damaged.
     """
     plan = partials.plan
     writer = BlockMatricesWriter(path, KIND, plan.layout)
     for block in range(plan.layout.n_blocks):
-        gram = _sum_over_groups(partials.array(f"gram/{block}"))
-        writer.write_gram(block, _mirrored(gram))
-        writer.write_cross(block, _sum_over_groups(partials.array(f"cross/{block}")))
-    writer.write_outcome_gram(_sum_over_groups(partials.array("outcome_gram")))
+        writer.write_gram(block, _gram(partials, block))
+        writer.write_cross(block, _summed(partials.array(f"cross/{block}")))
+    writer.write_outcome_gram(_summed(partials.array("outcome_gram")))
     writer.write_observed(open_outcome_store(partials.inputs.outcomes).observed)
     sha256 = BlockMatrices(path, KIND, plan.layout).sha256()
-    matrices = writer.finish({"plan_digest": partials.attributes["plan_digest"], "sha256": sha256})
-    return RawStatistics(matrices, plan.n_samples, sha256)
+    inputs = partials.inputs.to_json()
+    matrices = writer.finish(
+        {"plan_digest": partials.attributes["plan_digest"], "sha256": sha256, "inputs": inputs}
+    )
+    return RawStatistics(matrices, plan.n_samples, sha256, inputs)
 
 
 def remove_partials(path: Path) -> None:
@@ -82,7 +104,8 @@ def remove_partials(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _sum_over_groups(array: Array) -> Int64:
+def _summed(array: Array) -> Int64:
+    """Sum over row groups, the first axis."""
     groups, *rest = array.shape
     total = np.zeros(rest, dtype=np.int64)
     for group in range(groups):
@@ -90,7 +113,15 @@ def _sum_over_groups(array: Array) -> Int64:
     return total
 
 
-def _mirrored(gram: Int64) -> Int64:
-    """Symmetric matrix of one whose tiles below the diagonal were never written (zeros)."""
-    upper = np.triu(gram)
-    return upper + np.triu(gram, 1).T
+def _gram(partials: Partials, block: int) -> Int64:
+    """X_b' X_b from the tiles of its upper triangle; those below are never computed."""
+    plan, array = partials.plan, partials.array(f"gram/{block}")
+    size = plan.layout.sizes[block]
+    total = np.zeros((size, size), dtype=np.int64)
+    for group in range(plan.n_row_groups):
+        for task in plan.tiles_of(group, block):
+            rows = plan.inside(block, task.row_tile)
+            columns = plan.inside(block, task.column_tile)
+            total[rows, columns] += read_block(array, (slice(group, group + 1), rows, columns))[0]
+    upper = np.triu(total)
+    return upper + np.triu(total, 1).T

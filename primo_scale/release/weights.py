@@ -84,8 +84,8 @@ def check_releasable(weights: ScoringWeights) -> None:
         repeated or hold blanks; weights that are not finite.
     """
     check_variant_identifiers(weights.variants.identifier)
-    _check_names("phenotype", weights.phenotypes)
-    _check_names("covariate", weights.covariates)
+    check_column_names("phenotype", weights.phenotypes)
+    check_column_names("covariate", weights.covariates)
     for what, values in (
         ("variant", weights.per_allele),
         ("intercept", weights.intercept),
@@ -215,7 +215,14 @@ def _allele(text: str) -> str:
     return _NO_ALLELE if text in _MISSING_ALLELES else text
 
 
-def _check_names(kind: str, names: Sequence[str]) -> None:
+def check_column_names(kind: str, names: Sequence[str]) -> None:
+    """Refuse names of phenotypes or covariates that a column of a score file cannot have.
+
+    Raises
+    ------
+    InputError
+        A repeated or empty name, or one with blanks or control characters.
+    """
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(f"two columns of one {kind} name", where="release", value=repeated[0])

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.storage.files import sync_tree
 from primo_scale.storage.groups import (
     array_of,
     create_array,
@@ -151,7 +152,8 @@ class BlockMatricesWriter:
         self._write("observed", values)
 
     def finish(self, attributes: Mapping[str, Any]) -> BlockMatrices:
-        """Declare the store complete and give a reader of it."""
+        """Flush the store to the disk, declare it complete and give a reader of it."""
+        sync_tree(self._path)
         mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
 

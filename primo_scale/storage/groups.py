@@ -7,8 +7,9 @@ flipped chunk is an error when it is read, never a wrong number.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
+from zarr.core.array_spec import ArrayConfigParams
 
 from primo_scale.errors import InputError
 from primo_scale.storage.files import disk_errors_explained, sync_directory
@@ -32,6 +34,10 @@ FORMAT_VERSIONS = {
     "statistics": 1,
     "private statistics": 1,
 }
+
+# Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
+# "all homozygous" and "never written" the same thing on disk.
+_EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
 Array = zarr.Array[Any]
 Group = zarr.Group
@@ -110,11 +116,7 @@ def create_array(
     dtype: npt.DTypeLike,
     fill_value: int = 0,
 ) -> Array:
-    """Create an uncompressed, checksummed array whose every chunk is written.
-
-    Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
-    "all homozygous" and "never written" the same thing on disk.
-    """
+    """Create an uncompressed, checksummed array whose every chunk is written."""
     return group.create_array(
         name,
         shape=shape,
@@ -123,7 +125,7 @@ def create_array(
         fill_value=fill_value,
         filters=None,
         compressors=[Crc32cCodec()],
-        config={"write_empty_chunks": True},
+        config=_EVERY_CHUNK,
         overwrite=True,
     )
 
@@ -135,7 +137,17 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
 
 
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
-    """Read `selection`; a chunk whose checksum does not hold is an InputError."""
+    """Read `selection`; a chunk that is missing or fails its checksum is an InputError.
+
+    Zarr reads a missing chunk as the fill value, which in a sum is a silently wrong number.
+    """
+    for index in _chunks_of(array, selection):
+        if not chunk_path(array, index).is_file():
+            raise InputError(
+                "a stored chunk is missing",
+                where=chunk_path(array, index),
+                remedy="Remove the store and run the same command again",
+            )
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # what the crc32c codec raises on a mismatch
@@ -144,6 +156,15 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
             where=_local_path(array),
             remedy="Remove the store and run the same command again",
         ) from error
+
+
+def _chunks_of(array: Array, selection: tuple[slice, ...]) -> Iterator[tuple[int, ...]]:
+    """Grid positions of the chunks that `selection` touches."""
+    ranges = []
+    for part, size, extent in zip(selection, array.chunks, array.shape, strict=True):
+        start, stop, _ = part.indices(extent)
+        ranges.append(range(start // size, -(-stop // size) if stop > start else start // size))
+    return itertools.product(*ranges)
 
 
 def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
@@ -187,7 +208,8 @@ def array_of(group: zarr.Group, name: str) -> Array:
     member = group[name]
     if not isinstance(member, zarr.Array):
         raise InputError("the store is damaged: not an array", where=name)
-    return member
+    array: Array = member
+    return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
 
 
 def _local_path(node: zarr.Group | Array) -> Path:

@@ -213,11 +213,12 @@ def test_one_variant_and_covariates_equal_plink2_glm(
     ]
     for index, phenotype in enumerate(phenotypes):
         truth = plink2_glm(inputs, phenotype, listed, plink2, tmp_path / "glm").loc[chosen]
-        beta, error = truth["BETA"].to_numpy(), truth["SE"].to_numpy()
-        found = release.published.variant_weights.loc[chosen, phenotype].to_numpy()
-        printed = PRINTED_BY_PLINK2 * np.abs(beta)
-        assert np.all(np.abs(found - beta) <= allowed[:, index] + printed)
-        assert np.all(allowed[:, index] < 0.01 * error)
+        given = truth["BETA"].notna().to_numpy()  # plink2 gives none where it finds collinearity
+        assert given.sum() >= len(chosen) - 1
+        beta, error = truth["BETA"].to_numpy()[given], truth["SE"].to_numpy()[given]
+        difference = np.abs(release.published.variant_weights.loc[chosen, phenotype][given] - beta)
+        assert np.all(difference <= allowed[given, index] + PRINTED_BY_PLINK2 * np.abs(beta))
+        assert np.all(allowed[given, index] < 0.01 * error)
 
 
 def coding_of(release: Release) -> tuple[Float64, Float64]:
@@ -293,13 +294,13 @@ def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Flo
     The fixed columns' own weights are then those of least squares on what all blocks together
     leave. Shapes (d, l) and (1 + c, l).
     """
-    projector = problem.fixed @ np.linalg.pinv(problem.fixed)
-    targets = problem.phenotypes - projector @ problem.phenotypes
+    basis = np.linalg.qr(problem.fixed)[0]
+    targets = problem.phenotypes - basis @ (basis.T @ problem.phenotypes)
     weights = np.empty((problem.genotypes.shape[1], targets.shape[1]))
     for block in blocks(release):
         x = problem.genotypes[:, block]
         model = Ridge(alpha=penalty_of(release), fit_intercept=False).fit(
-            x - projector @ x, targets
+            x - basis @ (basis.T @ x), targets
         )
         weights[block] = model.coef_.reshape(targets.shape[1], -1).T
     residual = problem.phenotypes - problem.genotypes @ weights
@@ -345,16 +346,16 @@ def truncation_error(
     step, coarse = 1 / public["phenotype_unit"], 1 / public["constant"]
     x = raw.genotypes[:, block]
     fixed = lattice.fixed * coarse
+    inverse = np.linalg.pinv(fixed)
     error = raw.phenotypes - x @ weights
-    coefficients = np.linalg.pinv(raw.fixed) @ error
+    coefficients = np.linalg.lstsq(raw.fixed, error, rcond=None)[0]
     residual = np.linalg.norm(error - raw.fixed @ coefficients, axis=0)
     slope = np.abs(coefficients[1:]).sum(axis=0)  # the constant is exact
-    x_off = x - fixed @ (np.linalg.pinv(fixed) @ x)
-    gain = np.linalg.solve(x.T @ x_off + penalty_of(release) * np.eye(x.shape[1]), x.T)
-    largest_of_inverse = np.linalg.norm(np.linalg.pinv(fixed), ord=2)
-    turned = coarse * np.sqrt(fixed.shape[1] - 1) * largest_of_inverse * residual
+    matrix = x.T @ (x - fixed @ (inverse @ x)) + penalty_of(release) * np.eye(x.shape[1])
+    gain = np.linalg.solve(matrix, x.T)
     of_entries = np.linalg.norm(gain) * (step * np.sqrt(raw.rescale) + coarse * slope)
-    return 3 * (of_entries + np.linalg.norm(gain, ord=2) * turned)
+    of_projector = np.linalg.norm(gain @ inverse.T[:, 1:]) * coarse * residual
+    return 3 * (of_entries + of_projector)
 
 
 def assert_equal_columns(

@@ -6,8 +6,10 @@ part accepts a right sampler but once in 10^6 or less, and each test of it is sh
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
+import itertools
 import math
 import struct
 import time
@@ -106,15 +108,10 @@ def exact_outcome(words, extension, sigma):
     return -rounded if words[0] & 1 else rounded
 
 
-_cumulated: list = []
-
-
+@functools.cache
 def cumulated_densities():
-    if not _cumulated:
-        _cumulated.append(mp.mpf(0))
-        for j in range(TAIL * BINS):
-            _cumulated.append(_cumulated[-1] + mp.exp(-(mp.mpf(j) ** 2) / (2 * BINS**2)))
-    return np.array(_cumulated, dtype=object)
+    densities = (mp.exp(-(mp.mpf(j) ** 2) / (2 * BINS**2)) for j in range(TAIL * BINS))
+    return np.array(list(itertools.accumulate(densities, initial=mp.mpf(0))), dtype=object)
 
 
 word = st.integers(0, 2**64 - 1)
@@ -237,8 +234,8 @@ def test_keystream_is_that_of_nist_sp_800_38a():
     assert keystream(key, counter + 2, 32) == stream[32:]
 
 
-def reference_draws(key, label, count, sigma):
-    """A stream of one chunk from RFC 5869, single AES blocks and real numbers."""
+def reference_attempts(key, label, count, sigma):
+    """Words and further bits of a stream's first chunk, from RFC 5869 and single AES blocks."""
     info = b"primo-scale Gaussian noise, 1" + struct.pack("<QQd", 0, count, sigma) + label.encode()
     chunk_key = hmac.new(key, info + b"\x01", hashlib.sha256).digest()
     aes = Cipher(AES(chunk_key), ECB()).encryptor()
@@ -246,33 +243,46 @@ def reference_draws(key, label, count, sigma):
     def blocks(first, n_blocks):
         return b"".join(aes.update((first + b).to_bytes(16, "big")) for b in range(n_blocks))
 
-    drawn, attempt = [], 0
-    while len(drawn) < count:
+    for attempt in itertools.count():
         start = attempt * 24 // 16
         stream = blocks(start, 3)[attempt * 24 - start * 16 :][:24]
-        extension = blocks(2**127 + 16 * attempt, 9)
-        outcome = exact_outcome(struct.unpack("<3Q", stream), extension, sigma)
-        drawn += [] if outcome is None else [outcome]
-        attempt += 1
-    return drawn
+        yield struct.unpack("<3Q", stream), blocks(2**127 + 16 * attempt, 9)
+
+
+def first_results(outcomes, count):
+    return list(itertools.islice((o for o in outcomes if o is not None), count))
 
 
 @pytest.mark.parametrize(("count", "sigma"), [(1, 2.0**58), (400, SCALE), (400, 2.0**57 * 1.7)])
 def test_stream_is_that_of_a_second_implementation(count, sigma):
     found = KeystreamNoise(KEY).draw("X'X, block 7", count, sigma)
     assert found.dtype == np.int64
-    assert found.tolist() == reference_draws(KEY, "X'X, block 7", count, sigma)
+    attempts = reference_attempts(KEY, "X'X, block 7", count, sigma)
+    assert found.tolist() == first_results((exact_outcome(*a, sigma) for a in attempts), count)
+
+
+def decides_nothing(words, *_):
+    return np.zeros(len(words), np.int64), np.full(len(words), UNDECIDED, np.uint8)
 
 
 def test_a_kernel_that_decides_nothing_changes_nothing(monkeypatch):
     """The slow path alone gives the same noise."""
     expected = KeystreamNoise(KEY).draw("a", 3_000, SCALE)
-
-    def undecided(words, *_):
-        return np.zeros(len(words), np.int64), np.full(len(words), UNDECIDED, np.uint8)
-
-    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", undecided)
+    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
     assert np.array_equal(KeystreamNoise(KEY).draw("a", 3_000, SCALE), expected)
+
+
+def test_further_bits_are_the_attempts_own(monkeypatch):
+    """Told by the last of them, in several batches: in real draws they hardly ever matter."""
+
+    def last_bits(words, extension, *_):
+        return None if words[0] & 1 else int.from_bytes(extension[-7:], "little")
+
+    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
+    monkeypatch.setattr(keystream_noise, "decide", last_bits)
+    attempts = reference_attempts(KEY, "a", 300, SCALE)
+    expected = first_results((last_bits(*a) for a in attempts), 300)
+    assert KeystreamNoise(KEY).draw("a", 300, SCALE).tolist() == expected
 
 
 def test_same_noise_however_many_attempts_are_made_at_a_time(monkeypatch):

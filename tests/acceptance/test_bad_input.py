@@ -1,0 +1,293 @@
+"""Bad input through the real commands: one line, the right exit code, nothing half-made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from acceptance_inputs import write_bounds
+
+ROOT = Path(__file__).resolve().parents[2]
+STORES = ("genotypes.zarr", "outcomes.zarr", "statistics.zarr", "private_statistics.zarr")
+
+
+@dataclass
+class Request:
+    """A request for a release, good until a test spoils it."""
+
+    directory: Path
+    options: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def work(self) -> Path:
+        return Path(str(self.options["work-dir"]))
+
+    @property
+    def out(self) -> Path:
+        return Path(str(self.options["out"]))
+
+    def file(self, name: str) -> Path:
+        """One of the input files, free to be spoilt."""
+        return self.directory / name
+
+    def words(self) -> list[str]:
+        return [
+            word
+            for name, value in self.options.items()
+            for word in ((f"--{name}",) if value is True else (f"--{name}", str(value)))
+        ]
+
+
+@pytest.fixture
+def request_(shared: Path, tmp_path: Path) -> Request:
+    """61 variants of 43 real people; the first two columns of their phenotypes."""
+    source = shared / "data" / "edge" / "plink_made" / "base_n43_m61"
+    for suffix in (".bed", ".bim", ".fam"):
+        shutil.copy(source.with_name(source.name + suffix), tmp_path / f"cohort{suffix}")
+    people = [line.split()[:2] for line in (tmp_path / "cohort.fam").read_text().splitlines()]
+    rows = [f"{fid}\t{iid}\t{number % 7 - 3}.25\t{number % 5}" for number, (fid, iid)
+            in enumerate(people)]  # fmt: skip
+    (tmp_path / "pheno.tsv").write_text("\n".join(["FID\tIID\tHEIGHT\tWEIGHT", *rows]) + "\n")
+    write_bounds(tmp_path / "pheno.tsv", tmp_path / "bounds.tsv")
+    return Request(
+        tmp_path,
+        {
+            "bfile": tmp_path / "cohort",
+            "pheno": tmp_path / "pheno.tsv",
+            "pheno-bounds": tmp_path / "bounds.tsv",
+            "epsilon": 1,
+            "delta": 1e-6,
+            "ledger": tmp_path / "ledger.sqlite",
+            "workers": 1,
+            "work-dir": tmp_path / "work",
+            "out": tmp_path / "release",
+        },
+    )
+
+
+def edit(path: Path, change: Callable[[list[str]], list[str]]) -> None:
+    """Change the lines of a text file."""
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+
+
+def truncate_bed(request: Request) -> None:
+    bed = request.file("cohort.bed")
+    bed.write_bytes(bed.read_bytes()[:-1])
+
+
+def spoil_magic(request: Request) -> None:
+    bed = request.file("cohort.bed")
+    bed.write_bytes(b"\x6c\x1c" + bed.read_bytes()[2:])
+
+
+def lengthen_fam(request: Request) -> None:
+    # 45 people need twelve bytes a variant, and the file has eleven.
+    edit(request.file("cohort.fam"), lambda rows: [*rows, "x x1 0 0 0 -9", "x x2 0 0 0 -9"])
+
+
+def repeat_person_in_phenotypes(request: Request) -> None:
+    edit(request.file("pheno.tsv"), lambda rows: [*rows, rows[3]])
+
+
+def repeat_person_in_genotypes(request: Request) -> None:
+    edit(request.file("cohort.fam"), lambda rows: [rows[1], *rows[1:]])
+
+
+def repeat_variant(request: Request) -> None:
+    def first_id_twice(rows: list[str]) -> list[str]:
+        first, second = rows[0].split("\t"), rows[1].split("\t")
+        return [rows[0], "\t".join([second[0], first[1], *second[2:]]), *rows[2:]]
+
+    edit(request.file("cohort.bim"), first_id_twice)
+
+
+def rename_everybody(request: Request) -> None:
+    edit(request.file("pheno.tsv"), lambda rows: [rows[0], *(f"no{row}" for row in rows[1:])])
+
+
+def put_text_in_line_5(request: Request) -> None:
+    edit(request.file("pheno.tsv"),
+         lambda rows: [*rows[:4], "\t".join([*rows[4].split("\t")[:3], "tall"]), *rows[5:]])  # fmt: skip
+
+
+def forget_bounds_of_weight(request: Request) -> None:
+    edit(request.file("bounds.tsv"), lambda rows: rows[:2])
+
+
+def write_below_a_file(request: Request) -> None:
+    request.file("plain").write_text("a file\n")
+    request.options["out"] = request.file("plain") / "release"
+
+
+def work_below_a_file(request: Request) -> None:
+    request.file("plain").write_text("a file\n")
+    request.options["work-dir"] = request.file("plain") / "work"
+
+
+def set_option(name: str, value: object) -> Callable[[Request], None]:
+    return lambda request: request.options.__setitem__(name, value)
+
+
+def drop_option(name: str) -> Callable[[Request], None]:
+    return lambda request: request.options.__delitem__(name)
+
+
+# name: how the request is spoilt, the exit code, and what the one line must say.
+CASES = {
+    "epsilon-zero": (set_option("epsilon", 0), 2, ["epsilon"]),
+    "epsilon-negative": (set_option("epsilon", -1), 2, ["epsilon"]),
+    "epsilon-nan": (set_option("epsilon", "nan"), 2, ["epsilon"]),
+    "epsilon-missing": (drop_option("epsilon"), 2, ["--epsilon"]),
+    "delta-one": (set_option("delta", 1), 2, ["delta"]),
+    "delta-zero": (set_option("delta", 0), 2, ["delta"]),
+    "bounds-not-given": (drop_option("pheno-bounds"), 2, ["--pheno-bounds", "public"]),
+    "phenotypes-not-given": (drop_option("pheno"), 2, ["--pheno"]),
+    "bed-truncated": (truncate_bed, 3, ["cohort.bed", "673", "674"]),
+    "bed-magic": (spoil_magic, 3, ["cohort.bed"]),
+    "fam-too-long": (lengthen_fam, 3, ["cohort.bed"]),
+    "person-twice-in-phenotypes": (repeat_person_in_phenotypes, 3, ["pheno.tsv:45", "line 4"]),
+    "person-twice-in-genotypes": (repeat_person_in_genotypes, 3, ["two rows"]),
+    "variant-twice": (repeat_variant, 3, ["variant ID", "--set-all-var-ids"]),
+    "nobody-in-common": (rename_everybody, 3, ["pheno.tsv", "no2", "in the genotypes"]),
+    "text-for-a-number": (put_text_in_line_5, 3, ["pheno.tsv:5", "WEIGHT", "tall"]),
+    "bounds-of-one-missing": (forget_bounds_of_weight, 3, ["bounds.tsv", "WEIGHT"]),
+    "bounds-file-missing": (set_option("pheno-bounds", "no/such.tsv"), 3, ["no/such.tsv"]),
+    "pheno-file-missing": (set_option("pheno", "no/such.tsv"), 3, ["no/such.tsv"]),
+    "fileset-missing": (set_option("bfile", "no/such"), 3, ["no/such"]),
+    "work-dir-unwritable": (work_below_a_file, 3, ["plain"]),
+    "out-unwritable": (write_below_a_file, 3, ["plain"]),
+    "scheduler-absent": (set_option("scheduler", "nonsense"), 3, ["--scheduler", "nonsense"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_ends_in_one_line(case: str, request_: Request, run) -> None:
+    spoil, exit_code, said = CASES[case]
+    spoil(request_)
+    done = run("gwas_release", *request_.words(), exit_code=exit_code)
+    error = only_error(done.stderr)
+    assert [part for part in said if part not in error] == []
+    assert_nothing_finished(request_, stores=STORES[2:])
+
+
+def test_the_request_is_good_before_it_is_spoilt(request_: Request, run) -> None:
+    run("gwas_release", *request_.words())
+    run("verify", request_.out)
+
+
+def test_repeated_variants_are_read_by_ingest(request_: Request, run) -> None:
+    repeat_variant(request_)
+    store = request_.directory / "genotypes.zarr"
+    done = run("ingest", "--bfile", request_.options["bfile"], "--out", store)
+    assert "repeated" in done.stderr or "duplicate" in done.stderr
+    assert store.exists()
+
+
+@pytest.mark.parametrize("spoil", [truncate_bed, spoil_magic, lengthen_fam])
+def test_bad_genotypes_leave_no_store(spoil, request_: Request, run) -> None:
+    spoil(request_)
+    store = request_.directory / "genotypes.zarr"
+    done = run("ingest", "--bfile", request_.options["bfile"], "--out", store, exit_code=3)
+    only_error(done.stderr)
+    assert not store.exists()
+
+
+def test_work_directory_from_other_inputs(request_: Request, run) -> None:
+    run("gwas_release", *request_.words())
+    spent = run("ledger", "show", "--ledger", request_.options["ledger"]).stdout
+    other = {"out": request_.directory / "other"}
+
+    request_.options |= other
+    edit(request_.file("pheno.tsv"), lambda rows: [rows[0], *rows[2:]])
+    done = run("gwas_release", *request_.words(), exit_code=3)
+    assert "other inputs" in only_error(done.stderr)
+
+    listed = request_.file("variants.txt")
+    edit(request_.file("cohort.bim"), lambda rows: rows)
+    listed.write_text("\n".join(row.split()[1] for row in
+                                request_.file("cohort.bim").read_text().splitlines()[:9]))  # fmt: skip
+    request_.options["extract"] = listed
+    done = run("gwas_release", *request_.words(), exit_code=3)
+    assert "genotypes.zarr" in only_error(done.stderr)
+    assert not request_.out.exists()
+    assert run("ledger", "show", "--ledger", request_.options["ledger"]).stdout == spent
+
+
+def test_unwritable_output_keeps_what_was_paid_for(request_: Request, run) -> None:
+    """The charge of a release that could not be written buys it at another destination."""
+    write_below_a_file(request_)
+    run("gwas_release", *request_.words(), exit_code=3)
+    request_.options["out"] = request_.directory / "release"
+    run("gwas_release", *request_.words())
+    shown = run("ledger", "show", "--ledger", request_.options["ledger"]).stdout
+    assert len([line for line in shown.splitlines() if line.strip().startswith("charge")]) <= 1
+
+
+@pytest.fixture
+def on_small_disk(environment: dict[str, str], request_: Request):
+    """Run a release with its work directory, or its destination, on a disk of a few bytes."""
+    disk = request_.directory / "disk"
+    disk.mkdir()
+    namespace = ["unshare", "--mount"]
+    if os.geteuid() != 0:
+        namespace += ["--user", "--map-root-user"]
+    mount = 'mount -t tmpfs -o size="$0" tmpfs "$1"'
+    tried = subprocess.run(
+        [*namespace, "sh", "-c", mount, "64k", disk], capture_output=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip("this machine does not let a test mount a small disk")
+
+    def run_on(size: str, **options: Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+        request_.options |= {name.replace("_", "-"): path for name, path in options.items()}
+        listing = request_.directory / "listing"
+        script = f'{mount} && listing="$2" disk="$1" && shift 2 && "$@"; code=$?; ls -A "$disk"/* > "$listing"; exit $code'
+        done = subprocess.run(
+            [*namespace, "sh", "-c", script, size, disk, listing,
+             sys.executable, "-m", "pipelines.gwas_release", *request_.words()],
+            cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done, listing.read_text().split()
+
+    run_on.disk = disk
+    return run_on
+
+
+@pytest.mark.parametrize("size", ["4k", "60k", "120k", "200k", "250k", "300k"])
+def test_full_disk(size: str, on_small_disk, request_: Request) -> None:
+    done, listing = on_small_disk(size, work_dir=on_small_disk.disk / "work")
+    print(size, done.stderr, listing)
+    assert done.returncode == 4
+    assert "disk" in only_error(done.stderr)
+    assert not request_.out.exists()
+    assert "private_statistics.zarr" not in listing
+
+
+def test_full_disk_for_the_release(on_small_disk, request_: Request, run) -> None:
+    done, listing = on_small_disk("16k", out=on_small_disk.disk / "parent" / "release")
+    assert done.returncode == 4, done.stderr
+    assert "disk" in only_error(done.stderr)
+    assert "release" not in listing
+    request_.options["out"] = request_.directory / "release"
+    run("gwas_release", *request_.words())  # with the noise that was paid for
+    run("verify", request_.out)
+
+
+def only_error(stderr: str) -> str:
+    """The error, which is one line and the last; what came before are notes on the input."""
+    lines = stderr.splitlines()
+    assert "Traceback" not in stderr
+    assert [line for line in lines if line.startswith("error:")] == lines[-1:]
+    return lines[-1]
+
+
+def assert_nothing_finished(request: Request, *, stores: tuple[str, ...]) -> None:
+    """No release and none of `stores` is there under its name."""
+    assert not request.out.exists()
+    assert [name for name in stores if (request.work / name).exists()] == []

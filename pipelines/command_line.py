@@ -7,7 +7,8 @@ import functools
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
@@ -88,6 +89,21 @@ def _explain(error: BaseException) -> PrimoError:
 
 def _raise_interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptions_deferred() -> Iterator[None]:
+    """Hold SIGTERM and Ctrl-C back until the block is done: it is short and costs budget."""
+    held: list[int] = []
+    names = (signal.SIGTERM, signal.SIGINT)
+    before = {name: signal.signal(name, lambda signum, _: held.append(signum)) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+    if held:
+        raise KeyboardInterrupt
 
 
 def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:

@@ -30,6 +30,7 @@ from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.calibration import release_mu
 from primo_scale.privacy.clip_response import (
     ClipResponse,
+    Float64,
     Levels,
     clip_response,
     no_clipping,
@@ -41,7 +42,12 @@ from primo_scale.privacy.planning import (
     phenotype_norm,
 )
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
+from primo_scale.storage.files import (
+    canonical_json,
+    sha256_of_file,
+    sha256_of_json,
+    write_atomically,
+)
 
 # The constant and the covariates together weigh as much as a phenotype row clipped at a quarter
 # of its standard deviation: N_c = l (s_y/4)^2, at most a quarter of N_y at the usual clip of 1/2,
@@ -124,12 +130,18 @@ class Design:
         """b: phenotype rows are clipped at b sqrt(l) standard deviations."""
         return math.sqrt(self.phenotype_norm / len(self.outcomes.phenotypes)) / self.outcomes.unit
 
-    @property
-    def clip_response(self) -> ClipResponse:
-        """How clipping phenotype rows changes a linear model of them."""
+    def clip_response(self, observed_share: Float64) -> ClipResponse:
+        """How clipping phenotype rows changes a linear model of them.
+
+        Parameters
+        ----------
+        observed_share
+            Share of people with each phenotype, shape (l,), from noisy counts.
+        """
         if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
             return no_clipping(len(self.outcomes.phenotypes))
-        return clip_response(self.clip, [_levels(p) for p in self.outcomes.phenotypes])
+        levels = [_levels(p) for p in self.outcomes.phenotypes]
+        return clip_response(self.clip, levels, observed_share)
 
     @property
     def layout(self) -> BlockLayout:
@@ -238,7 +250,7 @@ def make_design(
     return Design(
         n_samples=n_samples,
         boundaries=boundaries,
-        ld_blocks=choices.ld_blocks or "one dense block",
+        ld_blocks=_ld_blocks_rule(choices.ld_blocks),
         genotypes=coding,
         outcomes=outcomes,
         reference=None if matched is None else _reference(matched),
@@ -259,12 +271,29 @@ def outcome_weight(n_phenotypes: int, n_covariates: int, choices: ModelChoices) 
     return min(1.0, _FIXED_WEIGHT * math.sqrt(n_phenotypes / (1 + n_covariates)))
 
 
+def _ld_blocks_rule(specification: str | None) -> str:
+    """The rule in words that may be published: a file by name and content, not by place."""
+    if specification is None:
+        return "one dense block"
+    path = Path(specification)
+    if specification.startswith("window:"):
+        return specification
+    return f"{path.name} (SHA-256 {sha256_of_file(path)})"
+
+
 def _row_norm(coding: GenotypeCoding, choices: ModelChoices) -> int:
     if choices.non_private:
         return coding.max_squared_norm
     if choices.row_norm is None:
         return default_row_norm(coding)
-    squared = math.floor((choices.row_norm * coding.unit) ** 2)
+    if coding.unit == 1:
+        raise UsageError(
+            "rows of -1, 0 and 1 cannot be scaled back without losing them",
+            where="--row-norm",
+            value=choices.row_norm,
+            remedy="Give --ref-freq, whose coding is finer, or leave --row-norm out",
+        )
+    squared = math.floor(min(choices.row_norm * coding.unit, 2.0**31) ** 2)
     if squared < 1:
         raise UsageError(
             "the bound on the genotype rows leaves no room",

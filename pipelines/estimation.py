@@ -13,6 +13,7 @@ from primo_scale.methods.shrinkage import (
     Shrinkage,
     automatic_penalty,
 )
+from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.mechanism import GramMechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 
@@ -29,11 +30,14 @@ class Estimate:
         Numbers of the rule, in lattice units.
     floor
         What happens to eigenvalues that noise made small or negative.
+    response
+        What clipping did to the phenotypes, to be undone.
     """
 
     rule: str
     parameters: dict[str, float]
     floor: str
+    response: ClipResponse
 
 
 def noise_scales(mechanism: GramMechanism | None) -> NoiseScales:
@@ -46,7 +50,7 @@ def noise_scales(mechanism: GramMechanism | None) -> NoiseScales:
 def choose_shrinkage(
     design: Design, mechanism: GramMechanism | None, rescale: Float64, penalty: float | None
 ) -> tuple[Shrinkage, Estimate]:
-    """Choose the rule of shrinkage.
+    """Choose the rule of shrinkage, and say what clipping did.
 
     Parameters
     ----------
@@ -60,18 +64,19 @@ def choose_shrinkage(
         Ridge penalty of the command line, in units of the coding, or None for automatic.
     """
     variance = design.genotypes.variance
+    response = design.clip_response(1 / rescale)
     if penalty is not None:
         lattice_penalty = penalty * design.genotypes.unit**2
-        return Ridge(lattice_penalty), _ridge_estimate("ridge, as given", lattice_penalty)
+        return Ridge(lattice_penalty), _ridge_estimate("ridge, as given", lattice_penalty, response)
     if mechanism is None:
         prior_penalty = automatic_penalty(variance, PRIOR_HERITABILITY)
         rule = f"ridge at the penalty of a heritability of {PRIOR_HERITABILITY}"
-        return Ridge(prior_penalty), _ridge_estimate(rule, prior_penalty)
+        return Ridge(prior_penalty), _ridge_estimate(rule, prior_penalty, response)
     unit = design.outcomes.unit
     effect_variance = PRIOR_HERITABILITY * unit**2 / variance
     left = variance_left(design.clip, design.layout.n_phenotypes) * unit**2
     shrinkage = KnownNoise(
-        effect_variance=effect_variance * design.clip_response.slope**2,
+        effect_variance=effect_variance * response.slope**2,
         residual_variance=left * rescale,
         cross_sigma=mechanism.cross_sigma * rescale,
         gram_sigma=mechanism.gram_sigma,
@@ -80,10 +85,11 @@ def choose_shrinkage(
         rule=f"posterior mean for known noise and a heritability of {PRIOR_HERITABILITY}",
         parameters={"effect_variance": effect_variance, "residual_variance": left},
         floor="a share 0.3 of the noise norm in X'X; the noise norm for the covariates",
+        response=response,
     )
     return shrinkage, estimate
 
 
-def _ridge_estimate(rule: str, penalty: float) -> Estimate:
+def _ridge_estimate(rule: str, penalty: float, response: ClipResponse) -> Estimate:
     floor = "0 in each LD block of X'X; the norm of the noise for the covariates"
-    return Estimate(rule, {"penalty": penalty}, floor)
+    return Estimate(rule, {"penalty": penalty}, floor, response)

@@ -16,6 +16,7 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    interruptions_deferred,
     open_run_log,
 )
 from pipelines.options import (
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.methods.linear_model import LatticeWeights
     from primo_scale.outcomes.coding import OutcomeCoding
+    from primo_scale.privacy.clip_response import ClipResponse
     from primo_scale.privacy.mechanism import GramMechanism
+    from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.release.weights import ScoringWeights
-
-PRIVATE_STORE = "private_statistics.zarr"
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     """
     from primo_scale.accumulate.statistics import open_raw_statistics
     from primo_scale.genotypes.store import open_genotype_store
-    from primo_scale.privacy.private_statistics import PrivateStatistics, charge_at_hand
+    from primo_scale.privacy.noise_at_hand import NoiseAtHand
+    from primo_scale.privacy.private_statistics import privatise
 
     raw = open_raw_statistics(work_dir / "statistics.zarr", design.layout, design.n_samples)
     store = open_genotype_store(Path(design.genotype_store))
@@ -127,8 +129,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
     if choices.budget is None:
-        private = PrivateStatistics(raw.matrices, raw.n_samples, None)
-        _publish(design, private, choices, payment=None)
+        _publish(design, privatise(raw, None), choices, payment=None)
         return
     if not design.clipped:
         raise UsageError(
@@ -136,10 +137,10 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    at_hand = charge_at_hand(work_dir / PRIVATE_STORE)
-    if choices.out.exists() and (at_hand is None or _charge_of(choices.out) != at_hand):
+    at_hand = NoiseAtHand(work_dir / "private_statistics")
+    if choices.out.exists() and _charge_of(choices.out) not in at_hand.charges():
         raise _exists_already(choices.out)  # before paying for what could not be published
-    _release_privately(work_dir, design, raw, choices, store.cohort_digest)
+    _release_privately(raw, design, choices, at_hand, store.cohort_digest)
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
@@ -171,39 +172,39 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Path) -> No
 
 
 def _release_privately(
-    work_dir: Path, design: Design, raw: RawStatistics, choices: ReleaseChoices, cohort_digest: str
+    raw: RawStatistics,
+    design: Design,
+    choices: ReleaseChoices,
+    at_hand: NoiseAtHand,
+    cohort_digest: str,
 ) -> None:
     from pipelines.progress import progress_bar
     from pipelines.release_statement import Payment
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
-    from primo_scale.privacy.paid_statistics import pay_and_draw
-    from primo_scale.privacy.spending import Account
+    from primo_scale.privacy.paid_statistics import Payer, pay_and_draw
 
     mechanism = _calibrated(design, choices)
     with Ledger(choices.ledger or default_ledger_path()) as ledger:
-        account = Account(choices.cohort or ledger.cohort_identifier(cohort_digest))
-        with progress_bar("draw noise") as move:
+        people = ledger.cohort_identifier(cohort_digest)
+        account = ledger.account_named(choices.cohort or people)
+        with interruptions_deferred(), progress_bar("draw noise") as move:
             paid = pay_and_draw(
                 raw,
                 mechanism,
-                work_dir / PRIVATE_STORE,
+                at_hand,
                 ledger=ledger,
-                account=account,
+                payer=Payer(account, people),
                 on_block=move,
             )
         balance = ledger.balance(account)
+        LOGGER.info("%s", paid.history)
         if paid.opened_budget:
             LOGGER.info(
                 "the cohort %s had no budget: it now has epsilon %g at delta %g, all of it spent "
                 "by this release; for more: python -m pipelines.ledger set-budget",
                 account.short_name, balance.budget.epsilon, balance.budget.delta,
             )  # fmt: skip
-        payment = Payment(
-            mechanism,
-            paid.charge,
-            balance,
-            ledger.keyed_digest("statistics", raw.sha256.encode()),
-        )
+        payment = Payment(mechanism, paid.charge, balance)
         digest = _publish(design, paid.private, choices, payment=payment)
         ledger.mark_published(paid.charge, digest)
 
@@ -245,8 +246,8 @@ def _publish(
             raise _exists_already(choices.out)
         LOGGER.info("%s: this release is published already", choices.out)
     else:
-        publish_release(choices.out, _scoring_weights(design, lattice), statement,
-                        _public_options(design, choices))  # fmt: skip
+        weights = _scoring_weights(design, lattice, estimate.response)
+        publish_release(choices.out, weights, statement, _public_options(design, choices))
     LOGGER.info("%s", statement.stamp)
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
     click.echo(f"release: {choices.out}")
@@ -272,12 +273,14 @@ def _solve(
     return lattice, estimate
 
 
-def _scoring_weights(design: Design, lattice: LatticeWeights) -> ScoringWeights:
+def _scoring_weights(
+    design: Design, lattice: LatticeWeights, response: ClipResponse
+) -> ScoringWeights:
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.methods.dosage_scale import to_dosage_scale
     from primo_scale.release.weights import ScoringWeights
 
-    raw_scale = to_dosage_scale(lattice, design.genotypes, design.outcomes, design.clip_response)
+    raw_scale = to_dosage_scale(lattice, design.genotypes, design.outcomes, response)
     return ScoringWeights(
         variants=open_genotype_store(Path(design.genotype_store)).variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),

@@ -11,13 +11,21 @@ from primo_scale import __version__
 from primo_scale.privacy import sensitivity
 from primo_scale.privacy.calibration import composed_epsilon
 from primo_scale.privacy.mechanism import COUNTS_SHARE, GramMechanism
-from primo_scale.privacy.noise import fine_bits
+from primo_scale.privacy.noise import Sampler, fine_bits, sampler_for
 from primo_scale.privacy.planning import effective_sample_size
+from primo_scale.privacy.private_statistics import count_draws
 from primo_scale.privacy.sensitivity import Adjacency
 from primo_scale.privacy.spending import Balance, Charge
 from primo_scale.release import statement as said
 
 _STATISTICS = ("X'X by LD block", "X'Z", "Z'Z", "people with each phenotype")
+
+
+_RNG = {
+    Sampler.OPENDP: "operating system entropy, through OpenDP",
+    Sampler.KEYSTREAM: "AES-256-CTR under a fresh key from operating system entropy, so that the "
+    "guarantee is computational (docs/noise.md)",
+}
 
 
 @dataclass(frozen=True)
@@ -32,14 +40,11 @@ class Payment:
         In the ledger.
     balance
         Of the account, this charge included.
-    statistics_hmac
-        Keyed digest of the exact statistics.
     """
 
     mechanism: GramMechanism
     charge: Charge
     balance: Balance
-    statistics_hmac: str
 
 
 def make_statement(
@@ -65,12 +70,11 @@ def make_statement(
             shrinkage=estimate.rule,
             parameters=estimate.parameters,
             eigenvalue_floor=estimate.floor,
-            attenuation=tuple(design.clip_response.slope.tolist()),
+            attenuation=tuple(estimate.response.slope.tolist()),
         ),
         accuracy=_accuracy(design, payment),
         ledger=None if payment is None else _ledger_entry(payment),
         unprotected=() if payment is not None else _STATISTICS,
-        statistics_hmac=None if payment is None else payment.statistics_hmac,
     )
 
 
@@ -87,6 +91,7 @@ def _guarantee(mechanism: GramMechanism) -> said.Guarantee:
 
 
 def _mechanism(design: Design, mechanism: GramMechanism) -> said.Mechanism:
+    sampler = sampler_for(count_draws(design.layout))
     return said.Mechanism(
         name="reuse-cov-gauss",
         split=mechanism.split,
@@ -97,8 +102,8 @@ def _mechanism(design: Design, mechanism: GramMechanism) -> said.Mechanism:
         joint_sensitivity=sensitivity.stacked(mechanism.row_norm, mechanism.split),
         counts_share=COUNTS_SHARE,
         queries=_queries(design, mechanism),
-        sampler="OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
-        rng="operating system entropy, through OpenDP",
+        sampler=str(sampler),
+        rng=_RNG[sampler],
     )
 
 
@@ -187,7 +192,8 @@ def _ledger_entry(payment: Payment) -> said.LedgerEntry:
     delta = balance.budget.delta
     before = max(0.0, balance.mu_squared_spent - cost)
     return said.LedgerEntry(
-        cohort=balance.account.short_name,
+        # The ledger's own identifier stays inside: equal ones would say that nobody joined or left.
+        cohort=balance.account.given_name or "unnamed",
         charge=payment.charge.id,
         mu_squared_before=before,
         mu_squared_after=before + cost,

@@ -147,10 +147,15 @@ def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple
     return tuple(sources)
 
 
-def digest_of_samples(samples: SampleTable) -> str:
-    """SHA-256 of the (FID, IID) pairs in order. Private."""
+def digest_of_people(samples: SampleTable) -> str:
+    """SHA-256 of the (FID, IID) pairs in sorted order. Private.
+
+    It does not depend on the order of the files, on their variants or on how they were written:
+    one person's budget is one budget, whichever chromosome is released.
+    """
+    people = sorted(set(zip(samples.family.tolist(), samples.individual.tolist(), strict=True)))
     digest = hashlib.sha256()
-    for family, individual in zip(samples.family, samples.individual, strict=True):
+    for family, individual in people:
         digest.update(f"{family}\t{individual}\n".encode())
     return digest.hexdigest()
 

@@ -18,7 +18,7 @@ from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes.filesets import (
     JoinedFilesets,
     SourceFile,
-    digest_of_samples,
+    digest_of_people,
     fingerprint,
     open_filesets,
 )
@@ -126,8 +126,7 @@ class IngestPlan:
     @cached_property
     def cohort_digest(self) -> str:
         """See `GenotypeStore`."""
-        beds = [source.sha256 for source in self.sources if source.path.endswith(".bed")]
-        return sha256_of_json({"beds": beds, "samples": digest_of_samples(self.filesets.samples)})
+        return digest_of_people(self.filesets.samples)
 
     def task(self, number: int) -> PartitionTask:
         """Rows of partition `number`."""

@@ -47,8 +47,8 @@ class GenotypeStore:
         SHA-256 of the source files' contents, the samples and the variants selected; it does not
         depend on chunking. Private.
     cohort_digest : str
-        SHA-256 of the source .bed contents and of everybody in the .fam files, before filters.
-        Private, and only ever used under the ledger's key.
+        SHA-256 of everybody in the .fam files, before filters and in any order. Private, and only
+        ever used under the ledger's key.
     """
 
     path: Path

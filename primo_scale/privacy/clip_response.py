@@ -5,7 +5,9 @@ others of squared norm Q that is ``g(y) = E[min(1, B/sqrt(y^2 + Q))] y``, and a 
 g(y) is one of y, stretched and moved: ``cov(x, g(y)) = slope cov(x, y)`` and ``E[g(y) | x] =
 offset + slope E[y | x]``. For a normal phenotype the slope is E[g'(y)] by Stein's lemma, the
 attenuation of docs/maths.md (planner), and the offset 0. A binary phenotype has two values, so
-both are exact given Q. The others are taken as independent normals.
+both are exact given Q. The others are taken as independent normals, each there for the share of
+people in whom it is observed: a missing value is 0 and makes the row shorter. For correlated
+phenotypes Q varies more and the slope is approximate.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from primo_scale.privacy.planning import attenuation
+from primo_scale.privacy.planning import attenuation_at
 
 Float64 = npt.NDArray[np.float64]
 Levels = tuple[float, float]
@@ -45,7 +47,9 @@ def no_clipping(n_phenotypes: int) -> ClipResponse:
     return ClipResponse(np.ones(n_phenotypes), np.zeros(n_phenotypes))
 
 
-def clip_response(clip: float, levels: Sequence[Levels | None]) -> ClipResponse:
+def clip_response(
+    clip: float, levels: Sequence[Levels | None], observed_share: Float64
+) -> ClipResponse:
     """Response of every phenotype to clipping rows at ``clip sqrt(l)`` standard deviations.
 
     Parameters
@@ -55,20 +59,25 @@ def clip_response(clip: float, levels: Sequence[Levels | None]) -> ClipResponse:
     levels
         For each phenotype, its two values in standard deviations from its mean if it is binary,
         None if it is taken as normal.
+    observed_share
+        Share of people in whom each is observed, shape (l,), in (0, 1].
     """
     n_phenotypes = len(levels)
-    of_normal = attenuation(clip, n_phenotypes)
-    slope, offset = np.full(n_phenotypes, of_normal), np.zeros(n_phenotypes)
-    others = chi2.ppf(_QUANTILES, n_phenotypes - 1) if n_phenotypes > 1 else np.zeros(1)
     bound = clip * math.sqrt(n_phenotypes)
+    slope, offset = np.empty(n_phenotypes), np.zeros(n_phenotypes)
     for j, pair in enumerate(levels):
-        if pair is not None:
-            low, high = (_clipped(value, others, bound) for value in pair)
-            slope[j] = (high - low) / (pair[1] - pair[0])
-            offset[j] = low - slope[j] * pair[0]
+        others = float(observed_share.sum() - observed_share[j])
+        if pair is None:
+            slope[j] = attenuation_at(bound, 1 + others)
+            continue
+        low, high = (_clipped(value, others, bound) for value in pair)
+        slope[j] = (high - low) / (pair[1] - pair[0])
+        offset[j] = low - slope[j] * pair[0]
     return ClipResponse(slope, offset)
 
 
-def _clipped(value: float, others: Float64, bound: float) -> float:
-    norms = np.sqrt(value**2 + others)
+def _clipped(value: float, others: float, bound: float) -> float:
+    """g(value), the others' squared norm being chi-square on `others` degrees of freedom."""
+    rest = chi2.ppf(_QUANTILES, others) if others > 0 else np.zeros(1)
+    norms = np.sqrt(value**2 + rest)
     return float(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)).mean())

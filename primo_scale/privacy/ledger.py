@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,10 +51,13 @@ class Reservation:
         In any other state its noise exists and no other may be drawn for it.
     opened_budget
         The account had no budget and got this release's (epsilon, delta): tell the user.
+    lost_charges
+        Earlier charges for the same request whose noise was never recorded.
     """
 
     charge: Charge
     opened_budget: bool
+    lost_charges: int = 0
 
 
 def default_ledger_path() -> Path:
@@ -100,14 +103,28 @@ class Ledger:
     def keyed_digest(self, purpose: str, data: bytes) -> str:
         """HMAC-SHA256 of private data under the ledger's key, hexadecimal.
 
-        Unlike a plain digest it can be published: nobody without the key can confirm a guess.
-        `purpose` keeps digests of one kind from standing in for another.
+        Unlike a plain digest it confirms no guess to anybody without the key. It is still not for
+        publishing: two equal ones would say that two inputs are equal. `purpose` keeps digests of
+        one kind from standing in for another.
         """
         return self._log.keyed_digest(purpose, data)
 
     def cohort_identifier(self, cohort_digest: str) -> str:
-        """Name of the account of a cohort known by the digest of its genotypes and samples."""
+        """Keyed digest of a cohort's sample list: the name of its account unless it has one."""
         return self.keyed_digest("cohort", cohort_digest.encode())
+
+    def account_named(self, name: str) -> Account:
+        """The account that `name`, or the beginning of an identifier, stands for; else a new one.
+
+        Raises
+        ------
+        UsageError
+            It stands for several.
+        """
+        known = [a for a in self._history().budgets if a.is_abbreviated_by(name)]
+        if len({account.cohort for account in known}) > 1:
+            raise UsageError("stands for several cohorts", where="--cohort", value=name)
+        return Account(known[0].cohort if known else name)
 
     def request_digest(self, statistics_digest: str, public_parameters: Mapping[str, Any]) -> str:
         """Digest of what determines a noisy release: exact statistics and public parameters."""
@@ -115,7 +132,9 @@ class Ledger:
             "request", canonical_json([statistics_digest, dict(public_parameters)])
         )
 
-    def reserve(self, request: ReleaseRequest, *, noise_at_hand: str | None = None) -> Reservation:
+    def reserve(
+        self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
+    ) -> Reservation:
         """Pay for a release, or find that this very release was paid for and drawn already.
 
         The charge is on the disk before this returns. A request that was reserved and never
@@ -126,8 +145,8 @@ class Ledger:
         request
             What is asked for.
         noise_at_hand
-            Charge whose complete private statistics lie in the work directory, if any: a run may
-            have died after storing them and before `mark_drawn`.
+            Charges whose private statistics, or the key that they are drawn with, lie in the work
+            directory: a run may have died before `mark_drawn`.
 
         Raises
         ------
@@ -267,6 +286,7 @@ class Ledger:
         account = request.account
         opened = account not in history.budgets
         if opened:
+            self._refuse_second_budget(history, request)
             self._append_budget(account, request.epsilon, request.delta)
             history = self._history()
         balance = history.balance(account)
@@ -276,7 +296,25 @@ class Ledger:
             raise self._over_budget(balance, request)
         charge = Charge(secrets.token_hex(8), request, request.mu_squared)
         self._log.append("reserved", reservation_as_json(charge))
-        return Reservation(charge, opened)
+        return Reservation(charge, opened, history.interrupted(request))
+
+    def _refuse_second_budget(self, history: History, request: ReleaseRequest) -> None:
+        """Refuse to open a budget unasked for people who have been charged to another."""
+        others = [
+            account
+            for account in history.accounts_of(request.people)
+            if account.cohort != request.account.cohort
+        ]
+        if others:
+            raise BudgetRefused(
+                "these people have a budget under another name",
+                where="--cohort",
+                value=request.account.short_name,
+                limit=others[0].short_name,
+                remedy=f"Give --cohort {shlex.quote(others[0].short_name)}; or, for other people "
+                "with the same IDs, open their budget first: python -m pipelines.ledger "
+                f"set-budget {self._options(request.account)} --epsilon E --delta D",
+            )
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:
@@ -284,10 +322,7 @@ class Ledger:
         return history.charges[charge.id]
 
     def _over_budget(self, balance: Balance, request: ReleaseRequest) -> BudgetRefused:
-        lost = sum(
-            charge.state is ChargeState.RESERVED and charge.request == request
-            for charge in balance.charges
-        )
+        lost = self._history().interrupted(request)
         explanation = f"Charged for interrupted runs of this release: {lost}. " if lost else ""
         return BudgetRefused(
             "the privacy budget does not cover this release",

@@ -105,7 +105,7 @@ class Scale:
     multiplier
         In (2^52, 2^53].
     shift
-        In 1 to 26.
+        In 1 to 27.
     """
 
     multiplier: int

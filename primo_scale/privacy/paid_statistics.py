@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import GramMechanism
+from primo_scale.privacy.noise import Sampler, noise_for, sampler_for
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.privacy.private_statistics import (
+    Draw,
     PrivateStatistics,
-    charge_at_hand,
+    count_draws,
+    is_drawn,
     privatise,
     reopen_private,
 )
 from primo_scale.privacy.spending import Account, Charge, ChargeState, ReleaseRequest
+from primo_scale.storage.files import make_private_directory
+
+
+@dataclass(frozen=True)
+class Payer:
+    """Whose budget is spent.
+
+    Attributes
+    ----------
+    account
+        In the ledger.
+    people
+        Keyed digest of the sample list, by which a second account for it is noticed.
+    """
+
+    account: Account
+    people: str
 
 
 @dataclass(frozen=True)
@@ -31,26 +51,29 @@ class PaidStatistics:
         In the ledger, drawn or published.
     opened_budget
         The cohort had no budget and got this release's: tell the user.
+    history
+        What was paid, in words for the user.
     """
 
     private: PrivateStatistics
     charge: Charge
     opened_budget: bool
+    history: str
 
 
 def pay_and_draw(
     raw: RawStatistics,
     mechanism: GramMechanism,
-    path: Path,
+    at_hand: NoiseAtHand,
     *,
     ledger: Ledger,
-    account: Account,
+    payer: Payer,
     on_block: Callable[[int, int], None],
 ) -> PaidStatistics:
     """Reserve the charge durably, draw its noise once, store the result, record it as drawn.
 
-    The same request again, with what it drew still at `path`, gives the same private statistics
-    at no further cost; where they are lost, it pays again.
+    The same request again, with what it bought still at hand, gives the same private statistics
+    at no further cost; where that is lost, it pays again.
 
     Parameters
     ----------
@@ -58,9 +81,9 @@ def pay_and_draw(
         Exact statistics.
     mechanism
         Calibrated noise.
-    path
-        Store of the private statistics in the work directory.
-    ledger, account
+    at_hand
+        Keys and private statistics of earlier charges, in the work directory.
+    ledger, payer
         Where and on whose budget.
     on_block
         Called with (blocks done, blocks in all) while noise is drawn.
@@ -70,29 +93,56 @@ def pay_and_draw(
     BudgetRefused
         The budget does not cover it; no noise was drawn.
     InputError
-        What lies at `path` is not what the ledger recorded.
+        What is at hand is not what the ledger recorded.
     """
-    digest = ledger.request_digest(
-        raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
-    )
-    request = ReleaseRequest(account, digest, mechanism.epsilon, mechanism.delta)
-    at_hand = charge_at_hand(path)
-    reservation = ledger.reserve(request, noise_at_hand=at_hand)
+    request = _request(raw, mechanism, ledger, payer)
+    charges = at_hand.charges()
+    reservation = ledger.reserve(request, noise_at_hand=charges)
+    history = "paid for this release"
+    if reservation.charge.id in charges:
+        history = "this release was paid for before: its noise is used, nothing more is spent"
+    elif reservation.charge.state is not ChargeState.RESERVED:
+        reservation = ledger.reserve_again(request)
+        history = "the noise that this release was paid for with is lost: paid again"
+    elif reservation.lost_charges:
+        history = f"paid again: {reservation.lost_charges} interrupted draws were charged too"
     charge = reservation.charge
-    if charge.id != at_hand and charge.state is not ChargeState.RESERVED:
-        reservation = ledger.reserve_again(request)  # the noise it paid for is lost
-        charge = reservation.charge
-    if charge.id == at_hand:
-        private = reopen_private(path, raw, mechanism)
-    else:
-        private = privatise(raw, mechanism, path, charge.id, on_block)
-    drawn = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
-    if charge.statistics_digest not in (None, drawn):
+    private = _drawn(raw, mechanism, at_hand, charge, on_block)
+    digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
+    if charge.statistics_digest not in (None, digest):
         raise InputError(
             "the private statistics are not those that the ledger recorded",
-            where=path,
+            where=at_hand.store(charge.id),
             value=charge.id,
             remedy="Remove them; the same command then pays for new ones",
         )
-    ledger.mark_drawn(charge, drawn)
-    return PaidStatistics(private, charge, reservation.opened_budget)
+    ledger.mark_drawn(charge, digest)
+    at_hand.forget_key(charge.id)
+    return PaidStatistics(private, charge, reservation.opened_budget, history)
+
+
+def _request(
+    raw: RawStatistics, mechanism: GramMechanism, ledger: Ledger, payer: Payer
+) -> ReleaseRequest:
+    digest = ledger.request_digest(
+        raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
+    )
+    return ReleaseRequest(payer.account, digest, mechanism.epsilon, mechanism.delta, payer.people)
+
+
+def _drawn(
+    raw: RawStatistics,
+    mechanism: GramMechanism,
+    at_hand: NoiseAtHand,
+    charge: Charge,
+    on_block: Callable[[int, int], None],
+) -> PrivateStatistics:
+    """The private statistics of a charge: those at hand, or drawn now."""
+    store = at_hand.store(charge.id)
+    if is_drawn(store):
+        return reopen_private(store, raw, mechanism)
+    n_draws = count_draws(raw.matrices.layout)
+    # Only a keystream can be continued, so only for it is there a key to keep.
+    key = at_hand.key(charge.id) if sampler_for(n_draws) is Sampler.KEYSTREAM else b""
+    make_private_directory(at_hand.directory)
+    return privatise(raw, Draw(mechanism, noise_for(n_draws, key), store, on_block))

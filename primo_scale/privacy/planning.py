@@ -69,22 +69,27 @@ def attenuation(clip: float, n_phenotypes: int) -> float:
     ``E[min(R^2, B R)] / l`` with ``R^2`` chi-square on ``l`` degrees of freedom and
     ``B = clip sqrt(l)``; for one phenotype ``erf(clip / sqrt(2))``. Known, hence divided out.
     """
-    return float(_clipped_moments(np.array([clip]), n_phenotypes)[0][0])
+    return attenuation_at(clip * math.sqrt(n_phenotypes), n_phenotypes)
+
+
+def attenuation_at(bound: float, degrees: float) -> float:
+    """`attenuation` of rows clipped to norm `bound`, of any number of degrees of freedom."""
+    return float(_clipped_moments(np.array([bound]), degrees)[0][0])
 
 
 def variance_left(clip: float, n_phenotypes: int) -> float:
     """Variance of a standardised phenotype after clipping: ``E[min(R^2, B^2)] / l``."""
-    return float(_clipped_moments(np.array([clip]), n_phenotypes)[1][0])
+    bound = clip * math.sqrt(n_phenotypes)
+    return float(_clipped_moments(np.array([bound]), n_phenotypes)[1][0])
 
 
-def _clipped_moments(clips: Floats, n_phenotypes: int) -> tuple[Floats, Floats]:
-    """`attenuation` and `variance_left` at every clip, each of the shape of `clips`."""
-    degrees = n_phenotypes
-    squared = clips**2 * degrees
+def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
+    """`attenuation` and `variance_left` at every bound, each of the shape of `bounds`."""
+    squared = bounds**2
     mean_root = math.sqrt(2) * math.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2))
     below = chi2.cdf(squared, degrees + 2)
-    attenuated = below + clips / math.sqrt(degrees) * mean_root * chi2.sf(squared, degrees + 1)
-    return attenuated, below + clips**2 * chi2.sf(squared, degrees)
+    attenuated = below + bounds / degrees * mean_root * chi2.sf(squared, degrees + 1)
+    return attenuated, below + squared / degrees * chi2.sf(squared, degrees)
 
 
 def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = math.inf) -> int:
@@ -145,7 +150,8 @@ def choose_phenotype_clip(sizes: PublicSizes, *, mu: float) -> float:
         Privacy parameter of the joint release of X'X, X'Z and Z'Z.
     """
     cross_sigmas = np.array([_cross_sigma(sizes, clip, mu) for clip in _CLIPS])
-    attenuated, left = _clipped_moments(_CLIPS, sizes.n_phenotypes)
+    bounds = _CLIPS * math.sqrt(sizes.n_phenotypes)
+    attenuated, left = _clipped_moments(bounds, sizes.n_phenotypes)
     kept = attenuated**2 / (left + _noise_variance(sizes, cross_sigmas))
     return float(_CLIPS[int(np.argmax(kept))])
 

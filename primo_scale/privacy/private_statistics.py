@@ -8,9 +8,9 @@ from pathlib import Path
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.privacy.mechanism import GramMechanism
-from primo_scale.privacy.noise import add_lattice_noise, add_symmetric_noise
-from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter
-from primo_scale.storage.groups import is_complete, open_group
+from primo_scale.privacy.noise import FineNoise, add_lattice_noise, add_symmetric_noise
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.groups import is_complete
 
 KIND = "private statistics"
 
@@ -34,52 +34,72 @@ class PrivateStatistics:
     mechanism: GramMechanism | None
 
 
-def privatise(
-    raw: RawStatistics,
-    mechanism: GramMechanism | None,
-    path: Path,
-    charge_id: str,
-    on_block: Callable[[int, int], None],
-) -> PrivateStatistics:
-    """Add the noise of `mechanism` to every statistic: the only way out of `RawStatistics`.
+@dataclass(frozen=True)
+class Draw:
+    """One drawing of noise.
 
-    The charge must be durable in the ledger before this is called, and the result is durable at
-    `path` when it returns. Noise is drawn afresh at every call: one charge, one call.
-
-    Parameters
+    Attributes
     ----------
-    raw
-        Exact statistics.
     mechanism
-        Calibrated noise; None adds none, copies nothing, and the result says so.
-    path
-        Where the private statistics go, so that a retry publishes these and draws no others.
-    charge_id
-        The charge this noise was paid with.
+        The calibrated scales.
+    source
+        Where the noise comes from; used up by the drawing.
+    destination
+        Store that the private statistics go to.
     on_block
         Called with (blocks done, blocks in all).
     """
-    if mechanism is None:
+
+    mechanism: GramMechanism
+    source: FineNoise
+    destination: Path
+    on_block: Callable[[int, int], None]
+
+
+def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
+    """Add noise to every statistic: the only way out of `RawStatistics`.
+
+    The charge must be durable in the ledger before this is called; the result is durable when it
+    returns. None adds no noise, and the result says so.
+    """
+    if draw is None:
         return PrivateStatistics(raw.matrices, raw.n_samples, None)
-    layout, source = raw.matrices.layout, raw.matrices
-    writer = BlockMatricesWriter(path, KIND, layout)
+    layout, exact, scales = raw.matrices.layout, raw.matrices, draw.mechanism
+    writer = BlockMatricesWriter(draw.destination, KIND, layout)
     for block in range(layout.n_blocks):
-        writer.write_gram(block, add_symmetric_noise(source.gram(block), mechanism.gram_sigma))
-        writer.write_cross(block, add_lattice_noise(source.cross(block), mechanism.cross_sigma))
-        on_block(block + 1, layout.n_blocks)
-    writer.write_outcome_gram(add_symmetric_noise(source.outcome_gram(), mechanism.outcome_sigma))
-    writer.write_observed(add_lattice_noise(source.observed(), mechanism.counts_sigma))
-    return PrivateStatistics(writer.finish({"charge_id": charge_id}), raw.n_samples, mechanism)
-
-
-def charge_at_hand(path: Path) -> str | None:
-    """Charge whose private statistics are complete at `path`, or None."""
-    if not is_complete(path, KIND):
-        return None
-    return str(open_group(path, KIND).attrs["charge_id"])
+        gram, cross = exact.gram(block), exact.cross(block)
+        label = f"X'X, block {block}"
+        writer.write_gram(
+            block, add_symmetric_noise(gram, scales.gram_sigma, source=draw.source, label=label)
+        )
+        label = f"X'Z, block {block}"
+        writer.write_cross(
+            block, add_lattice_noise(cross, scales.cross_sigma, source=draw.source, label=label)
+        )
+        draw.on_block(block + 1, layout.n_blocks)
+    outcome_gram, observed = exact.outcome_gram(), exact.observed()
+    writer.write_outcome_gram(
+        add_symmetric_noise(outcome_gram, scales.outcome_sigma, source=draw.source, label="Z'Z")
+    )
+    writer.write_observed(
+        add_lattice_noise(observed, scales.counts_sigma, source=draw.source, label="observed")
+    )
+    return PrivateStatistics(writer.finish({}), raw.n_samples, scales)
 
 
 def reopen_private(path: Path, raw: RawStatistics, mechanism: GramMechanism) -> PrivateStatistics:
     """Open the private statistics that an earlier run drew and stored at `path`."""
     matrices = BlockMatrices(path, KIND, raw.matrices.layout)
     return PrivateStatistics(matrices, raw.n_samples, mechanism)
+
+
+def is_drawn(path: Path) -> bool:
+    """Whether complete private statistics lie at `path`."""
+    return is_complete(path, KIND)
+
+
+def count_draws(layout: BlockLayout) -> int:
+    """Noisy numbers in all of a release's statistics; public."""
+    grams = sum(size * (size + 1) // 2 for size in layout.sizes)
+    q = layout.n_outcomes
+    return grams + layout.n_variants * q + q * (q + 1) // 2 + layout.n_phenotypes

@@ -7,7 +7,7 @@ no stored sum that could disagree with its parts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -52,14 +52,18 @@ class Account:
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     @property
+    def given_name(self) -> str | None:
+        """The custodian's name for the cohort, if it has one."""
+        return None if len(self.cohort) == _DIGEST_LENGTH else self.cohort
+
+    @property
     def short_name(self) -> str:
-        """What to show a person: a given name whole, a digest by its beginning."""
-        return self.cohort[:12] if len(self.cohort) == _DIGEST_LENGTH else self.cohort
+        """What to show the custodian: a given name whole, a digest by its beginning."""
+        return self.given_name or self.cohort[:12]
 
     def is_abbreviated_by(self, text: str) -> bool:
         """Whether `text` is the cohort's name, or the beginning of its identifier."""
-        is_digest = len(self.cohort) == _DIGEST_LENGTH
-        return self.cohort.startswith(text) if is_digest else self.cohort == text
+        return self.cohort.startswith(text) if self.given_name is None else self.cohort == text
 
 
 @dataclass(frozen=True)
@@ -93,12 +97,15 @@ class ReleaseRequest:
         `Ledger.request_digest` of the statistics and of everything the noise depends on.
     epsilon, delta
         The guarantee asked for.
+    people
+        Keyed digest of the sample list; empty where it is not known.
     """
 
     account: Account
     digest: str
     epsilon: float
     delta: float
+    people: str = ""
 
     @property
     def mu_squared(self) -> float:
@@ -205,15 +212,29 @@ class History:
         charges = (c for c in self.charges.values() if c.request.account == account)
         return Balance(account, self.budgets[account], tuple(charges))
 
-    def charge_to_replay(self, request: ReleaseRequest, noise_at_hand: str | None) -> Charge | None:
+    def accounts_of(self, people: str) -> set[Account]:
+        """Accounts that releases of these people have been charged to."""
+        requests = (charge.request for charge in self.charges.values())
+        return {request.account for request in requests if people and request.people == people}
+
+    def interrupted(self, request: ReleaseRequest) -> int:
+        """Charges for the same request whose noise was never recorded."""
+        return sum(
+            charge.request == request and charge.state is ChargeState.RESERVED
+            for charge in self.charges.values()
+        )
+
+    def charge_to_replay(
+        self, request: ReleaseRequest, noise_at_hand: Collection[str]
+    ) -> Charge | None:
         """A charge for the same request whose noise exists and may be used again, or None.
 
-        The one named `noise_at_hand` if it is such a charge, recorded as drawn or not; else the
-        last one that was recorded as drawn.
+        One of `noise_at_hand` if it is such a charge, recorded as drawn or not; else the last one
+        that was recorded as drawn.
         """
         same = [charge for charge in self.charges.values() if charge.request == request]
         for charge in same:
-            if charge.id == noise_at_hand:
+            if charge.id in noise_at_hand:
                 return charge
         drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
         return drawn[-1] if drawn else None
@@ -250,6 +271,7 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
         "epsilon": charge.request.epsilon,
         "delta": charge.request.delta,
         "mu_squared": charge.mu_squared,
+        "people": charge.request.people,
     }
 
 
@@ -281,7 +303,8 @@ def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
 
 def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
     account = _account_from(body)
-    request = ReleaseRequest(account, body["request"], body["epsilon"], body["delta"])
+    asked = (body["request"], body["epsilon"], body["delta"], body["people"])
+    request = ReleaseRequest(account, *asked)
     charge = Charge(body["charge"], request, body["mu_squared"], reserved_at=time)
     budget = history.budgets.get(account)
     affordable = budget is not None and history.balance(account).affords(charge.mu_squared)

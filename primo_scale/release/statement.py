@@ -277,9 +277,6 @@ class Statement:
         UTC date, ``YYYY-MM-DD``; a time of day would say how long the computation took.
     unprotected
         Names of what is published without protection; empty in ``full`` privacy.
-    statistics_hmac
-        Digest of the exact statistics under the ledger's secret key, in hexadecimal, for the
-        custodian to recognise them; None when there is no ledger.
     """
 
     software: Software
@@ -293,7 +290,6 @@ class Statement:
     accuracy: Accuracy
     ledger: LedgerEntry | None
     unprotected: tuple[str, ...]
-    statistics_hmac: str | None
 
     @property
     def stamp(self) -> str:

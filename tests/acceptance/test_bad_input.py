@@ -14,7 +14,6 @@ import pytest
 from acceptance_inputs import write_bounds
 
 ROOT = Path(__file__).resolve().parents[2]
-STORES = ("genotypes.zarr", "outcomes.zarr", "statistics.zarr", "private_statistics.zarr")
 
 
 @dataclass
@@ -112,8 +111,11 @@ def rename_everybody(request: Request) -> None:
 
 
 def put_text_in_line_5(request: Request) -> None:
-    edit(request.file("pheno.tsv"),
-         lambda rows: [*rows[:4], "\t".join([*rows[4].split("\t")[:3], "tall"]), *rows[5:]])  # fmt: skip
+    def with_text(rows: list[str]) -> list[str]:
+        *cells, _ = rows[4].split("\t")
+        return [*rows[:4], "\t".join([*cells, "tall"]), *rows[5:]]
+
+    edit(request.file("pheno.tsv"), with_text)
 
 
 def forget_bounds_of_weight(request: Request) -> None:
@@ -154,14 +156,13 @@ CASES = {
     "person-twice-in-phenotypes": (repeat_person_in_phenotypes, 3, ["pheno.tsv:45", "line 4"]),
     "person-twice-in-genotypes": (repeat_person_in_genotypes, 3, ["two rows"]),
     "variant-twice": (repeat_variant, 3, ["variant ID", "--set-all-var-ids"]),
-    "nobody-in-common": (rename_everybody, 3, ["pheno.tsv", "no2", "in the genotypes"]),
+    "nobody-in-common": (rename_everybody, 3, ["pheno.tsv", "'no", "in the genotypes"]),
     "text-for-a-number": (put_text_in_line_5, 3, ["pheno.tsv:5", "WEIGHT", "tall"]),
     "bounds-of-one-missing": (forget_bounds_of_weight, 3, ["bounds.tsv", "WEIGHT"]),
     "bounds-file-missing": (set_option("pheno-bounds", "no/such.tsv"), 3, ["no/such.tsv"]),
     "pheno-file-missing": (set_option("pheno", "no/such.tsv"), 3, ["no/such.tsv"]),
     "fileset-missing": (set_option("bfile", "no/such"), 3, ["no/such"]),
     "work-dir-unwritable": (work_below_a_file, 3, ["plain"]),
-    "out-unwritable": (write_below_a_file, 3, ["plain"]),
     "scheduler-absent": (set_option("scheduler", "nonsense"), 3, ["--scheduler", "nonsense"]),
 }
 
@@ -173,7 +174,9 @@ def test_bad_input_ends_in_one_line(case: str, request_: Request, run) -> None:
     done = run("gwas_release", *request_.words(), exit_code=exit_code)
     error = only_error(done.stderr)
     assert [part for part in said if part not in error] == []
-    assert_nothing_finished(request_, stores=STORES[2:])
+    assert not request_.out.exists()
+    assert not (request_.work / "private_statistics.zarr").exists()
+    assert not request_.file("ledger.sqlite").exists()  # nothing was paid
 
 
 def test_the_request_is_good_before_it_is_spoilt(request_: Request, run) -> None:
@@ -209,9 +212,8 @@ def test_work_directory_from_other_inputs(request_: Request, run) -> None:
     assert "other inputs" in only_error(done.stderr)
 
     listed = request_.file("variants.txt")
-    edit(request_.file("cohort.bim"), lambda rows: rows)
-    listed.write_text("\n".join(row.split()[1] for row in
-                                request_.file("cohort.bim").read_text().splitlines()[:9]))  # fmt: skip
+    identifiers = [row.split()[1] for row in request_.file("cohort.bim").read_text().splitlines()]
+    listed.write_text("\n".join(identifiers[:9]) + "\n")
     request_.options["extract"] = listed
     done = run("gwas_release", *request_.words(), exit_code=3)
     assert "genotypes.zarr" in only_error(done.stderr)
@@ -220,13 +222,15 @@ def test_work_directory_from_other_inputs(request_: Request, run) -> None:
 
 
 def test_unwritable_output_keeps_what_was_paid_for(request_: Request, run) -> None:
-    """The charge of a release that could not be written buys it at another destination."""
+    """A release that could not be written can be had at another destination, for one charge."""
     write_below_a_file(request_)
-    run("gwas_release", *request_.words(), exit_code=3)
+    done = run("gwas_release", *request_.words(), exit_code=3)
+    assert "plain" in only_error(done.stderr)
+    assert not request_.out.exists()
     request_.options["out"] = request_.directory / "release"
     run("gwas_release", *request_.words())
     shown = run("ledger", "show", "--ledger", request_.options["ledger"]).stdout
-    assert len([line for line in shown.splitlines() if line.strip().startswith("charge")]) <= 1
+    assert len([line for line in shown.splitlines() if line.strip().startswith("charge")]) == 1
 
 
 @pytest.fixture
@@ -247,7 +251,13 @@ def on_small_disk(environment: dict[str, str], request_: Request):
     def run_on(size: str, **options: Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         request_.options |= {name.replace("_", "-"): path for name, path in options.items()}
         listing = request_.directory / "listing"
-        script = f'{mount} && listing="$2" disk="$1" && shift 2 && "$@"; code=$?; ls -A "$disk"/* > "$listing"; exit $code'
+        script = f"""
+            {mount} || exit 99
+            disk="$1"; listing="$2"; shift 2
+            "$@"; code=$?
+            ls -A "$disk"/* > "$listing"
+            exit $code
+        """
         done = subprocess.run(
             [*namespace, "sh", "-c", script, size, disk, listing,
              sys.executable, "-m", "pipelines.gwas_release", *request_.words()],
@@ -259,10 +269,9 @@ def on_small_disk(environment: dict[str, str], request_: Request):
     return run_on
 
 
-@pytest.mark.parametrize("size", ["4k", "60k", "120k", "200k", "250k", "300k"])
+@pytest.mark.parametrize("size", ["4k", "120k", "220k"])
 def test_full_disk(size: str, on_small_disk, request_: Request) -> None:
     done, listing = on_small_disk(size, work_dir=on_small_disk.disk / "work")
-    print(size, done.stderr, listing)
     assert done.returncode == 4
     assert "disk" in only_error(done.stderr)
     assert not request_.out.exists()
@@ -285,9 +294,3 @@ def only_error(stderr: str) -> str:
     assert "Traceback" not in stderr
     assert [line for line in lines if line.startswith("error:")] == lines[-1:]
     return lines[-1]
-
-
-def assert_nothing_finished(request: Request, *, stores: tuple[str, ...]) -> None:
-    """No release and none of `stores` is there under its name."""
-    assert not request.out.exists()
-    assert [name for name in stores if (request.work / name).exists()] == []

@@ -191,7 +191,6 @@ def example_statement(
             epsilon_before, epsilon_after, epsilon_budget, delta,
         ) if private else None,
         unprotected=() if private else ("everything",),
-        statistics_hmac=hashlib.sha256(b"keyed").hexdigest() if private else None,
     )  # fmt: skip
 
 

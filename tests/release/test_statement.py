@@ -57,8 +57,6 @@ def test_both_kinds_of_release_follow_the_schema(pristine):
         ("cohort.n_phenotyped", 900),
         ("cohort.n_samples", 0),
         ("ledger", None),
-        ("statistics_hmac", None),
-        ("statistics_hmac", "not hexadecimal"),
         ("unprotected", ["genotypes"]),
         ("stamp", "NOT PRIVATE"),
         ("created", "2026-11-20T10:00:00Z"),

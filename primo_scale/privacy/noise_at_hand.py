@@ -1,0 +1,46 @@
+"""What each charge bought, kept in the work directory so that a retry draws nothing twice.
+
+For a charge there is ``CHARGE.key`` while its noise is being drawn from a keystream, and then
+``CHARGE.zarr``, the private statistics. The key is durable before the first draw, so a run that
+dies while drawing is continued with the very same noise. Without either, the noise is lost.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from primo_scale.privacy.keystream_noise import KEY_BYTES
+from primo_scale.privacy.private_statistics import is_drawn
+from primo_scale.storage.files import make_private_directory, write_atomically
+
+
+@dataclass(frozen=True)
+class NoiseAtHand:
+    """A directory of keys and private statistics, by charge. PRIVATE: a key undoes its noise."""
+
+    directory: Path
+
+    def charges(self) -> frozenset[str]:
+        """Charges whose noise is here, drawn or still to be drawn from its key."""
+        if not self.directory.is_dir():
+            return frozenset()
+        drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
+        return frozenset(drawn | {path.stem for path in self.directory.glob("*.key")})
+
+    def store(self, charge: str) -> Path:
+        """Where the private statistics of a charge are, or go."""
+        return self.directory / f"{charge}.zarr"
+
+    def key(self, charge: str) -> bytes:
+        """The charge's key: the one that is here, or a new one, durable before it is given."""
+        path = self.directory / f"{charge}.key"
+        if not path.is_file():
+            make_private_directory(self.directory)
+            write_atomically(path, os.urandom(KEY_BYTES))
+        return path.read_bytes()
+
+    def forget_key(self, charge: str) -> None:
+        """Remove the key once the private statistics are recorded: with it noise comes off."""
+        (self.directory / f"{charge}.key").unlink(missing_ok=True)

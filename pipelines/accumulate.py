@@ -148,7 +148,7 @@ def accumulate_stage(
     from primo_scale.accumulate.plan import default_plan
     from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 
-    coding = _outcome_coding(outcomes, model)
+    coding = outcome_coding(outcomes, model)
     matched = match_frequencies(model, store.variants)
     if matched is not None:
         LOGGER.info(
@@ -188,8 +188,6 @@ def accumulate_stage(
 def _sum(
     work_dir: Path, design: Design, plan: Plan, inputs: Inputs, execution: ExecutionChoices
 ) -> RawStatistics:
-    import os
-
     from pipelines.progress import progress_bar
     from primo_scale.accumulate.engine import ClusterOptions, dask_client
     from primo_scale.accumulate.partials import open_partials
@@ -201,6 +199,7 @@ def _sum(
         open_raw_statistics,
         remove_partials,
     )
+    from primo_scale.machine import usable_cpus
 
     finished, partials_path = work_dir / "statistics.zarr", work_dir / "partials.zarr"
     found = finished_plan_digest(finished)
@@ -219,11 +218,11 @@ def _sum(
         "accumulate: %d tasks, up to %.2f GiB of disk, %.2f GiB of memory a worker",
         needs.tasks, needs.disk_bytes / 2**30, needs.worker_bytes / 2**30,
     )  # fmt: skip
-    local_workers = 0 if execution.scheduler else execution.workers or os.cpu_count() or 1
-    refuse_if_too_small(needs, work_dir, local_workers)
+    workers = execution.workers or usable_cpus()
+    refuse_if_too_small(needs, work_dir, 0 if execution.scheduler else workers)
     partials = open_partials(partials_path, plan, inputs, design.genotypes.code_table)
     options = ClusterOptions(
-        execution.scheduler, execution.workers, execution.memory_limit, work_dir / "scratch"
+        execution.scheduler, workers, execution.memory_limit, work_dir / "scratch"
     )
     with dask_client(options) as client, progress_bar("accumulate") as move:
         raw = accumulate(client, partials, finished, move)
@@ -231,7 +230,8 @@ def _sum(
     return raw
 
 
-def _outcome_coding(outcomes: OutcomeChoices, model: ModelChoices) -> OutcomeCoding:
+def outcome_coding(outcomes: OutcomeChoices, model: ModelChoices) -> OutcomeCoding:
+    """Public coding of the columns asked for, from headers and bounds alone."""
     from pipelines.design import outcome_weight
     from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
     from primo_scale.outcomes.coding import code_outcomes

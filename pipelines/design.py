@@ -191,7 +191,12 @@ def load_design(path: Path) -> Design:
             where=path.parent,
             remedy="Run python -m pipelines.accumulate with this --work-dir first",
         )
-    value: dict[str, Any] = json.loads(path.read_bytes())
+    try:
+        value: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(
+            "is damaged", where=path, remedy="Run accumulate again, which writes it anew"
+        ) from error
     genotypes = value.pop("genotypes")
     outcomes = value.pop("outcomes")
     for name in ("multiplier", "centre"):

@@ -96,7 +96,10 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
     ------
     UsageError
         No (epsilon, delta) for a private release, or a ridge that is no penalty.
+    InputError
+        Something that is no release lies at ``--out``.
     """
+    _check_out(options["out"])
     budget = None if options["non_private"] else budget_from(options)
     if budget is None and not options["non_private"]:
         raise UsageError(
@@ -258,17 +261,16 @@ def _solve(
     design: Design, private: PrivateStatistics, shrinkage_given: float | None
 ) -> tuple[LatticeWeights, Estimate]:
     """Weights on the lattice and how they were estimated."""
-    import os
-
     from threadpoolctl import threadpool_limits
 
     from pipelines.estimation import choose_shrinkage, noise_scales
+    from primo_scale.machine import usable_cpus
     from primo_scale.methods.linear_model import missing_rescale, solve
 
     rescale = missing_rescale(private.matrices.observed().astype(float), private.n_samples)
     shrinkage, estimate = choose_shrinkage(design, private.mechanism, rescale, shrinkage_given)
     # A local Dask cluster leaves one BLAS thread in this process's environment.
-    with threadpool_limits(limits=os.cpu_count()):
+    with threadpool_limits(limits=usable_cpus()):
         lattice = solve(private.matrices, noise_scales(private.mechanism), rescale, shrinkage)
     return lattice, estimate
 
@@ -310,15 +312,28 @@ def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
     }
 
 
+def _check_out(out: Path) -> None:
+    """Refuse a place where no release can be published, before any work is done."""
+    if (out.exists() or out.is_symlink()) and _read_release(out) is None:
+        raise _exists_already(out)
+
+
 def _charge_of(out: Path) -> str | None:
-    """The charge a published release was paid with; None if `out` is none or was not paid for."""
+    """The charge a published release was paid with; None if it was not paid for."""
+    ledger = (_read_release(out) or {}).get("ledger")
+    return str(ledger["charge"]) if isinstance(ledger, dict) else None
+
+
+def _read_release(out: Path) -> dict[str, Any] | None:
+    """The release.json at `out`, or None if that is no release."""
     import json
 
-    document = out / "release.json"
-    if not document.is_file():
+    path = out / "release.json"
+    try:
+        document = json.loads(path.read_bytes()) if path.is_file() else None
+    except ValueError:
         return None
-    ledger = json.loads(document.read_bytes())["ledger"]
-    return None if ledger is None else str(ledger["charge"])
+    return document if isinstance(document, dict) and "ledger" in document else None
 
 
 def _exists_already(out: Path) -> InputError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipelines.accumulate import accumulate_stage, choices_from
+from pipelines.accumulate import accumulate_stage, choices_from, outcome_coding
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -16,7 +16,11 @@ from pipelines.command_line import (
     explain_errors,
     open_run_log,
 )
-from pipelines.finalize import finalize_stage, release_choices_from
+from pipelines.finalize import (
+    check_publishable,
+    finalize_stage,
+    release_choices_from,
+)
 from pipelines.options import (
     bfile_option,
     budget_options,
@@ -28,6 +32,7 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
+from primo_scale.errors import UsageError
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -52,6 +57,9 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     from pipelines.ingest import ingest_stage
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
+    out = out.absolute()
+    if not out.name:
+        raise UsageError("is no place for a release", where="--out", value=out)
     outcomes, model, execution = choices_from(options)
     release = release_choices_from({"out": out, **options})
     work_dir = work_dir or out.with_name(out.name + ".work")
@@ -60,6 +68,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         shown = {"out": out, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "gwas_release", shown)
         store = ingest_stage(options, work_dir / "genotypes.zarr")
+        check_publishable(store.variants, outcome_coding(outcomes, model))
         accumulate_stage(store, outcomes, model, execution, work_dir)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -20,7 +21,35 @@ def _together(options: Sequence[Decorator]) -> Decorator:
     return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
-class CommaSeparated(click.ParamType[tuple[str, ...]]):
+class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """``4GiB``, ``500MB`` and the like, as Dask reads them."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the spelling; the text goes to Dask as it is."""
+        from dask.utils import parse_bytes
+
+        try:
+            parse_bytes(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a size such as 4GiB", param, ctx)
+        return str(value)
+
+
+class Token(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A name without blanks that can stand in a file header."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the spelling."""
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
+            self.fail(f"{value!r} is not made of letters, digits, '.', '_' and '-'", param, ctx)
+        return str(value)
+
+
+class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
     """``a,b,c`` as a tuple of strings."""
 
     name = "a,b,..."
@@ -96,7 +125,7 @@ model_options = _together(
         ),
         click.option(
             "--row-norm",
-            type=click.FloatRange(min=0, min_open=True),
+            type=click.FloatRange(min=0, min_open=True, max=1e9),
             help="Public bound on the norm of a coded genotype row, in units of the coding "
             "(default: from the public frequencies, docs/maths.md section 6).",
         ),
@@ -128,6 +157,7 @@ release_options = _together(
         click.option("--cohort", metavar="NAME", help="The cohort's name in the ledger."),
         click.option(
             "--genome-build",
+            type=Token(),
             default="NR",
             show_default=True,
             help="Genome build of the positions, for the PGS files.",
@@ -141,7 +171,12 @@ execution_options = _together(
         click.option(
             "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
         ),
-        click.option("--memory-limit", metavar="SIZE", help="Of each local worker, e.g. 4GiB."),
+        click.option(
+            "--memory-limit",
+            type=MemorySize(),
+            metavar="SIZE",
+            help="Of each local worker, e.g. 4GiB.",
+        ),
     ]
 )
 

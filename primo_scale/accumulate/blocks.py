@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 
 _WINDOW_PREFIX = "window:"
 
@@ -70,7 +70,7 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
     starts = _read_block_starts(path)
     labels = np.empty(len(variants), dtype=object)
     for chromosome in dict.fromkeys(variants.chromosome):
-        name = _plain_chromosome(str(chromosome))
+        name = canonical_chromosome(str(chromosome))
         if name not in starts:
             raise InputError(
                 "lists no LD block for a chromosome of the genotypes",
@@ -93,23 +93,24 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
 
 def _read_block_starts(path: Path) -> dict[str, list[int]]:
     starts: dict[str, list[int]] = {}
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            fields = line.split()
-            if not fields or (number == 1 and len(fields) > 1 and not fields[1].isdecimal()):
-                continue
-            if len(fields) < 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
-                raise InputError(
-                    "an LD block is not `chrom start end`",
-                    where=f"{path}:{number}",
-                    value=line.strip()[:60],
-                )
-            starts.setdefault(_plain_chromosome(fields[0]), []).append(int(fields[1]))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
+        raise InputError(
+            "is no table of LD blocks", where=path, remedy="Check --ld-blocks"
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        if not fields or (number == 1 and len(fields) > 1 and not fields[1].isdecimal()):
+            continue
+        if len(fields) < 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+            raise InputError(
+                "an LD block is not `chrom start end`",
+                where=f"{path}:{number}",
+                value=line.strip()[:60],
+            )
+        starts.setdefault(canonical_chromosome(fields[0]), []).append(int(fields[1]))
     return starts
-
-
-def _plain_chromosome(name: str) -> str:
-    return name.lower().removeprefix("chr")
 
 
 def _runs(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from distributed import Client, KilledWorker, LocalCluster, as_completed
+from distributed import CancelledError, Client, KilledWorker, LocalCluster, as_completed
+from distributed.comm import CommClosedError
 
 from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Task
-from primo_scale.errors import InputError, ResourceError
+from primo_scale.errors import InputError, InterruptedRun, ResourceError
 
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
 _IN_FLIGHT_PER_WORKER = 8
@@ -29,7 +30,7 @@ class ClusterOptions:
     scheduler
         Address of a running scheduler; None starts worker processes on this machine.
     workers
-        Worker processes of the local cluster; None: one for each CPU.
+        Worker processes of the local cluster.
     memory_limit
         Of each local worker, as Dask writes it (``4GiB``); None leaves it to Dask.
     scratch
@@ -37,7 +38,7 @@ class ClusterOptions:
     """
 
     scheduler: str | None
-    workers: int | None
+    workers: int
     memory_limit: str | None
     scratch: Path
 
@@ -48,21 +49,25 @@ def dask_client(options: ClusterOptions) -> Iterator[Client]:
     if options.scheduler is not None:
         try:
             client = Client(options.scheduler, timeout=_CONNECT_TIMEOUT_SECONDS)
-        except (OSError, ValueError) as error:
+            client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
+        except (OSError, ValueError, TimeoutError) as error:
             raise InputError(
-                "no Dask scheduler answers",
+                "no Dask scheduler with workers answers",
                 where="--scheduler",
                 value=options.scheduler,
                 limit=f"{_CONNECT_TIMEOUT_SECONDS} s",
-                remedy="Start one (`dask scheduler`) or leave the option out to run here",
+                remedy="Start `dask scheduler` and `dask worker`, or leave the option out",
             ) from error
         with client:
             yield client
         return
     # One thread a process: numpy holds a BLAS thread each, and a crash takes one task with it.
-    # The dashboard shows plan indices only, but still binds to this machine alone.
+    # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
+    # and whoever joins a Dask cluster runs code as its owner. The dashboard shows plan indices
+    # only, but still binds to this machine alone.
     with (
         LocalCluster(
+            security=True,
             n_workers=options.workers,
             threads_per_worker=1,
             processes=True,
@@ -103,31 +108,45 @@ def run_tasks(
     ------
     ResourceError
         Workers died again and again over one task.
+    InterruptedRun
+        The scheduler went away; what was committed stays.
     """
     waiting = iter(tasks)
     stream = as_completed()
+    in_flight = 0
 
-    def start_next() -> None:
+    def start_next() -> bool:
+        nonlocal in_flight
         task = next(waiting, None)
-        if task is not None:
-            arguments = (str(partials.path), partials.store_id, task)
-            stream.add(
-                client.submit(
-                    function, *arguments, key=f"{task.key}-{partials.store_id}", retries=_RETRIES
-                )
-            )
+        if task is None:
+            return False
+        arguments = (str(partials.path.resolve()), partials.store_id, task)
+        key = f"{task.key}-{partials.store_id}"
+        stream.add(client.submit(function, *arguments, key=key, retries=_RETRIES))
+        in_flight += 1
+        return True
 
-    n_workers = max(1, len(client.scheduler_info()["workers"]))
-    for _ in range(_IN_FLIGHT_PER_WORKER * n_workers):
-        start_next()
+    def fill() -> None:
+        # Workers come and go: the depth is that of the workers there are now.
+        while in_flight < _IN_FLIGHT_PER_WORKER * max(1, len(client.nthreads())):
+            if not start_next():
+                return
+
+    fill()
     for future in stream:
         try:
             task = future.result()
+        except (CancelledError, CommClosedError) as error:
+            raise InterruptedRun(
+                "the Dask scheduler went away",
+                remedy="Start it again and run the same command, which continues",
+            ) from error
         except KilledWorker as error:
             raise ResourceError(
                 "workers died repeatedly while running one task, most likely for lack of memory",
                 value=future.key,
                 remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
             ) from error
+        in_flight -= 1
         on_done(task)
-        start_next()
+        fill()

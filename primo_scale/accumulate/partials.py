@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from primo_scale.accumulate.plan import Plan, RowTask, Task, TileTask, plan_digest
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import (
     Array,
@@ -90,6 +91,18 @@ class Partials:
         """The genotypes, opened once."""
         return open_genotype_store(self.inputs.genotypes)
 
+    def outcomes(self) -> OutcomeStore:
+        """The outcome rows, if they are still the ones this plan is about."""
+        store = open_outcome_store(self.inputs.outcomes)
+        if store.content_digest != self.inputs.digests["outcomes"]:
+            raise InputError("the outcome store was replaced", where=self.inputs.outcomes)
+        return store
+
+    @cached_property
+    def max_code(self) -> int:
+        """Largest magnitude of a genotype code."""
+        return int(np.abs(self.code_table.astype(np.int64)).max())
+
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes fixed at creation."""
@@ -152,11 +165,12 @@ class Partials:
 
     def committed(self) -> set[Task]:
         """Tasks whose results are on disk and pass their checksums; damaged ones are dropped."""
+        opened = cache(self.array)  # opening an array costs more than looking for a chunk
         tasks: list[Task] = [*self.plan.row_tasks(), *self.plan.tile_tasks()]
         return {
             task
             for task in tasks
-            if all(_intact(self.array(name), index) for name, index in self._results(task))
+            if all(_intact(opened(name), index) for name, index in self._results(task))
         }
 
     def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.accumulate.plan import Plan
 from primo_scale.errors import ResourceError
+from primo_scale.machine import available_memory
 
 # Resident size of an idle worker with numba, numpy, Zarr and distributed imported (measured).
 _WORKER_BASE_BYTES = 260 * 2**20
@@ -79,7 +79,7 @@ def refuse_if_too_small(needs: Needs, work_dir: Path, local_workers: int) -> Non
             limit=f"{needs.disk_bytes / 2**30:.3g} GiB needed",
             remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
         )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    memory = available_memory()
     wanted = max(local_workers * needs.worker_bytes, needs.client_bytes)
     if wanted > memory:
         raise ResourceError(

@@ -23,7 +23,6 @@ from primo_scale.kernels.clipping import (
 )
 from primo_scale.kernels.gram import add_cross, add_gram, outcome_gram
 from primo_scale.kernels.packed import decode
-from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.storage.groups import read_block
 
 # Variants decoded at a time while measuring row norms: 512 x 8192 codes are 4 MiB.
@@ -43,7 +42,7 @@ def run_task(path: str, store_id: str, task: Task) -> Task:
 def _run_rows(partials: Partials, task: RowTask) -> None:
     """Clip one row group (docs/maths.md, section 6, steps 3 and 4) and sum its Z'Z."""
     plan, inputs = partials.plan, partials.inputs
-    outcomes = open_outcome_store(inputs.outcomes)
+    outcomes = partials.outcomes()
     q = plan.layout.n_outcomes
     phenotypes = slice(plan.layout.n_fixed, q)
     total = np.zeros((q, q), dtype=np.int64)
@@ -78,7 +77,6 @@ def _run_tile(partials: Partials, task: TileTask) -> None:
     """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
     plan = partials.plan
     diagonal = task.row_tile == task.column_tile
-    max_code = int(np.abs(partials.code_table.astype(np.int64)).max())
     left_variants = plan.variants(task.block, task.row_tile)
     right_variants = plan.variants(task.block, task.column_tile)
     height = left_variants.stop - left_variants.start
@@ -91,10 +89,10 @@ def _run_tile(partials: Partials, task: TileTask) -> None:
         multiplier = read_block(multipliers, (samples,))
         left = _clipped_codes(partials, left_variants, samples, multiplier)
         right = left if diagonal else _clipped_codes(partials, right_variants, samples, multiplier)
-        add_gram(gram, left, right, max_code)
+        add_gram(gram, left, right, partials.max_code)
         if cross is not None:
             rows = read_block(clipped, (samples, slice(None)))
-            add_cross(cross, left, rows, max_code)
+            add_cross(cross, left, rows, partials.max_code)
     partials.commit_tile(task, gram, cross)
 
 

@@ -68,7 +68,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     shape = (store.n_variants, store.n_samples)
     blocks = dask.array.map_blocks(
         _read_block,
-        str(store.path),
+        str(store.path.resolve()),
         chunks=dask.array.core.normalize_chunks(store.chunk_shape, shape),
         dtype=np.int8,
         meta=np.empty((0, 0), dtype=np.int8),

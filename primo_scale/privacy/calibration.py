@@ -20,6 +20,7 @@ from primo_scale.errors import UsageError
 # lattice"): releases are calibrated at epsilon (1 - LATTICE_MARGIN).
 LATTICE_MARGIN = 1e-6
 SMALLEST_EPSILON = 1e-3
+LARGEST_EPSILON = 100.0
 DELTA_RANGE = (1e-30, 1e-3)
 
 _ROUNDING = 1e-12
@@ -101,17 +102,17 @@ def release_mu(epsilon: float, delta: float) -> float:
     Raises
     ------
     UsageError
-        Outside the region where the lattice margin is proved: epsilon at least 1e-3 and delta
-        from 1e-30 to 1e-3.
+        Outside the region where the lattice margin is proved and the profile is accurate: epsilon
+        from 1e-3 to 100 and delta from 1e-30 to 1e-3.
     """
     check_epsilon_delta(epsilon, delta)
-    if epsilon < SMALLEST_EPSILON:
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise UsageError(
-            "epsilon is below what the noise sampler is proved for",
+            "epsilon is outside what the noise is proved for",
             where="--epsilon",
             value=epsilon,
-            limit=SMALLEST_EPSILON,
-            remedy="Ask for a larger epsilon",
+            limit=f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}",
+            remedy="Values from 0.1 (strict) to 10 (weak) are usual",
         )
     if not DELTA_RANGE[0] <= delta <= DELTA_RANGE[1]:
         raise UsageError(

@@ -9,7 +9,6 @@ Rejection makes the time depend, weakly, on what was drawn.
 
 from __future__ import annotations
 
-import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from primo_scale.errors import UsageError
+from primo_scale.machine import usable_cpus
 from primo_scale.privacy.normal_attempts import (
     ACCEPTED,
     EXTENSION_BYTES,
@@ -116,7 +116,7 @@ class KeystreamNoise:
             key = HKDFExpand(SHA256(), KEY_BYTES, _DOMAIN + request).derive(self._key)
             _fill_chunk(key, Scale.of(scale), part)
 
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        with ThreadPoolExecutor(usable_cpus()) as threads:
             list(threads.map(fill, range(-(-count // _CHUNK_DRAWS))))
         return noise
 

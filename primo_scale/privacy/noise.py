@@ -14,7 +14,6 @@ depends on the noise.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from opendp.metrics import l2_distance
 from opendp.mod import enable_features
 
 from primo_scale.errors import UsageError
+from primo_scale.machine import usable_cpus
 
 Integers = npt.NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class OpenDPNoise:
             part[:] = draw([0] * len(part))
 
         # OpenDP samples without the interpreter's lock, so threads are enough.
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        with ThreadPoolExecutor(usable_cpus()) as threads:
             list(threads.map(fill, range(0, count, _CHUNK_DRAWS)))
         return noise
 

@@ -88,7 +88,8 @@ def publish_release(
         check_schema(document)
         (staging / RELEASE_FILE).write_bytes(serialise(document))
         _refuse_unverified(staging)
-        _open_to_readers(staging)
+        if statement.private:  # weights without noise stay with their owner
+            _open_to_readers(staging)
     return directory
 
 

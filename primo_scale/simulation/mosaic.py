@@ -15,7 +15,6 @@ nowhere else in the project: these people do not exist, and there is nothing to 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.packed import MISSING, PackedGenotypes, packed_width
+from primo_scale.machine import usable_cpus
 
 SLAB_BYTES = 16 << 20
 """Packed genotypes held at a time."""
@@ -136,7 +136,7 @@ def packed_genotypes(
     scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
     width, step = packed_width(n_people), packed_width(_PEOPLE_PER_TASK)
     buffer = np.empty((max(1, slab_bytes // width), width), dtype=np.uint8)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(usable_cpus()) as threads:
         for first in range(0, mosaic.n_variants, len(buffer)):
             variants = slice(first, first + len(buffer))
             slab = _Slab(first, mosaic.panel_row[variants], mosaic.chromosome_starts[variants])

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,10 +115,24 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
 
 
 def make_private_directory(path: Path) -> Path:
-    """Create `path` (and parents) for the owner's eyes only, mode 0700."""
+    """Create `path` (and parents) for the owner's eyes only, mode 0700.
+
+    Raises
+    ------
+    InputError
+        It is there already and others may enter it; it is not changed, for it may be theirs.
+    """
     with disk_errors_explained(path):
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(PRIVATE_DIRECTORY_MODE)
+        path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & ~PRIVATE_DIRECTORY_MODE:
+        raise InputError(
+            "a directory that is to hold private data is open to others",
+            where=path,
+            value=f"mode {mode:04o}",
+            limit=f"{PRIVATE_DIRECTORY_MODE:04o}",
+            remedy=f"Choose a directory of its own, or run chmod 700 {path}",
+        )
     return path
 
 

@@ -1,0 +1,32 @@
+"""What this process may use of the machine it runs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def usable_cpus() -> int:
+    """CPUs this process may run on: fewer than the machine has under SLURM, cpuset or taskset."""
+    try:
+        return len(psutil.Process().cpu_affinity())
+    except (AttributeError, NotImplementedError):  # macOS has no affinity
+        return psutil.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes that new processes can have: page cache counts as free, a cgroup limit as a limit."""
+    available = int(psutil.virtual_memory().available)
+    limit, used = (_cgroup_bytes(name) for name in ("memory.max", "memory.current"))
+    if limit is not None and used is not None:
+        available = min(available, max(0, limit - used))
+    return available
+
+
+def _cgroup_bytes(name: str) -> int | None:
+    path = _CGROUP / name
+    text = path.read_text().strip() if path.is_file() else "max"
+    return int(text) if text.isdecimal() else None

@@ -192,7 +192,11 @@ def _sum(
     from primo_scale.accumulate.engine import ClusterOptions, dask_client
     from primo_scale.accumulate.partials import open_partials
     from primo_scale.accumulate.plan import plan_digest
-    from primo_scale.accumulate.preflight import needs_of, refuse_if_too_small
+    from primo_scale.accumulate.preflight import (
+        needs_of,
+        refuse_if_too_small,
+        refuse_small_workers,
+    )
     from primo_scale.accumulate.run import accumulate
     from primo_scale.accumulate.statistics import (
         finished_plan_digest,
@@ -220,6 +224,7 @@ def _sum(
     )  # fmt: skip
     workers = execution.workers or usable_cpus()
     refuse_if_too_small(needs, work_dir, 0 if execution.scheduler else workers)
+    refuse_small_workers(needs, execution.memory_limit)
     partials = open_partials(partials_path, plan, inputs, design.genotypes.code_table)
     options = ClusterOptions(
         execution.scheduler, workers, execution.memory_limit, work_dir / "scratch"

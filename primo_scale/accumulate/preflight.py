@@ -6,6 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from dask.utils import parse_bytes
+
 from primo_scale.accumulate.plan import Plan
 from primo_scale.errors import ResourceError
 from primo_scale.machine import available_memory
@@ -87,4 +89,22 @@ def refuse_if_too_small(needs: Needs, work_dir: Path, local_workers: int) -> Non
             value=f"{memory / 2**30:.3g} GiB available",
             limit=f"{wanted / 2**30:.3g} GiB needed by {local_workers} workers",
             remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
+        )
+
+
+def refuse_small_workers(needs: Needs, memory_limit: str | None) -> None:
+    """Refuse a limit under which every worker would be killed and restarted for ever.
+
+    Raises
+    ------
+    ResourceError
+        `memory_limit`, as Dask writes it, is below the peak of one worker.
+    """
+    if memory_limit is not None and parse_bytes(memory_limit) < needs.worker_bytes:
+        raise ResourceError(
+            "a worker needs more memory than it may have",
+            where="--memory-limit",
+            value=memory_limit,
+            limit=f"{needs.worker_bytes / 2**20:.0f} MiB needed",
+            remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )

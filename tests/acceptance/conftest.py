@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from acceptance_inputs import RealSet, write_bounds
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_SECONDS = 300
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+@dataclass(frozen=True)
+class Finished:
+    """What a command said."""
+
+    stdout: str
+    stderr: str
 
 
-@pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+Run = Callable[..., Finished]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Environment of a command: the user's own ledger stays out of reach."""
-    return {**os.environ, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield dict(os.environ)
 
 
 @pytest.fixture(scope="session")
-def run(environment: dict[str, str]) -> Run:
-    """Run ``python -m pipelines.COMMAND ARGUMENTS`` and check how it ends."""
+def run() -> Run:
+    """Run ``python -m pipelines.COMMAND ARGUMENTS`` and check how it ends.
 
-    def run_command(
-        command: str, *arguments: object, exit_code: int = 0
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-        assert done.returncode == exit_code, f"exit code {done.returncode}: {done.stderr}"
-        return done
+    The command line runs in this process, which saves the seconds that a fresh one needs for its
+    imports; tests of crashes and full disks start processes.
+    """
+
+    def run_command(command: str, *arguments: object, exit_code: int = 0) -> Finished:
+        main = importlib.import_module(f"pipelines.{command}").main
+        stdout, stderr, ended = io.StringIO(), io.StringIO(), 0
+        on_termination = signal.getsignal(signal.SIGTERM)
+        try:
+            with redirect_stdout(stdout), redirect_stderr(stderr):
+                main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            ended = end.code
+        finally:
+            signal.signal(signal.SIGTERM, on_termination)
+        assert ended == exit_code, f"exit code {ended}: {stderr.getvalue()}"
+        return Finished(stdout.getvalue(), stderr.getvalue())
 
     return run_command
 
@@ -49,35 +63,19 @@ def run(environment: dict[str, str]) -> Run:
 def real_sets(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealSet]:
     """The three real data sets, with bounds files that stand in for public knowledge."""
     bounds = tmp_path_factory.mktemp("bounds")
-    real = shared / "data" / "real"
     places = {
-        "1000g": (
-            real / "1000g_eur343_chr22" / "eur343_chr22",
-            "pheno_geuvadis_expr.tsv",
-            "covar.tsv",
-            "chr22.afreq.gz",
-        ),
-        "hapmap3": (
-            real / "hapmap3_chr1-10" / "hm3_chr1-10",
-            "pheno_simulated.tsv",
-            "covar_simulated.tsv",
-            "hm3.afreq.gz",
-        ),
-        "regenie": (
-            real / "regenie_example" / "example",
-            "phenotype.txt",
-            "covariates.txt",
-            "ex.afreq",
-        ),
-        "regenie-binary": (
-            real / "regenie_example" / "example",
-            "phenotype_bin_wNA.txt",
-            "covariates.txt",
-            "ex.afreq",
-        ),
-    }
-    return {
-        name: RealSet(
+        "1000g": ("1000g_eur343_chr22/eur343_chr22", "pheno_geuvadis_expr.tsv", "covar.tsv",
+                  "chr22.afreq.gz"),
+        "hapmap3": ("hapmap3_chr1-10/hm3_chr1-10", "pheno_simulated.tsv", "covar_simulated.tsv",
+                    "hm3.afreq.gz"),
+        "regenie": ("regenie_example/example", "phenotype.txt", "covariates.txt", "ex.afreq"),
+        "regenie-binary": ("regenie_example/example", "phenotype_bin_wNA.txt", "covariates.txt",
+                           "ex.afreq"),
+    }  # fmt: skip
+    sets = {}
+    for name, (prefix, pheno, covar, frequencies) in places.items():
+        bfile = shared / "data" / "real" / prefix
+        sets[name] = RealSet(
             name=name,
             bfile=bfile,
             pheno=bfile.parent / pheno,
@@ -86,5 +84,4 @@ def real_sets(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
             covar_bounds=write_bounds(bfile.parent / covar, bounds / f"{name}.covar.tsv"),
             frequencies=bfile.parent / "truth" / frequencies,
         )
-        for name, (bfile, pheno, covar, frequencies) in places.items()
-    }
+    return sets

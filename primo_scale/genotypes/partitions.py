@@ -21,8 +21,8 @@ from primo_scale.kernels.packed import always_missing, count_genotypes
 from primo_scale.storage.files import sync_directory, sync_tree, write_atomically
 from primo_scale.storage.groups import Array, chunk_path, write_block
 
-# Four chunks of the default shape: enough to write side by side, little enough to hold.
-SLAB_BYTES = 16 << 20
+# One chunk of the default shape, so that memory is the same for thousands of people and millions.
+SLAB_BYTES = 4 << 20
 
 Index = npt.NDArray[np.intp]
 

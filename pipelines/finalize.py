@@ -314,8 +314,15 @@ def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
 
 def _check_out(out: Path) -> None:
     """Refuse a place where no release can be published, before any work is done."""
+    import os
+
     if (out.exists() or out.is_symlink()) and _read_release(out) is None:
         raise _exists_already(out)
+    ancestor = next(parent for parent in out.absolute().parents if parent.exists())
+    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
+        raise InputError(
+            "cannot be created", where=out, remedy="Choose a directory you may write to"
+        )
 
 
 def _charge_of(out: Path) -> str | None:

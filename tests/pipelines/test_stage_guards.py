@@ -1,0 +1,157 @@
+"""What finalize refuses before it pays, and what accumulate must sum although it looks empty."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from primo_scale.privacy.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parents[2]
+N, D = 44, 6
+
+
+def run(command, *arguments):
+    words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def refused(result, code, words):
+    assert result.returncode == code, result.stderr
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and words in last
+    assert "Traceback" not in result.stderr
+
+
+def write_cohort(folder, *, names=("QT1", "QT2"), seed=0):
+    """44 people, 6 variants, of which the third is called in nobody and the fourth het in all."""
+    rng = np.random.default_rng(seed)
+    packed = rng.integers(0, 256, (D, N // 4), dtype=np.uint8)
+    packed[2], packed[3] = 0x55, 0xAA
+    prefix = folder / "cohort"
+    prefix.with_suffix(".bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
+    prefix.with_suffix(".bim").write_text(
+        "".join(f"1\trs{seed}{j}\t0\t{j + 1}\tA\tG\n" for j in range(D))
+    )
+    prefix.with_suffix(".fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(N)))
+    rows = [f"f{i}\tp{i}\t" + "\t".join(f"{x:.4f}" for x in rng.normal(size=2)) for i in range(N)]
+    (folder / "pheno.tsv").write_text("\n".join(["FID\tIID\t" + "\t".join(names), *rows]) + "\n")
+    bounds = [f"{name}\t-5\t5\t0\t1" for name in names]
+    (folder / "bounds.tsv").write_text("\n".join(["name\tlower\tupper\tmean\tsd", *bounds]) + "\n")
+    return prefix
+
+
+def accumulate(folder, work, *options):
+    return run(
+        "accumulate", "--genotypes", folder / "genotypes.zarr", "--pheno", folder / "pheno.tsv",
+        "--pheno-bounds", folder / "bounds.tsv", "--work-dir", work, "--workers", 1, *options,
+    )  # fmt: skip
+
+
+def finalize(folder, work, *options):
+    return run(
+        "finalize", "--work-dir", work, "--out", folder / "release", "--ledger",
+        folder / "ledger.sqlite", "--epsilon", 1, "--delta", 1e-6, *options,
+    )  # fmt: skip
+
+
+def nothing_was_paid(folder):
+    path = folder / "ledger.sqlite"
+    if path.exists():
+        with Ledger(path, create=False) as ledger:
+            assert ledger.balances() == []
+    assert not (folder / "release").is_dir() or not any((folder / "release").iterdir())
+
+
+@pytest.fixture(scope="module")
+def summed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("summed")
+    prefix = write_cohort(folder)
+    assert run("ingest", "--bfile", prefix, "--out", folder / "genotypes.zarr").returncode == 0
+    result = accumulate(folder, folder / "work", "--ld-blocks", "window:1")
+    assert result.returncode == 0, result.stderr  # blocks of nothing but zeros included
+    return folder
+
+
+@pytest.fixture
+def folder(summed, tmp_path):
+    """A copy of a finished accumulation, to be tampered with."""
+    copy = tmp_path / "copy"
+    shutil.copytree(summed, copy)
+    design = copy / "work" / "design.json"
+    design.write_text(design.read_text().replace(str(summed), str(copy)))
+    return copy
+
+
+def test_a_tile_of_zeros_is_summed_and_released(folder):
+    result = finalize(folder, folder / "work")
+    assert result.returncode == 0, result.stderr
+    assert run("verify", folder / "release").returncode == 0
+
+
+def test_another_design_is_refused(folder):
+    """Bounds that the summed rows were not clipped to would make a false guarantee."""
+    other = folder / "other"
+    assert accumulate(folder, other, "--ld-blocks", "window:1", "--non-private").returncode == 0
+    shutil.copy(folder / "work" / "design.json", other / "design.json")
+    refused(finalize(folder, other), 3, "not the design")
+    nothing_was_paid(folder)
+
+
+def test_other_genotypes_at_the_same_place_are_refused(folder):
+    write_cohort(folder, seed=1)
+    shutil.rmtree(folder / "genotypes.zarr")
+    made = run("ingest", "--bfile", folder / "cohort", "--out", folder / "genotypes.zarr")
+    assert made.returncode == 0
+    refused(finalize(folder, folder / "work"), 3, "not the genotypes")
+    nothing_was_paid(folder)
+
+
+@pytest.mark.parametrize("damage", ["removed", "flipped"])
+def test_damaged_statistics_are_refused(folder, damage):
+    chunk = folder / "work" / "statistics.zarr" / "gram" / "0" / "c" / "0" / "0"
+    if damage == "removed":
+        chunk.unlink()
+    else:
+        content = bytearray(chunk.read_bytes())
+        content[0] ^= 1
+        chunk.write_bytes(bytes(content))
+    refused(finalize(folder, folder / "work"), 3, "chunk")
+    nothing_was_paid(folder)
+
+
+def test_what_could_not_be_published_is_refused_before_it_is_paid(folder, tmp_path):
+    (folder / "release").mkdir()
+    refused(finalize(folder, folder / "work"), 3, "exists already")
+    nothing_was_paid(folder)
+    same_file = tmp_path / "names"
+    same_file.mkdir()
+    write_cohort(same_file, names=("BMI", "bmi"))
+    result = run(
+        "gwas_release", "--bfile", same_file / "cohort", "--pheno", same_file / "pheno.tsv",
+        "--pheno-bounds", same_file / "bounds.tsv", "--out", same_file / "release", "--ledger",
+        same_file / "ledger.sqlite", "--epsilon", 1, "--delta", 1e-6,
+    )  # fmt: skip
+    assert result.returncode == 3
+    nothing_was_paid(same_file)
+
+
+def test_unclipped_statistics_are_never_made_private(folder):
+    other = folder / "other"
+    assert accumulate(folder, other, "--ld-blocks", "window:1", "--non-private").returncode == 0
+    refused(finalize(folder, other), 2, "never be private")
+    nothing_was_paid(folder)
+
+
+def test_a_second_name_for_the_same_people_opens_no_second_budget(folder):
+    assert finalize(folder, folder / "work", "--cohort", "first").returncode == 0
+    again = run(
+        "finalize", "--work-dir", folder / "work", "--out", folder / "second", "--ledger",
+        folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6, "--cohort", "other",
+    )  # fmt: skip
+    refused(again, 6, "under another name")

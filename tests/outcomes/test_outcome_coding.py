@@ -173,3 +173,23 @@ def coding_of(kinds: dict[str, PhenotypeKind]) -> OutcomeCoding:
 def test_an_off_centre_binary_trait_keeps_its_two_values_apart() -> None:
     coding = coding_of({"b": "binary"})
     assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]
+
+
+def test_reference_vector_13_is_coded_as_outcomes(shared):
+    """The lattice of the vector, truncation included, on both of its sides.
+
+    Its scales are below the smallest that `code_outcomes` would choose, so the coding is spelt out.
+    """
+    vector = np.load(shared / "vectors" / "13_fixed_point.npz")
+    for values, scale, expected in (
+        (vector["X"], vector["scale_x"], vector["out_qx"]),
+        (vector["Y"], vector["scale_y"], vector["out_qy"]),
+    ):
+        columns = tuple(
+            PhenotypeBounds(f"y{j}", -100.0, 100.0, 0.0, 1.0, "quantitative")
+            for j in range(values.shape[1])
+        )
+        coding = OutcomeCoding(constant=1, covariates=(), phenotypes=columns, unit=int(scale))
+        np.testing.assert_array_equal(coding.code_phenotypes(values), expected)
+    genotypes = vector["out_qx"].astype(np.int64)
+    np.testing.assert_array_equal(genotypes.T @ vector["out_qy"], vector["out_G_int"])

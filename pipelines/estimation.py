@@ -84,12 +84,12 @@ def choose_shrinkage(
     estimate = Estimate(
         rule=f"posterior mean for known noise and a heritability of {PRIOR_HERITABILITY}",
         parameters={"effect_variance": effect_variance, "residual_variance": left},
-        floor="a share 0.3 of the noise norm in X'X; the noise norm for the covariates",
+        floor="eigenvalues raised to 0.3 of the noise norm in X'X, and to it for the covariates",
         response=response,
     )
     return shrinkage, estimate
 
 
 def _ridge_estimate(rule: str, penalty: float, response: ClipResponse) -> Estimate:
-    floor = "0 in each LD block of X'X; the norm of the noise for the covariates"
+    floor = "eigenvalues raised to 0 in X'X, and to the noise norm for the covariates"
     return Estimate(rule, {"penalty": penalty}, floor, response)

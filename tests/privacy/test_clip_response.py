@@ -51,9 +51,8 @@ def test_missing_values_make_rows_shorter_and_the_slope_larger(n_phenotypes, sha
     n = 200_000
     complete = rng.normal(size=(n, n_phenotypes))
     rows = complete * (rng.random((n, n_phenotypes)) < share)
-    clipped = (
-        rows * np.minimum(1, 0.5 * np.sqrt(n_phenotypes) / np.linalg.norm(rows, axis=1))[:, None]
-    )
+    norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    clipped = rows * np.minimum(1, 0.5 * np.sqrt(n_phenotypes) / norms)
     observed = rows[:, 0] != 0
     slope = np.polyfit(rows[observed, 0], clipped[observed, 0], 1)[0]
     levels = [None] * n_phenotypes

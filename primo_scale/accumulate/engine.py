@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,12 +63,25 @@ def dask_client(options: ClusterOptions) -> Iterator[Client]:
         with client:
             yield client
         return
+    with _local_cluster(options) as cluster, Client(cluster) as client:
+        yield client
+
+
+def _local_cluster(options: ClusterOptions) -> LocalCluster:
+    """Start worker processes that leave Ctrl-C to this process.
+
+    A terminal sends SIGINT to every process of the job. Processes started while it is ignored go
+    on ignoring it, so that only this one stops, and closes them in order. A Ctrl-C in the second
+    or two of starting is lost; blocking it instead does not last, since multiprocessing unblocks.
+    """
     # One thread a process: numpy holds a BLAS thread each, and a crash takes one task with it.
     # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
     # and whoever joins a Dask cluster runs code as its owner. The dashboard shows plan indices
     # only, but still binds to this machine alone.
-    with (
-        LocalCluster(
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
+    try:
+        return LocalCluster(
             security=True,
             n_workers=options.workers,
             threads_per_worker=1,
@@ -76,10 +91,10 @@ def dask_client(options: ClusterOptions) -> Iterator[Client]:
             dashboard_address="127.0.0.1:0",
             # A failed task is reported once, by the error of this process.
             silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+        )
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGINT, before)
 
 
 def run_tasks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -49,22 +50,34 @@ class ClusterOptions:
 def dask_client(options: ClusterOptions) -> Iterator[Client]:
     """Connect to the scheduler asked for, or start a cluster on this machine and stop it after."""
     if options.scheduler is not None:
-        try:
-            client = Client(options.scheduler, timeout=_CONNECT_TIMEOUT_SECONDS)
-            client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise InputError(
-                "no Dask scheduler with workers answers",
-                where="--scheduler",
-                value=options.scheduler,
-                limit=f"{_CONNECT_TIMEOUT_SECONDS} s",
-                remedy="Start `dask scheduler` and `dask worker`, or leave the option out",
-            ) from error
-        with client:
+        with _connected(options.scheduler) as client:
             yield client
         return
     with _local_cluster(options) as cluster, Client(cluster) as client:
         yield client
+
+
+def _connected(address: str) -> Client:
+    """Connect to a running scheduler that has workers."""
+    client = None
+    try:
+        client = Client(address, timeout=_CONNECT_TIMEOUT_SECONDS)
+        client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
+        return client
+    except (OSError, ValueError, TimeoutError):
+        if client is not None:
+            client.close()
+    # A client that never connected closes itself when it is collected, under a lock of the event
+    # loop: let that happen here and not in the middle of starting whatever comes next.
+    client = None
+    gc.collect()
+    raise InputError(
+        "no Dask scheduler with workers answers",
+        where="--scheduler",
+        value=address,
+        limit=f"{_CONNECT_TIMEOUT_SECONDS} s",
+        remedy="Start `dask scheduler` and `dask worker`, or leave the option out",
+    )
 
 
 def _local_cluster(options: ClusterOptions) -> LocalCluster:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.choices import choices_from, outcome_coding
 from pipelines.command_line import (
     CONTEXT,
     DIRECTORY,
@@ -20,46 +20,21 @@ from pipelines.command_line import (
 from pipelines.options import (
     budget_options,
     execution_options,
+    ledger_options,
     model_options,
     outcome_options,
     work_dir_option,
 )
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError
 
 if TYPE_CHECKING:
-    from pipelines.design import Budget, Design, ModelChoices
+    from pipelines.choices import ExecutionChoices, OutcomeChoices
+    from pipelines.design import Design, PaidMoments
+    from pipelines.design_choices import ModelChoices
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.plan import Plan
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.outcomes.bounds import CovariateBounds
-    from primo_scale.outcomes.coding import OutcomeCoding
-
-
-@dataclass(frozen=True)
-class BoundedTable:
-    """A table of phenotypes or covariates, and the public bounds of its columns."""
-
-    values: Path
-    bounds: Path
-
-
-@dataclass(frozen=True)
-class OutcomeChoices:
-    """Phenotypes and covariates as given on the command line; no names means every column."""
-
-    phenotypes: BoundedTable
-    covariates: BoundedTable | None
-    phenotype_names: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class ExecutionChoices:
-    """Where tasks run, as given on the command line."""
-
-    scheduler: str | None
-    workers: int | None
-    memory_limit: str | None
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -67,6 +42,7 @@ class ExecutionChoices:
 @outcome_options
 @model_options
 @budget_options
+@ledger_options
 @work_dir_option(required=True)
 @execution_options
 @debug_option
@@ -77,6 +53,7 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
     for a release with that budget; give finalize the same.
     """
+    from pipelines.phenotype_moments import moments_stage
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
@@ -85,51 +62,9 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
     with exclusive_lock(work_dir / "lock"):
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "accumulate", shown)
-        accumulate_stage(open_genotype_store(genotypes), outcomes, model, execution, work_dir)
-
-
-def choices_from(
-    options: dict[str, Any],
-) -> tuple[OutcomeChoices, ModelChoices, ExecutionChoices]:
-    """Sort the options of the command line into what they are about.
-
-    Raises
-    ------
-    UsageError
-        No bounds, or epsilon and delta that no release could have.
-    """
-    from pipelines.design import ModelChoices
-
-    outcomes = OutcomeChoices(
-        phenotypes=_bounded(options, "pheno"),
-        covariates=None if options["covar"] is None else _bounded(options, "covar"),
-        phenotype_names=options["pheno_name"],
-    )
-    model = ModelChoices(
-        ref_freq=options["ref_freq"],
-        ld_blocks=options["ld_blocks"],
-        row_norm=options["row_norm"],
-        budget=budget_from(options),
-        non_private=options["non_private"],
-    )
-    execution = ExecutionChoices(
-        **{name: options[name] for name in ExecutionChoices.__dataclass_fields__}
-    )
-    return outcomes, model, execution
-
-
-def budget_from(options: dict[str, Any]) -> Budget | None:
-    """The (epsilon, delta) asked for, or None; refused here if no release could have them."""
-    from pipelines.design import Budget
-    from primo_scale.privacy.calibration import release_mu
-
-    epsilon, delta = options["epsilon"], options["delta"]
-    if epsilon is None and delta is None:
-        return None
-    if epsilon is None or delta is None:
-        raise UsageError("--epsilon and --delta go together", remedy="Give both")
-    release_mu(epsilon, delta)
-    return Budget(epsilon, delta)
+        store = open_genotype_store(genotypes)
+        moments = moments_stage(store, outcomes, model, options, work_dir)
+        accumulate_stage(store, outcomes, model, execution, work_dir, moments)
 
 
 def accumulate_stage(
@@ -138,17 +73,18 @@ def accumulate_stage(
     model: ModelChoices,
     execution: ExecutionChoices,
     work_dir: Path,
+    moments: PaidMoments | None,
 ) -> RawStatistics:
     """Align the outcomes, settle the design, and sum what is not summed yet.
 
     Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
     """
-    from pipelines.design import make_design, match_frequencies
+    from pipelines.design_choices import make_design, match_frequencies
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.plan import default_plan
     from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 
-    coding = outcome_coding(outcomes, model)
+    coding = outcome_coding(outcomes, model, moments)
     matched = match_frequencies(model, store.variants)
     if matched is not None:
         LOGGER.info(
@@ -166,13 +102,13 @@ def accumulate_stage(
         ),
         coding,
     )
-    design = make_design(store, model, matched=matched, outcomes=coding)
+    design = make_design(store, model, matched=matched, outcomes=coding, moments=moments)
     plan = default_plan(design.layout, design.n_samples)
     inputs = Inputs(
         genotypes=store.path,
         outcomes=aligned.path,
-        row_norm=design.row_norm if design.clipped else None,
-        phenotype_norm=design.phenotype_norm if design.clipped else None,
+        row_rule=design.row_rule,
+        subsample=design.subsample,
         digests={
             "genotypes": store.identity_digest,
             "outcomes": aligned.content_digest,
@@ -233,36 +169,6 @@ def _sum(
         raw = accumulate(client, partials, finished, move)
     remove_partials(partials_path)
     return raw
-
-
-def outcome_coding(outcomes: OutcomeChoices, model: ModelChoices) -> OutcomeCoding:
-    """Public coding of the columns asked for, from headers and bounds alone."""
-    from pipelines.design import outcome_weight
-    from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
-    from primo_scale.outcomes.coding import code_outcomes
-    from primo_scale.outcomes.tables import open_outcome_table
-
-    table = outcomes.phenotypes
-    names = outcomes.phenotype_names or open_outcome_table(table.values).names
-    if not names:
-        raise InputError("holds no phenotype", where=table.values, remedy="Add a column")
-    phenotypes = read_phenotype_bounds(table.bounds, names)
-    covariates: tuple[CovariateBounds, ...] = ()
-    if outcomes.covariates is not None:
-        columns = open_outcome_table(outcomes.covariates.values).names
-        covariates = read_covariate_bounds(outcomes.covariates.bounds, columns)
-    weight = outcome_weight(len(phenotypes), len(covariates), model)
-    return code_outcomes(phenotypes, covariates, weight=weight)
-
-
-def _bounded(options: dict[str, Any], table: str) -> BoundedTable:
-    if options[f"{table}_bounds"] is None:
-        raise UsageError(
-            "public bounds are needed, since bounds taken from the data would be private",
-            where=f"--{table}-bounds",
-            remedy="Give a table of name, lower and upper for every column",
-        )
-    return BoundedTable(options[table], options[f"{table}_bounds"])
 
 
 if __name__ == "__main__":

@@ -14,20 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.accumulate.blocks import block_boundaries
+from primo_scale.accumulate.row_rules import LongRecords, RowRule
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
-    default_row_norm,
-    reference_coding,
-    uninformative_coding,
 )
-from primo_scale.genotypes.frequencies import MatchedFrequencies, read_reference_frequencies
-from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
-from primo_scale.privacy.calibration import release_mu
 from primo_scale.privacy.clip_response import (
     ClipResponse,
     Float64,
@@ -35,26 +28,27 @@ from primo_scale.privacy.clip_response import (
     clip_response,
     no_clipping,
 )
-from primo_scale.privacy.mechanism import COUNTS_SHARE
+from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
+from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, NoisyMoments
 from primo_scale.privacy.planning import (
     PublicSizes,
-    choose_phenotype_clip,
-    phenotype_norm,
+    split_for,
 )
+from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import (
     canonical_json,
-    sha256_of_file,
     sha256_of_json,
     write_atomically,
 )
 
-# The constant and the covariates together weigh as much as a phenotype row clipped at a quarter
-# of its standard deviation: N_c = l (s_y/4)^2, at most a quarter of N_y at the usual clip of 1/2,
-# so noise on X'Y grows by at most sqrt(5/4).
-_FIXED_WEIGHT = 0.25
-# Without (epsilon, delta) there is nothing to trade off: rows are clipped where 1% exceed.
-_NO_TRADE_OFF = math.inf
+_CODING_ARRAYS = {"multiplier": np.int16, "centre": np.int16, "variances": np.float64}
+_LONG_RECORDS = {
+    PrivacyUnit.FULL: LongRecords.RECORD,
+    PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
+    PrivacyUnit.FEATURE: LongRecords.PREDICTORS,
+}
 
 
 @dataclass(frozen=True)
@@ -66,28 +60,11 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class ModelChoices:
-    """Options of the command line that shape the statistics; all public.
+class PaidMoments:
+    """Phenotype means and sds that were paid for, and the release they are part of."""
 
-    Attributes
-    ----------
-    ref_freq
-        Public allele frequencies, or None for the uninformative coding.
-    ld_blocks
-        As given: None, ``window:N`` or a path.
-    row_norm
-        Bound on the norm of a coded genotype row in units of the coding, or None for the default.
-    budget
-        What the phenotype clip is planned for; None: not known yet.
-    non_private
-        No clipping, and nothing that comes of the statistics can be private.
-    """
-
-    ref_freq: Path | None
-    ld_blocks: str | None
-    row_norm: float | None
-    budget: Budget | None
-    non_private: bool
+    bought: NoisyMoments
+    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -97,7 +74,13 @@ class Design:
     Attributes
     ----------
     n_samples
-        Public number of people n.
+        Number of people n; private where `nominal_n` stands for it.
+    nominal_n
+        Public size that everything is planned for, or None: n is public.
+    privacy, adjacency
+        What is protected, and against which neighbours.
+    subsample
+        People that X'X is summed over, or None for everybody.
     boundaries
         Of the LD blocks.
     ld_blocks
@@ -106,8 +89,10 @@ class Design:
         The public codings.
     reference
         Name and SHA-256 of the frequency file, or None.
-    row_norm, phenotype_norm
-        N_x and N_y.
+    row_norm, block_norms, phenotype_norm
+        N_x, beta_b (None: no bounds on single blocks) and N_y.
+    moments
+        What was paid for phenotype means and sds before anything was summed; None: nothing.
     clipped
         False for statistics of unclipped rows, which can never be made private.
     genotype_store
@@ -115,13 +100,19 @@ class Design:
     """
 
     n_samples: int
+    nominal_n: int | None
+    privacy: PrivacyUnit
+    adjacency: Adjacency
+    subsample: int | None
     boundaries: tuple[int, ...]
     ld_blocks: str
     genotypes: GenotypeCoding
     outcomes: OutcomeCoding
     reference: dict[str, str] | None
     row_norm: int
+    block_norms: tuple[int, ...] | None
     phenotype_norm: int
+    moments: PaidMoments | None
     clipped: bool
     genotype_store: str
 
@@ -150,16 +141,76 @@ class Design:
         return BlockLayout(self.boundaries, n_fixed, len(self.outcomes.phenotypes))
 
     @property
-    def outcome_norm(self) -> int:
-        """N_z, bound on the squared norm of the constant, the covariates and the phenotypes."""
-        return self.outcomes.constant_norm + self.phenotype_norm
+    def public_n(self) -> int:
+        """The size that may be published and planned with."""
+        return self.n_samples if self.nominal_n is None else self.nominal_n
+
+    @property
+    def row_rule(self) -> RowRule | None:
+        """How records are clipped; None: not at all, and they can never be private."""
+        if not self.clipped:
+            return None
+        return RowRule(
+            _LONG_RECORDS[self.privacy],
+            self.row_norm,
+            self.block_norms,
+            self.outcomes.constant_norm,
+            self.phenotype_norm,
+        )
+
+    @property
+    def bounds(self) -> PublicBounds:
+        """What noise is calibrated to."""
+        return PublicBounds(
+            row_norm=self.row_norm,
+            block_norms=self.block_norms,
+            fixed_norm=self.outcomes.constant_norm,
+            phenotype_norm=self.phenotype_norm,
+            block_sizes=self.layout.sizes,
+            n_samples=self.public_n,
+            n_phenotypes=self.layout.n_phenotypes,
+        )
 
     @property
     def sizes(self) -> PublicSizes:
         """What the planner may know."""
-        return _public_sizes(
-            self.n_samples, self.boundaries, self.genotypes, self.outcomes, self.row_norm
+        return PublicSizes(
+            n_samples=self.public_n,
+            n_variants=self.layout.n_variants,
+            n_phenotypes=self.layout.n_phenotypes,
+            largest_block=max(self.layout.sizes),
+            row_norm=self.row_norm,
+            variant_variance=self.genotypes.variance / self.layout.n_variants,
+            phenotype_scale=self.outcomes.unit,
         )
+
+    def promise(self, budget: Budget) -> Promise:
+        """What a release of this design guarantees for `budget`.
+
+        Raises
+        ------
+        UsageError
+            Phenotype moments were paid for as part of another (epsilon, delta).
+        """
+        if self.moments is not None and self.moments.budget != budget:
+            raise UsageError(
+                "the phenotype moments were bought for a release with another epsilon and delta",
+                where="--epsilon",
+                value=f"{budget.epsilon:g}, {budget.delta:g}",
+                limit=f"{self.moments.budget.epsilon:g}, {self.moments.budget.delta:g}",
+            )
+        share = 1.0 if self.moments is None else 1 - MOMENTS_SHARE
+        return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
+
+    def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
+        """The least noise that keeps the promise."""
+        split = split_for(
+            self.sizes,
+            outcome_norm=self.bounds.outcome_norm,
+            adjacency=self.adjacency,
+            block_norm=None if self.block_norms is None else max(self.block_norms),
+        )
+        return calibrate(self.bounds, self.promise(budget), recipe, split=split)
 
     @property
     def digest(self) -> str:
@@ -172,8 +223,8 @@ class Design:
 
     def _as_json(self) -> dict[str, Any]:
         value = asdict(self)
-        value["genotypes"]["multiplier"] = self.genotypes.multiplier.tolist()
-        value["genotypes"]["centre"] = self.genotypes.centre.tolist()
+        for name in _CODING_ARRAYS:
+            value["genotypes"][name] = getattr(self.genotypes, name).tolist()
         return value
 
 
@@ -199,11 +250,16 @@ def load_design(path: Path) -> Design:
         ) from error
     genotypes = value.pop("genotypes")
     outcomes = value.pop("outcomes")
-    for name in ("multiplier", "centre"):
-        genotypes[name] = np.array(genotypes[name], dtype=np.int16)
+    for name, dtype in _CODING_ARRAYS.items():
+        genotypes[name] = np.array(genotypes[name], dtype=dtype)
     covariates = tuple(CovariateCoding(**c) for c in outcomes.pop("covariates"))
     phenotypes = tuple(PhenotypeBounds(**p) for p in outcomes.pop("phenotypes"))
     value["boundaries"] = tuple(value["boundaries"])
+    norms = value["block_norms"]
+    value["block_norms"] = None if norms is None else tuple(norms)
+    value["privacy"] = PrivacyUnit(value["privacy"])
+    value["moments"] = _moments_from(value["moments"])
+    value["adjacency"] = Adjacency(value["adjacency"])
     return Design(
         genotypes=GenotypeCoding(**genotypes),
         outcomes=OutcomeCoding(covariates=covariates, phenotypes=phenotypes, **outcomes),
@@ -211,127 +267,13 @@ def load_design(path: Path) -> Design:
     )
 
 
-def match_frequencies(choices: ModelChoices, variants: VariantTable) -> MatchedFrequencies | None:
-    """Public frequencies of the variants, where a panel was given."""
-    if choices.ref_freq is None:
+def _moments_from(value: dict[str, Any] | None) -> PaidMoments | None:
+    if value is None:
         return None
-    return read_reference_frequencies(choices.ref_freq, variants)
-
-
-def make_design(
-    store: GenotypeStore,
-    choices: ModelChoices,
-    *,
-    matched: MatchedFrequencies | None,
-    outcomes: OutcomeCoding,
-) -> Design:
-    """Settle every public choice of a run.
-
-    Parameters
-    ----------
-    store
-        For the variant list and the number of people, which are public.
-    choices
-        From the command line.
-    matched
-        Frequencies of the reference panel, or None.
-    outcomes
-        Public coding of phenotypes and covariates, from `outcome_coding`.
-    """
-    n_samples = store.n_samples
-    boundaries = block_boundaries(choices.ld_blocks, store.variants)
-    coding = (
-        uninformative_coding(store.n_variants) if matched is None else reference_coding(matched)
-    )
-    row_norm = _row_norm(coding, choices)
-    sizes = _public_sizes(n_samples, boundaries, coding, outcomes, row_norm)
-    clip = _phenotype_clip(sizes, choices)
-    largest = outcomes.phenotype_norm_cap / outcomes.unit**2
-    norm = (
-        outcomes.phenotype_norm_cap
-        if choices.non_private
-        else phenotype_norm(sizes, clip=clip, largest_norm=largest)
-    )
-    return Design(
-        n_samples=n_samples,
-        boundaries=boundaries,
-        ld_blocks=_ld_blocks_rule(choices.ld_blocks),
-        genotypes=coding,
-        outcomes=outcomes,
-        reference=None if matched is None else _reference(matched),
-        row_norm=row_norm,
-        phenotype_norm=norm,
-        clipped=not choices.non_private,
-        genotype_store=str(store.path.resolve()),
-    )
-
-
-def outcome_weight(n_phenotypes: int, n_covariates: int, choices: ModelChoices) -> float:
-    """Public weight of the constant and of each covariate, beside a phenotype's 1.
-
-    A heavier column gets relatively less noise but takes more of the common bound N_z.
-    """
-    if choices.non_private:
-        return 1.0
-    return min(1.0, _FIXED_WEIGHT * math.sqrt(n_phenotypes / (1 + n_covariates)))
-
-
-def _ld_blocks_rule(specification: str | None) -> str:
-    """The rule in words that may be published: a file by name and content, not by place."""
-    if specification is None:
-        return "one dense block"
-    path = Path(specification)
-    if specification.startswith("window:"):
-        return specification
-    return f"{path.name} (SHA-256 {sha256_of_file(path)})"
-
-
-def _row_norm(coding: GenotypeCoding, choices: ModelChoices) -> int:
-    if choices.non_private:
-        return coding.max_squared_norm
-    if choices.row_norm is None:
-        return default_row_norm(coding)
-    if coding.unit == 1:
-        raise UsageError(
-            "rows of -1, 0 and 1 cannot be scaled back without losing them",
-            where="--row-norm",
-            value=choices.row_norm,
-            remedy="Give --ref-freq, whose coding is finer, or leave --row-norm out",
-        )
-    squared = math.floor(min(choices.row_norm * coding.unit, 2.0**31) ** 2)
-    if squared < 1:
-        raise UsageError(
-            "the bound on the genotype rows leaves no room",
-            where="--row-norm",
-            value=choices.row_norm,
-            remedy="A standardised row of d variants has a norm of about sqrt(d)",
-        )
-    return min(squared, coding.max_squared_norm)
-
-
-def _phenotype_clip(sizes: PublicSizes, choices: ModelChoices) -> float:
-    if choices.non_private or choices.budget is None:
-        return _NO_TRADE_OFF
-    mu = release_mu(choices.budget.epsilon, choices.budget.delta)
-    return choose_phenotype_clip(sizes, mu=mu * math.sqrt(1 - COUNTS_SHARE))
-
-
-def _public_sizes(
-    n_samples: int,
-    boundaries: tuple[int, ...],
-    genotypes: GenotypeCoding,
-    outcomes: OutcomeCoding,
-    row_norm: int,
-) -> PublicSizes:
-    return PublicSizes(
-        n_samples=n_samples,
-        n_variants=boundaries[-1],
-        n_phenotypes=len(outcomes.phenotypes),
-        largest_block=max(np.diff(boundaries).tolist()),
-        row_norm=row_norm,
-        variant_variance=genotypes.variance / boundaries[-1],
-        phenotype_scale=outcomes.unit,
-        fixed_outcome_norm=outcomes.constant_norm,
+    bought = value["bought"]
+    sums = tuple(map(tuple, bought["sums"]))
+    return PaidMoments(
+        NoisyMoments(sums, bought["sigma"], bought["charge"]), Budget(**value["budget"])
     )
 
 
@@ -341,7 +283,3 @@ def _levels(phenotype: PhenotypeBounds) -> Levels | None:
         return None
     low, high = (phenotype.lower - phenotype.mean), (phenotype.upper - phenotype.mean)
     return low / phenotype.sd, high / phenotype.sd
-
-
-def _reference(matched: MatchedFrequencies) -> dict[str, str]:
-    return {"file": matched.path.name, "sha256": matched.sha256}

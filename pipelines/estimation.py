@@ -1,95 +1,190 @@
-"""Which rule of shrinkage a release uses: a public choice, from the design and the noise."""
+"""From private statistics to weights: which method, which rule of shrinkage, and why.
+
+Both are public choices, made from the design, the promise and the scales of the noise.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from pipelines.design import Design
-from primo_scale.methods.linear_model import NoiseScales
-from primo_scale.methods.shrinkage import (
-    Float64,
-    KnownNoise,
-    Ridge,
-    Shrinkage,
-    automatic_penalty,
+from pipelines.design_choices import ModelChoices
+from primo_scale.errors import UsageError
+from primo_scale.methods.catalogue import (
+    METHODS,
+    Method,
+    choose_method,
+    estimator_for,
+    method_named,
 )
+from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.linear_model import missing_rescale
+from primo_scale.methods.shrinkage import Float64, automatic_penalty
+from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import GramMechanism
+from primo_scale.privacy.mechanism import Promise, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
+from primo_scale.privacy.private_statistics import PrivateStatistics
+from primo_scale.storage.block_matrices import BlockMatrices
+
+NOT_PRIVATE_METHOD = "reuse-cov-gauss"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """How weights are computed, for the release to state; public.
+class MethodChoices:
+    """How to make weights, as given on the command line.
 
     Attributes
     ----------
-    rule
-        In words.
-    parameters
-        Numbers of the rule, in lattice units.
-    floor
-        What happens to eigenvalues that noise made small or negative.
+    method
+        ``auto`` or a name.
+    shrinkage
+        Name of a rule, or None for the method's own.
+    ridge
+        Penalty in units of the coding, or None for automatic.
+    """
+
+    method: str
+    shrinkage: str | None
+    ridge: float | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A method, its rule of shrinkage, and why.
+
+    Attributes
+    ----------
+    method
+        From the catalogue.
+    reason
+        In words: as given, or from which public sizes.
+    estimator
+        Its rule of shrinkage.
+    """
+
+    method: Method
+    reason: str
+    estimator: Estimator
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Weights on the lattice, and all that a release states about how they were made.
+
+    Attributes
+    ----------
+    chosen
+        The method.
+    solution
+        Weights, rule and fit.
     response
         What clipping did to the phenotypes, to be undone.
     """
 
-    rule: str
-    parameters: dict[str, float]
-    floor: str
+    chosen: Chosen
+    solution: Solution
     response: ClipResponse
 
 
-def noise_scales(mechanism: GramMechanism | None) -> NoiseScales:
-    """Scales of the noise in the statistics that weights are computed from."""
-    if mechanism is None:
-        return NoiseScales(gram=0.0, cross=0.0, outcome_gram=0.0)
-    return NoiseScales(mechanism.gram_sigma, mechanism.cross_sigma, mechanism.outcome_sigma)
+def choose(design: Design, promise: Promise | None, choices: MethodChoices) -> Chosen:
+    """Settle the method and its rule; no promise: statistics without noise.
+
+    Raises
+    ------
+    UsageError
+        A method that does not serve this kind of privacy, is none, or leaves no choice of rule.
+    """
+    if promise is None:
+        if choices.shrinkage is not None:
+            raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
+        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", Estimator.RIDGE)
+    if choices.method != "auto":
+        method, reason = method_named(choices.method, promise.privacy), "as given"
+    elif design.subsample is not None:
+        method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
+    else:
+        method, reason = choose_method(promise, design.sizes)
+    given = None if choices.shrinkage is None else Estimator(choices.shrinkage)
+    if choices.ridge is not None:
+        if given is not None:
+            raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
+        given = Estimator.RIDGE
+    return Chosen(method, reason, estimator_for(method, given))
 
 
-def choose_shrinkage(
-    design: Design, mechanism: GramMechanism | None, rescale: Float64, penalty: float | None
-) -> tuple[Shrinkage, Estimate]:
-    """Choose the rule of shrinkage, and say what clipping did.
+def check_method(model: ModelChoices, choices: MethodChoices) -> None:
+    """Refuse a method that this kind of statistics cannot serve, before they are summed.
+
+    Raises
+    ------
+    UsageError
+        As `choose`.
+    """
+    if model.non_private or choices.method == "auto":
+        return
+    method_named(choices.method, model.privacy).recipe(1, model.subsample)
+
+
+def recipe_of(design: Design, chosen: Chosen) -> Recipe:
+    """What the method wants measured."""
+    return chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
+
+
+def solve_release(
+    design: Design, private: PrivateStatistics, chosen: Chosen, *, ridge: float | None
+) -> Solved:
+    """Solve every phenotype.
 
     Parameters
     ----------
     design
         Public choices of the run.
-    mechanism
-        The noise, or None where there is none.
-    rescale
-        Factor on each phenotype for missing values, shape (l,), from noisy counts.
-    penalty
-        Ridge penalty of the command line, in units of the coding, or None for automatic.
+    private
+        Statistics with their noise, or without any for a release stamped NOT PRIVATE.
+    chosen
+        Method and rule.
+    ridge
+        Penalty in units of the coding, or None for automatic.
     """
-    variance = design.genotypes.variance
+    matrices, mechanism = private.matrices, private.mechanism
+    n_samples = _people(design, matrices)
+    rescale = missing_rescale(matrices.observed().astype(float), n_samples)
     response = design.clip_response(1 / rescale)
-    if penalty is not None:
-        lattice_penalty = penalty * design.genotypes.unit**2
-        return Ridge(lattice_penalty), _ridge_estimate("ridge, as given", lattice_penalty, response)
-    if mechanism is None:
-        prior_penalty = automatic_penalty(variance, PRIOR_HERITABILITY)
-        rule = f"ridge at the penalty of a heritability of {PRIOR_HERITABILITY}"
-        return Ridge(prior_penalty), _ridge_estimate(rule, prior_penalty, response)
+    unit = design.genotypes.unit
+    if ridge is not None:
+        penalty = ridge * unit**2
+    else:
+        penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
+    inputs = SolveInputs(
+        bounds=design.bounds,
+        scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
+        privacy=design.privacy,
+        recipe=Recipe() if mechanism is None else mechanism.recipe,
+        delta=1.0 if mechanism is None else mechanism.promise.delta,
+        unit=unit,
+        rescale=rescale,
+        prior=_prior(design, rescale, response),
+        smallest_eigenvalue=matrices.smallest_eigenvalue(),
+        penalty=penalty if chosen.estimator is Estimator.RIDGE else None,
+    )
+    solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+    return Solved(chosen, solution, response)
+
+
+def _people(design: Design, matrices: BlockMatrices) -> float:
+    """Number of people n; where it is private, from the noisy sum of the squared constant."""
+    if design.nominal_n is None:
+        return design.n_samples
+    noisy = float(matrices.outcome_gram()[0, 0]) / design.outcomes.constant**2
+    return float(np.clip(noisy, 1, None))
+
+
+def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
+    """Effects of the prior heritability, spread evenly, as clipping attenuates them."""
     unit = design.outcomes.unit
-    effect_variance = PRIOR_HERITABILITY * unit**2 / variance
+    effect = PRIOR_HERITABILITY * unit**2 / design.genotypes.variance
     left = variance_left(design.clip, design.layout.n_phenotypes) * unit**2
-    shrinkage = KnownNoise(
-        effect_variance=effect_variance * response.slope**2,
-        residual_variance=left * rescale,
-        cross_sigma=mechanism.cross_sigma * rescale,
-        gram_sigma=mechanism.gram_sigma,
-    )
-    estimate = Estimate(
-        rule=f"posterior mean for known noise and a heritability of {PRIOR_HERITABILITY}",
-        parameters={"effect_variance": effect_variance, "residual_variance": left},
-        floor="eigenvalues raised to 0.3 of the noise norm in X'X, and to it for the covariates",
-        response=response,
-    )
-    return shrinkage, estimate
-
-
-def _ridge_estimate(rule: str, penalty: float, response: ClipResponse) -> Estimate:
-    floor = "eigenvalues raised to 0 in X'X, and to the noise norm for the covariates"
-    return Estimate(rule, {"penalty": penalty}, floor, response)
+    return EffectPrior(effect_variance=effect * response.slope**2, residual_variance=left * rescale)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.accumulate import budget_from
+from pipelines.choices import budget_from
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -21,24 +21,26 @@ from pipelines.command_line import (
 )
 from pipelines.options import (
     budget_options,
+    ledger_options,
     out_option,
     release_options,
     work_dir_option,
 )
+from pipelines.release_place import charge_of, check_out, exists_already
 from primo_scale.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, Design
-    from pipelines.estimation import Estimate
+    from pipelines.estimation import Chosen, MethodChoices, Solved
     from pipelines.release_statement import Payment
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.tables import VariantTable
-    from primo_scale.methods.linear_model import LatticeWeights
     from primo_scale.outcomes.coding import OutcomeCoding
-    from primo_scale.privacy.clip_response import ClipResponse
-    from primo_scale.privacy.mechanism import GramMechanism
+    from primo_scale.privacy.ledger import Ledger
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.private_statistics import PrivateStatistics
+    from primo_scale.privacy.spending import Account, Balance, Charge
+    from primo_scale.release.publish import Signer
     from primo_scale.release.weights import ScoringWeights
 
 
@@ -52,8 +54,8 @@ class ReleaseChoices:
         The release directory.
     budget
         (epsilon, delta), or None for a release stamped NOT PRIVATE.
-    ridge
-        Penalty as given, or None for automatic.
+    methods
+        How weights are made.
     ledger, cohort
         Ledger file and name of the cohort in it, where not the defaults.
     genome_build
@@ -62,10 +64,18 @@ class ReleaseChoices:
 
     out: Path
     budget: Budget | None
-    ridge: float | None
+    methods: MethodChoices
     ledger: Path | None
     cohort: str | None
     genome_build: str
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What makes a release private in the eyes of others: its payment and the signature."""
+
+    payment: Payment
+    signer: Signer
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -74,6 +84,7 @@ class ReleaseChoices:
 @out_option("The release directory; must not exist.")
 @click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")
 @release_options
+@ledger_options
 @debug_option
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
@@ -99,7 +110,9 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
     InputError
         Something that is no release lies at ``--out``.
     """
-    _check_out(options["out"])
+    from pipelines.estimation import MethodChoices
+
+    check_out(options["out"])
     budget = None if options["non_private"] else budget_from(options)
     if budget is None and not options["non_private"]:
         raise UsageError(
@@ -109,7 +122,9 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
     return ReleaseChoices(
         out=options["out"],
         budget=budget,
-        ridge=_ridge_from(options["ridge"]),
+        methods=MethodChoices(
+            options["method"], options["shrinkage"], _ridge_from(options["ridge"])
+        ),
         ledger=options["ledger"],
         cohort=options["cohort"],
         genome_build=options["genome_build"],
@@ -121,6 +136,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
 
     What can be refused for public reasons is refused before the ledger is asked.
     """
+    from pipelines.estimation import choose
     from primo_scale.accumulate.statistics import open_raw_statistics
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
@@ -131,8 +147,10 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
+    promise = None if choices.budget is None else design.promise(choices.budget)
+    chosen = choose(design, promise, choices.methods)
     if choices.budget is None:
-        _publish(design, privatise(raw, None), choices, payment=None)
+        _publish(design, privatise(raw, None), choices, chosen=chosen, paid=None)
         return
     if not design.clipped:
         raise UsageError(
@@ -141,9 +159,10 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             remedy="Run accumulate without --non-private in another --work-dir",
         )
     at_hand = NoiseAtHand(work_dir / "private_statistics")
-    if choices.out.exists() and _charge_of(choices.out) not in at_hand.charges():
-        raise _exists_already(choices.out)  # before paying for what could not be published
-    _release_privately(raw, design, choices, at_hand, store.cohort_digest)
+    if choices.out.exists() and charge_of(choices.out) not in at_hand.charges():
+        raise exists_already(choices.out)  # before paying for what could not be published
+    LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+    _release_privately(raw, design, choices, chosen, at_hand, store.cohort_digest)
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
@@ -178,18 +197,27 @@ def _release_privately(
     raw: RawStatistics,
     design: Design,
     choices: ReleaseChoices,
+    chosen: Chosen,
     at_hand: NoiseAtHand,
     cohort_digest: str,
 ) -> None:
+    from pipelines.estimation import recipe_of
     from pipelines.progress import progress_bar
     from pipelines.release_statement import Payment
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
-    from primo_scale.privacy.paid_statistics import Payer, pay_and_draw
+    from primo_scale.privacy.paid_statistics import pay_and_draw
+    from primo_scale.privacy.payer import Payer
+    from primo_scale.release.publish import Signer
 
-    mechanism = _calibrated(design, choices)
+    if choices.budget is None:
+        raise UsageError("a private release needs --epsilon and --delta")
+    mechanism = design.mechanism(choices.budget, recipe_of(design, chosen))
     with Ledger(choices.ledger or default_ledger_path()) as ledger:
         people = ledger.cohort_identifier(cohort_digest)
-        account = ledger.account_named(choices.cohort or people)
+        account = ledger.account_named(
+            choices.cohort or people, unit=design.privacy, adjacency=design.adjacency
+        )
+        moments = _moments_charges(design, ledger, account)
         with interruptions_deferred(), progress_bar("draw noise") as move:
             paid = pay_and_draw(
                 raw,
@@ -200,34 +228,39 @@ def _release_privately(
                 on_block=move,
             )
         balance = ledger.balance(account)
+        charges = (*moments, paid.charge)
         LOGGER.info("%s", paid.history)
         if paid.opened_budget:
-            LOGGER.info(
-                "the cohort %s had no budget: it now has epsilon %g at delta %g, all of it spent "
-                "by this release; for more: python -m pipelines.ledger set-budget",
-                account.short_name, balance.budget.epsilon, balance.budget.delta,
-            )  # fmt: skip
-        payment = Payment(mechanism, paid.charge, balance)
-        digest = _publish(design, paid.private, choices, payment=payment)
-        ledger.mark_published(paid.charge, digest)
+            _tell_opened_budget(balance)
+        payment = Payment(mechanism, charges, balance)
+        signer = Signer(ledger.public_key, ledger.sign)
+        digest = _publish(design, paid.private, choices, chosen=chosen, paid=Paid(payment, signer))
+        for charge in charges:
+            ledger.mark_published(charge, digest)
 
 
-def _calibrated(design: Design, choices: ReleaseChoices) -> GramMechanism:
-    from primo_scale.privacy.mechanism import PublicBounds, calibrate
-    from primo_scale.privacy.planning import split_for
+def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[Charge, ...]:
+    """The charge for the phenotype moments, if they were bought; refused if another budget paid."""
+    if design.moments is None:
+        return ()
+    bought = design.moments.bought.charge
+    charges = tuple(c for c in ledger.balance(account).charges if c.id == bought)
+    if not charges:
+        raise InputError(
+            "the phenotype moments were paid for from another account",
+            where="--ledger, --cohort",
+            value=bought,
+            remedy="Give the --ledger and --cohort that accumulate was given",
+        )
+    return charges
 
-    if choices.budget is None:
-        raise UsageError("a private release needs --epsilon and --delta")
-    bounds = PublicBounds(
-        row_norm=design.row_norm,
-        outcome_norm=design.outcome_norm,
-        n_samples=design.n_samples,
-        n_phenotypes=design.layout.n_phenotypes,
-    )
-    split = split_for(design.sizes, outcome_norm=design.outcome_norm)
-    return calibrate(
-        bounds, epsilon=choices.budget.epsilon, delta=choices.budget.delta, split=split
-    )
+
+def _tell_opened_budget(balance: Balance) -> None:
+    LOGGER.info(
+        "the cohort %s had no budget: it now has epsilon %g at delta %g, all of it spent "
+        "by this release; for more: python -m pipelines.ledger set-budget",
+        balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
+    )  # fmt: skip
 
 
 def _publish(
@@ -235,54 +268,50 @@ def _publish(
     private: PrivateStatistics,
     choices: ReleaseChoices,
     *,
-    payment: Payment | None,
+    chosen: Chosen,
+    paid: Paid | None,
 ) -> str:
     """Solve and publish; return the SHA-256 of release.json."""
+    from threadpoolctl import threadpool_limits
+
+    from pipelines.estimation import solve_release
     from pipelines.release_statement import make_statement
+    from primo_scale.machine import usable_cpus
     from primo_scale.release.publish import is_same_release, publish_release
     from primo_scale.storage.files import sha256_of_file
 
-    lattice, estimate = _solve(design, private, choices.ridge)
-    statement = make_statement(design, estimate, payment, genome_build=choices.genome_build)
+    # A local Dask cluster leaves one BLAS thread in this process's environment.
+    with threadpool_limits(limits=usable_cpus()):
+        solved = solve_release(design, private, chosen, ridge=choices.methods.ridge)
+    payment = None if paid is None else paid.payment
+    statement = make_statement(design, solved, payment, genome_build=choices.genome_build)
     if choices.out.exists():
         if not is_same_release(choices.out, statement):
-            raise _exists_already(choices.out)
+            raise exists_already(choices.out)
         LOGGER.info("%s: this release is published already", choices.out)
     else:
-        weights = _scoring_weights(design, lattice, estimate.response)
-        publish_release(choices.out, weights, statement, _public_options(design, choices))
+        weights = _scoring_weights(design, solved)
+        publish_release(
+            choices.out,
+            weights,
+            statement,
+            _public_options(design, choices),
+            signer=None if paid is None else paid.signer,
+        )
     LOGGER.info("%s", statement.stamp)
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
     click.echo(f"release: {choices.out}")
     return sha256_of_file(choices.out / "release.json")
 
 
-def _solve(
-    design: Design, private: PrivateStatistics, shrinkage_given: float | None
-) -> tuple[LatticeWeights, Estimate]:
-    """Weights on the lattice and how they were estimated."""
-    from threadpoolctl import threadpool_limits
-
-    from pipelines.estimation import choose_shrinkage, noise_scales
-    from primo_scale.machine import usable_cpus
-    from primo_scale.methods.linear_model import missing_rescale, solve
-
-    rescale = missing_rescale(private.matrices.observed().astype(float), private.n_samples)
-    shrinkage, estimate = choose_shrinkage(design, private.mechanism, rescale, shrinkage_given)
-    # A local Dask cluster leaves one BLAS thread in this process's environment.
-    with threadpool_limits(limits=usable_cpus()):
-        lattice = solve(private.matrices, noise_scales(private.mechanism), rescale, shrinkage)
-    return lattice, estimate
-
-
-def _scoring_weights(
-    design: Design, lattice: LatticeWeights, response: ClipResponse
-) -> ScoringWeights:
+def _scoring_weights(design: Design, solved: Solved) -> ScoringWeights:
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.methods.dosage_scale import to_dosage_scale
     from primo_scale.release.weights import ScoringWeights
 
-    raw_scale = to_dosage_scale(lattice, design.genotypes, design.outcomes, response)
+    raw_scale = to_dosage_scale(
+        solved.solution.weights, design.genotypes, design.outcomes, solved.response
+    )
     return ScoringWeights(
         variants=open_genotype_store(Path(design.genotype_store)).variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
@@ -298,9 +327,17 @@ def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
     """Options that the release may repeat: no path, nothing of the custodian's own."""
     options = {
         "ld-blocks": Path(design.ld_blocks).name,
-        "ridge": "auto" if choices.ridge is None else f"{choices.ridge:g}",
+        "privacy": str(design.privacy),
+        "adjacency": str(design.adjacency),
+        "method": choices.methods.method,
+        "shrinkage": choices.methods.shrinkage or "auto",
+        "ridge": "auto" if choices.methods.ridge is None else f"{choices.methods.ridge:g}",
         "genome-build": choices.genome_build,
     }
+    if design.nominal_n is not None:
+        options["nominal-n"] = str(design.nominal_n)
+    if design.subsample is not None:
+        options["subsample"] = str(design.subsample)
     if design.reference is not None:
         options["ref-freq"] = design.reference["file"]
     if choices.budget is None:
@@ -310,45 +347,6 @@ def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
         "epsilon": f"{choices.budget.epsilon!r}",
         "delta": f"{choices.budget.delta!r}",
     }
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a place where no release can be published, before any work is done."""
-    import os
-
-    if (out.exists() or out.is_symlink()) and _read_release(out) is None:
-        raise _exists_already(out)
-    ancestor = next(parent for parent in out.absolute().parents if parent.exists())
-    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
-        raise InputError(
-            "cannot be created", where=out, remedy="Choose a directory you may write to"
-        )
-
-
-def _charge_of(out: Path) -> str | None:
-    """The charge a published release was paid with; None if it was not paid for."""
-    ledger = (_read_release(out) or {}).get("ledger")
-    return str(ledger["charge"]) if isinstance(ledger, dict) else None
-
-
-def _read_release(out: Path) -> dict[str, Any] | None:
-    """The release.json at `out`, or None if that is no release."""
-    import json
-
-    path = out / "release.json"
-    try:
-        document = json.loads(path.read_bytes()) if path.is_file() else None
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) and "ledger" in document else None
-
-
-def _exists_already(out: Path) -> InputError:
-    return InputError(
-        "exists already and is not this release",
-        where=out,
-        remedy="Choose another --out; a release is never overwritten",
-    )
 
 
 def _ridge_from(text: str) -> float | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from pipelines.accumulate import accumulate_stage, choices_from, outcome_coding
+from pipelines.accumulate import accumulate_stage
+from pipelines.choices import choices_from, outcome_coding
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -25,6 +26,7 @@ from pipelines.options import (
     bfile_option,
     budget_options,
     execution_options,
+    ledger_options,
     model_options,
     out_option,
     outcome_options,
@@ -43,6 +45,7 @@ from primo_scale.errors import UsageError
 @selection_options
 @model_options
 @release_options
+@ledger_options
 @work_dir_option(required=False)
 @execution_options
 @debug_option
@@ -54,7 +57,9 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     the release is there already, it says so.
     """
     from pipelines.design import load_design
+    from pipelines.estimation import check_method
     from pipelines.ingest import ingest_stage
+    from pipelines.phenotype_moments import moments_stage
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     out = out.absolute()
@@ -62,14 +67,16 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         raise UsageError("is no place for a release", where="--out", value=out)
     outcomes, model, execution = choices_from(options)
     release = release_choices_from({"out": out, **options})
+    check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
         shown = {"out": out, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "gwas_release", shown)
         store = ingest_stage(options, work_dir / "genotypes.zarr")
-        check_publishable(store.variants, outcome_coding(outcomes, model))
-        accumulate_stage(store, outcomes, model, execution, work_dir)
+        check_publishable(store.variants, outcome_coding(outcomes, model, None))
+        moments = moments_stage(store, outcomes, model, options, work_dir)
+        accumulate_stage(store, outcomes, model, execution, work_dir, moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
 

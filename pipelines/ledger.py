@@ -1,4 +1,8 @@
-"""``python -m pipelines.ledger``: see, check and set privacy budgets."""
+"""``python -m pipelines.ledger``: see, check and set privacy budgets.
+
+A cohort has a budget for each privacy unit and adjacency that it releases under. They do not add:
+each bounds how well other neighbours can be told apart (`primo_scale.privacy.spending.Account`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from pipelines.command_line import (
 
 if TYPE_CHECKING:
     from primo_scale.privacy.ledger import Ledger
-    from primo_scale.privacy.spending import Account, Balance
+    from primo_scale.privacy.spending import Balance
 
 _LEDGER_OPTION = click.option(
     "--ledger",
@@ -42,10 +46,14 @@ def main() -> None:
 @debug_option
 @explain_errors
 def show(path: Path | None, cohort: str | None) -> None:
-    """Print what each cohort may spend, has spent and has left, and every charge."""
+    """Print what each cohort may spend, has spent and has left, and every charge.
+
+    The public key is what others check the signatures of releases with: tell it to them.
+    """
     with _open(path) as ledger:
         balances = _matching(ledger, cohort) if cohort else ledger.balances()
         click.echo(f"{ledger.path}, head {ledger.head()}")
+        click.echo(f"public key {ledger.public_key}")
         if not balances:
             click.echo("no cohort has a budget yet")
         for balance in balances:
@@ -71,19 +79,50 @@ def verify(path: Path | None) -> None:
 @_LEDGER_OPTION
 @_COHORT_OPTION
 @click.option("--epsilon", type=float, required=True, help="Total epsilon the cohort may spend.")
-@click.option("--delta", type=float, help="Needed for a new cohort; an existing one keeps its own.")
+@click.option("--delta", type=float, help="Needed for a new budget; an existing one keeps its own.")
+@click.option(
+    "--privacy",
+    type=click.Choice(["full", "label", "feature"]),
+    default="full",
+    show_default=True,
+    help="What of a person is protected.",
+)
+@click.option(
+    "--adjacency",
+    type=click.Choice(["replace-one", "add-remove"]),
+    default="replace-one",
+    show_default=True,
+    help="Which cohorts are neighbours.",
+)
 @debug_option
 @explain_errors
-def set_budget(path: Path | None, cohort: str | None, epsilon: float, delta: float | None) -> None:
+def set_budget(
+    path: Path | None,
+    cohort: str | None,
+    epsilon: float,
+    delta: float | None,
+    privacy: str,
+    adjacency: str,
+) -> None:
     """Set a cohort's total budget; --cohort may be left out when the ledger holds one cohort.
 
     A name that matches no cohort opens a budget for a new one, to be used with the same --cohort.
+    Each --privacy and --adjacency has a budget of its own, and they do not add: what is spent
+    protecting phenotypes alone says nothing about genotypes.
     """
     from primo_scale.privacy.ledger import Ledger
+    from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
     with Ledger(_path(path)) as ledger:
-        account = _account_to_set(ledger, cohort)
-        _print_balance(ledger.set_budget(account, epsilon=epsilon, delta=delta))
+        name = cohort if cohort is not None else _only_cohort(ledger)
+        account = ledger.account_named(
+            name, unit=PrivacyUnit(privacy), adjacency=Adjacency(adjacency)
+        )
+        known = {balance.account.cohort for balance in ledger.balances()}
+        balance = ledger.set_budget(account, epsilon=epsilon, delta=delta)
+        if account.cohort not in known:
+            click.echo(f"new cohort: {account.cohort}")
+        _print_balance(balance)
 
 
 def _path(path: Path | None) -> Path:
@@ -114,36 +153,32 @@ def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
     return found
 
 
-def _account_to_set(ledger: Ledger, cohort: str | None) -> Account:
+def _only_cohort(ledger: Ledger) -> str:
     from primo_scale.errors import UsageError
-    from primo_scale.privacy.spending import Account
 
-    balances = ledger.balances()
-    if cohort is not None and not any(b.account.is_abbreviated_by(cohort) for b in balances):
-        click.echo(f"new cohort: {cohort}")
-        return Account(cohort)
-    found = balances if cohort is None else _matching(ledger, cohort)
-    if len(found) != 1:
+    cohorts = {balance.account.cohort for balance in ledger.balances()}
+    if len(cohorts) != 1:
         raise UsageError(
             "name the cohort: the ledger does not hold exactly one",
             where="--cohort",
-            value=f"{len(found)} accounts",
+            value=f"{len(cohorts)} cohorts",
             remedy="python -m pipelines.ledger show lists them",
         )
-    return found[0].account
+    return cohorts.pop()
 
 
 def _print_balance(balance: Balance) -> None:
-    account, budget = balance.account, balance.budget
-    click.echo(f"cohort {account.short_name} ({account.unit} privacy, {account.adjacency})")
+    budget = balance.budget
+    click.echo(f"cohort {balance.account.description}")
     click.echo(f"  budget  epsilon {budget.epsilon:g} at delta {budget.delta:g}")
     click.echo(f"  spent   epsilon {balance.epsilon_spent:.4g} in {len(balance.charges)} charges")
     click.echo(f"  left    epsilon {balance.epsilon_left:g}")
     for charge in balance.charges:
-        request = charge.request
+        cost = charge.cost
+        subsampled = f" and (epsilon {cost.epsilon:g}, delta {cost.delta:g})" if cost.delta else ""
         click.echo(
             f"  charge {charge.id}  {charge.reserved_at}  {charge.state:9}  "
-            f"epsilon {request.epsilon:g}  mu^2 {charge.mu_squared:.6g}"
+            f"epsilon {charge.request.epsilon:g}  mu^2 {cost.mu_squared:.6g}{subsampled}"
         )
 
 

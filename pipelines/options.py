@@ -103,6 +103,12 @@ outcome_options = _together(
             help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
         ),
         click.option(
+            "--pheno-moments",
+            is_flag=True,
+            help="Pay 5% of the release's mu^2 for noisy means and sds of the phenotypes, where "
+            "no public ones are known.",
+        ),
+        click.option(
             "--covar-bounds",
             type=EXISTING_FILE,
             help="Public bounds of the covariates: a table of name, lower, upper.",
@@ -130,6 +136,33 @@ model_options = _together(
             "(default: from the public frequencies, docs/maths.md section 6).",
         ),
         click.option(
+            "--privacy",
+            type=click.Choice(["full", "label", "feature"]),
+            default="full",
+            show_default=True,
+            help="What is protected: a person's whole row; the phenotypes (genotypes and "
+            "covariates are public); or genotypes and covariates (phenotypes are public).",
+        ),
+        click.option(
+            "--adjacency",
+            type=click.Choice(["replace-one", "add-remove"]),
+            default="replace-one",
+            show_default=True,
+            help="Against which neighbours: a row replaced by any other, or by nothing.",
+        ),
+        click.option(
+            "--nominal-n",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="A public round size to plan for, where add-remove makes the real one private.",
+        ),
+        click.option(
+            "--subsample",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Sum X'X over a secret random N people (method sub-samp-reuse-cov).",
+        ),
+        click.option(
             "--non-private",
             is_flag=True,
             help="No noise, no clipping; every file is stamped NOT PRIVATE. For validation.",
@@ -144,6 +177,13 @@ budget_options = _together(
     ]
 )
 
+ledger_options = _together(
+    [
+        click.option("--ledger", type=EXISTING_FILE, help="Ledger (default: one per user)."),
+        click.option("--cohort", metavar="NAME", help="The cohort's name in the ledger."),
+    ]
+)
+
 release_options = _together(
     [
         click.option(
@@ -153,8 +193,19 @@ release_options = _together(
             metavar="auto|VALUE",
             help="Penalty on coded genotypes, in the units of scikit-learn's Ridge(alpha).",
         ),
-        click.option("--ledger", type=EXISTING_FILE, help="Ledger (default: one per user)."),
-        click.option("--cohort", metavar="NAME", help="The cohort's name in the ledger."),
+        click.option(
+            "--method",
+            default="auto",
+            show_default=True,
+            metavar="auto|NAME",
+            help="How noise and weights are made; docs/methods.md has the table.",
+        ),
+        click.option(
+            "--shrinkage",
+            type=click.Choice(["known-noise", "ridge-at-noise-norm", "sure", "james-stein"]),
+            help="How noisy weights are shrunk, where the method leaves it open "
+            "(default: known-noise).",
+        ),
         click.option(
             "--genome-build",
             type=Token(),

@@ -8,6 +8,7 @@ whether it still is.
 from __future__ import annotations
 
 import contextlib
+import random
 import uuid
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -18,12 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulate.plan import Plan, RowTask, Task, TileTask, plan_digest
+from primo_scale.accumulate.row_rules import RowRule
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import (
     Array,
+    Group,
     array_of,
     chunk_path,
     commit_chunk,
@@ -37,6 +40,8 @@ from primo_scale.storage.groups import (
 )
 
 KIND = "partial statistics"
+# Row multipliers of so many blocks lie in one chunk: few files, and a tile reads few others.
+_MULTIPLIER_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -47,25 +52,25 @@ class Inputs:
     ----------
     genotypes, outcomes
         Paths of the finished stores, as every worker sees them.
-    row_norm
-        N_x, the largest squared norm of a coded genotype row; None: rows are not clipped.
-    phenotype_norm
-        N_y, the largest squared norm of a row's phenotype part; None: not clipped.
+    row_rule
+        How records are clipped; None: not at all.
+    subsample
+        People that X'X is summed over, drawn at random when the store is created; None: everybody.
     digests
         What the stores and the coding hold (private, for the plan digest alone).
     """
 
     genotypes: Path
     outcomes: Path
-    row_norm: int | None
-    phenotype_norm: int | None
+    row_rule: RowRule | None
+    subsample: int | None
     digests: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """Everything that decides the sums; paths do not."""
         return {
-            "row_norm": self.row_norm,
-            "phenotype_norm": self.phenotype_norm,
+            "row_rule": None if self.row_rule is None else self.row_rule.to_json(),
+            "subsample": self.subsample,
             **self.digests,
         }
 
@@ -121,13 +126,26 @@ class Partials:
         """What the tasks read."""
         stored = dict(self.attributes["inputs"])
         paths = self.attributes["paths"]
+        rule = stored.pop("row_rule")
         return Inputs(
             Path(paths["genotypes"]),
             Path(paths["outcomes"]),
-            stored.pop("row_norm"),
-            stored.pop("phenotype_norm"),
+            None if rule is None else RowRule.from_json(rule),
+            stored.pop("subsample"),
             stored,
         )
+
+    @cached_property
+    def largest_block_norms(self) -> npt.NDArray[np.int64]:
+        """Largest squared norm that a row of codes can have in each block, shape (blocks,)."""
+        largest = (self.code_table.astype(np.int64) ** 2).max(axis=1)
+        return np.add.reduceat(largest, self.plan.layout.boundaries[:-1])
+
+    @property
+    def multiplier_columns(self) -> int:
+        """Columns of row multipliers: one a block where blocks have bounds of their own."""
+        rule = self.inputs.row_rule
+        return 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
 
     @cached_property
     def code_table(self) -> npt.NDArray[np.int8]:
@@ -138,12 +156,27 @@ class Partials:
         """One array of the store, for reading and for committing chunks."""
         return array_of(open_group(self.path, KIND, complete=False), name)
 
+    def block_multipliers(self, block: int, samples: slice) -> npt.NDArray[np.int64]:
+        """Multiplier over 2^31 of each record in one block, shape (people,)."""
+        column = min(block, self.multiplier_columns - 1)
+        chosen = (samples, slice(column, column + 1))
+        return read_block(self.array("row_multipliers"), chosen)[:, 0].astype(np.int64)
+
+    def sampled(self, samples: slice) -> npt.NDArray[np.intp] | None:
+        """Positions among `samples` of those in the subsample, or None if everybody is."""
+        if self.inputs.subsample is None:
+            return None
+        return np.flatnonzero(read_block(self.array("in_subsample"), (samples,)))
+
     def commit_read(
         self, samples: slice, multipliers: npt.NDArray[np.int64], outcomes: npt.NDArray[np.int16]
     ) -> None:
         """Commit the multipliers and the clipped outcome rows of one read of a row group."""
         read = samples.start // self.plan.rows_per_read
-        commit_chunk(self.array("row_multipliers"), (read,), multipliers)
+        array = self.array("row_multipliers")
+        for start in range(0, multipliers.shape[1], _MULTIPLIER_COLUMNS):
+            part = multipliers[:, start : start + _MULTIPLIER_COLUMNS].astype(np.uint32)
+            commit_chunk(array, (read, start // _MULTIPLIER_COLUMNS), part)
         commit_chunk(self.array("clipped_outcomes"), (read, 0), outcomes)
 
     def commit_rows(self, task: RowTask, outcome_gram: npt.NDArray[np.int64]) -> None:
@@ -178,9 +211,10 @@ class Partials:
             # What tiles read must be whole as well: a chunk that is not there reads as zeros.
             reads = [samples.start // self.plan.rows_per_read
                      for samples in self.plan.reads(task.row_group)]  # fmt: skip
+            parts = range(-(-self.multiplier_columns // _MULTIPLIER_COLUMNS))
             return [
                 ("outcome_gram", (task.row_group, 0, 0)),
-                *(("row_multipliers", (read,)) for read in reads),
+                *(("row_multipliers", (read, part)) for read in reads for part in parts),
                 *(("clipped_outcomes", (read, 0)) for read in reads),
             ]
         results: list[tuple[str, tuple[int, ...]]] = [
@@ -225,7 +259,17 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
         group, "code_table", shape=code_table.shape, chunks=(65536, 4), dtype=np.int8
     )
     _write_code_table(table, code_table)
-    create_array(group, "row_multipliers", shape=(n,), chunks=(rows,), dtype=np.int64)
+    rule = inputs.row_rule
+    columns = 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
+    create_array(
+        group,
+        "row_multipliers",
+        shape=(n, columns),
+        chunks=(rows, min(columns, _MULTIPLIER_COLUMNS)),
+        dtype=np.uint32,
+    )
+    if inputs.subsample is not None:
+        _draw_subsample(group, n, inputs.subsample)
     create_array(group, "clipped_outcomes", shape=(n, q), chunks=(rows, q), dtype=np.int16)
     create_array(group, "outcome_gram", shape=(groups, q, q), chunks=(1, q, q), dtype=np.int64)
     for block, size in enumerate(layout.sizes):
@@ -250,6 +294,19 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
         },
     )
     return Partials(path, store_id)
+
+
+def _draw_subsample(group: Group, n_samples: int, size: int) -> None:
+    """Draw who is in the subsample, uniformly and without replacement; it leaves with the store.
+
+    Amplification holds for a subsample that nobody knows, so it is drawn from the operating
+    system's entropy, once for this store, and is deleted with it.
+    """
+    chosen = np.zeros(n_samples, dtype=np.uint8)
+    chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
+    chunks = (min(n_samples, 1 << 20),)
+    array = create_array(group, "in_subsample", shape=(n_samples,), chunks=chunks, dtype=np.uint8)
+    write_block(array, (slice(None),), chosen)
 
 
 def _write_code_table(array: Array, code_table: npt.NDArray[np.int8]) -> None:

@@ -54,11 +54,12 @@ def needs_of(plan: Plan) -> Needs:
     # int64 total, float product and its int64 copy; codes of both tiles and their float copies;
     # outcome rows as int16 and float64, and the cross product like the Gram.
     tile_task = (24 * side + 10 * rows) * side + (10 * rows + 24 * side) * q
-    row_task = rows * q * 26 + 24 * q * q
+    # Outcome rows and Z'Z; norms and multipliers of every block, several times.
+    row_task = rows * q * 26 + 24 * q * q + rows * layout.n_blocks * 40
     largest_block = max(layout.sizes) ** 2 + max(layout.sizes) * q
     return Needs(
         tasks=plan.n_row_groups * (1 + sum(t * (t + 1) // 2 for t in tiles.values())),
-        disk_bytes=partial + final + 2 * plan.n_samples * q,
+        disk_bytes=partial + final + plan.n_samples * (2 * q + 4 * layout.n_blocks),
         worker_bytes=_WORKER_BASE_BYTES + max(tile_task, row_task),
         client_bytes=_WORKER_BASE_BYTES + 4 * _INT64 * largest_block,
     )

@@ -14,13 +14,7 @@ import numpy.typing as npt
 
 from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import RowTask, Task, TileTask
-from primo_scale.kernels.clipping import (
-    UNCLIPPED,
-    clip_rows,
-    row_multipliers,
-    scale_entries,
-    squared_norms,
-)
+from primo_scale.kernels.clipping import UNCLIPPED, scale_entries, squared_norms
 from primo_scale.kernels.gram import add_cross, add_gram, outcome_gram
 from primo_scale.kernels.packed import decode
 from primo_scale.storage.groups import read_block
@@ -40,37 +34,40 @@ def run_task(path: str, store_id: str, task: Task) -> Task:
 
 
 def _run_rows(partials: Partials, task: RowTask) -> None:
-    """Clip one row group (docs/maths.md, section 6, steps 3 and 4) and sum its Z'Z."""
-    plan, inputs = partials.plan, partials.inputs
+    """Clip the records of one row group by the row rule, and sum their Z'Z."""
+    plan, rule = partials.plan, partials.inputs.row_rule
     outcomes = partials.outcomes()
     q = plan.layout.n_outcomes
-    phenotypes = slice(plan.layout.n_fixed, q)
     total = np.zeros((q, q), dtype=np.int64)
     for samples in plan.reads(task.row_group):
-        multiplier = _row_multipliers(partials, samples)
-        rows = scale_entries(outcomes.read_rows(samples), multiplier[:, None])
-        if inputs.phenotype_norm is not None:
-            rows = clip_rows(rows, phenotypes, inputs.phenotype_norm)
-        partials.commit_read(samples, multiplier, rows)
+        rows = outcomes.read_rows(samples)
+        multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
+        if rule is not None:
+            norms = _row_norms(partials, samples)
+            multipliers, record = rule.shrink(norms)
+            rows = rule.clip_outcomes(rows, plan.layout.n_fixed, record, norms)
+        partials.commit_read(samples, multipliers, rows)
         total += outcome_gram(rows)
     partials.commit_rows(task, total)
 
 
-def _row_multipliers(partials: Partials, samples: slice) -> npt.NDArray[np.int64]:
-    """Multiplier of every row, 2^31 where the row is within its bound."""
-    limit = partials.inputs.row_norm
-    table = partials.code_table
+def _row_norms(partials: Partials, samples: slice) -> npt.NDArray[np.int64]:
+    """Squared norm of every record's genotypes in every block, shape (people, blocks).
+
+    All zero where, by a public comparison, no record can be too long.
+    """
+    rule, layout, table = partials.inputs.row_rule, partials.plan.layout, partials.code_table
     count = samples.stop - samples.start
-    largest = int((table.astype(np.int64) ** 2).max(axis=1).sum())
-    if limit is None or limit >= largest:  # a public comparison: no row can be too long
-        return np.full(count, UNCLIPPED, dtype=np.int64)
-    store = partials.genotypes
-    norms = np.zeros(count, dtype=np.int64)
-    for start in range(0, len(table), _VARIANTS_PER_NORM_PASS):
-        variants = slice(start, min(start + _VARIANTS_PER_NORM_PASS, len(table)))
-        codes = decode(store.read_packed(variants, samples), table[variants], count)
-        norms += squared_norms(codes.T)
-    return row_multipliers(norms, limit)
+    norms = np.zeros((count, layout.n_blocks), dtype=np.int64)
+    if rule is None or not rule.needs_norms(partials.largest_block_norms):
+        return norms
+    for block in range(layout.n_blocks):
+        whole = layout.variants(block)
+        for start in range(whole.start, whole.stop, _VARIANTS_PER_NORM_PASS):
+            variants = slice(start, min(start + _VARIANTS_PER_NORM_PASS, whole.stop))
+            packed = partials.genotypes.read_packed(variants, samples)
+            norms[:, block] += squared_norms(decode(packed, table[variants], count).T)
+    return norms
 
 
 def _run_tile(partials: Partials, task: TileTask) -> None:
@@ -84,15 +81,18 @@ def _run_tile(partials: Partials, task: TileTask) -> None:
     gram = np.zeros((height, width), dtype=np.int64)
     cross = np.zeros((height, plan.layout.n_outcomes), dtype=np.int64) if diagonal else None
     clipped = partials.array("clipped_outcomes")
-    multipliers = partials.array("row_multipliers")
     for samples in plan.reads(task.row_group):
-        multiplier = read_block(multipliers, (samples,))
+        multiplier = partials.block_multipliers(task.block, samples)
+        sampled = partials.sampled(samples)
         left = _clipped_codes(partials, left_variants, samples, multiplier)
         right = left if diagonal else _clipped_codes(partials, right_variants, samples, multiplier)
-        add_gram(gram, left, right, partials.max_code)
         if cross is not None:
             rows = read_block(clipped, (samples, slice(None)))
             add_cross(cross, left, rows, partials.max_code)
+        if sampled is not None:
+            left = left[:, sampled]
+            right = left if diagonal else right[:, sampled]
+        add_gram(gram, left, right, partials.max_code)
     partials.commit_tile(task, gram, cross)
 
 

@@ -44,15 +44,15 @@ def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> _Int64:
     return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.int64, casting="safe"))
 
 
-def row_multipliers(norms: _Int64, limit: int) -> _Int64:
+def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
     """Multipliers, over 2^31, that bring squared norms down to at most `limit`.
 
     Parameters
     ----------
     norms : ndarray of int64, shape (people,)
         Squared norms.
-    limit : int
-        Largest squared norm allowed, not negative, of any size.
+    limit : int or ndarray of int64, shape (people,)
+        Largest squared norm allowed, not negative; one integer may be of any size.
 
     Returns
     -------
@@ -65,12 +65,14 @@ def row_multipliers(norms: _Int64, limit: int) -> _Int64:
     ValueError
         `limit` is negative.
     """
-    if limit < 0:
+    limits = np.broadcast_to(np.array(limit, dtype=object), norms.shape)
+    if np.min(limits, initial=0) < 0:
         raise ValueError(f"a squared norm cannot be limited to {limit}")
     multipliers = np.full(norms.shape, UNCLIPPED, dtype=np.int64)
     for person in np.flatnonzero(norms > limit):
         # Python integers: 2^62 limit / norm has no fixed width.
-        multipliers[person] = math.isqrt((limit << 2 * _FRACTION_BITS) // int(norms[person]))
+        scaled = int(limits[person]) << 2 * _FRACTION_BITS
+        multipliers[person] = math.isqrt(scaled // int(norms[person]))
     return multipliers
 
 
@@ -92,7 +94,7 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
     return np.asarray(_scale(entries, multipliers))
 
 
-def clip_rows(rows: _Int16, columns: slice, limit: int) -> _Int16:
+def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
     """Clip some columns of every row, as a vector of their own, to a squared norm.
 
     Parameters
@@ -101,7 +103,7 @@ def clip_rows(rows: _Int16, columns: slice, limit: int) -> _Int16:
         Left as it is.
     columns : slice
         The columns that are clipped together; the others are copied.
-    limit : int
+    limit : int or ndarray of int64, shape (people,)
         Largest squared norm of those columns in one row, not negative.
 
     Returns

@@ -1,8 +1,8 @@
 """How far each eigen-direction of X'X is believed: the shrinkage that makes noise harmless.
 
-With ``X'X = V diag(lambda) V'`` a linear estimate is ``W = V diag(f) V' X'Y``; a rule of
-shrinkage is a choice of f. Least squares has ``f = 1/lambda``, which noise in X'X turns into
-division by numbers near zero of either sign.
+With ``X'X = V diag(lambda) V'`` and the target ``H = V'X'Y``, weights are ``W = V (f * H)``; a rule
+of shrinkage is a choice of f, which may differ by phenotype and may look at H. Least squares has
+``f = 1/lambda``, which noise in X'X turns into division by numbers near zero of either sign.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ Float64 = npt.NDArray[np.float64]
 
 # Share of the noise norm below which an eigenvalue of a noisy Gram matrix tells nothing
 # (docs/maths.md, planner: "Weights for known noise").
-_FLOOR_SHARE = 0.3
+FLOOR_SHARE = 0.3
 
 
 class Shrinkage(Protocol):
-    """A rule from eigenvalues to factors."""
+    """A rule for one LD block: from eigenvalues and target to factors on the target.
 
-    def factors(self, eigenvalues: Float64) -> Float64:
-        """Factors f of one LD block, shape (d, 1), or (d, l) if phenotypes differ.
+    `eigenvalues`, shape (d,), have been through `floored_at_zero`; `target` has shape (d, l).
+    """
 
-        `eigenvalues` have been through `floored_at_zero`.
-        """
+    def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """Factors f, shape (d, 1), or (d, l) if phenotypes differ."""
+        ...
+
+    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """Derivative of each coefficient ``f H`` by its own entry of H; of the shape of f."""
         ...
 
 
@@ -43,11 +47,13 @@ class Ridge:
 
     penalty: float
 
-    def factors(self, eigenvalues: Float64) -> Float64:
-        """Factors, shape (d, 1)."""
-        denominator = eigenvalues + self.penalty
-        spanned = denominator != 0
-        return np.divide(1.0, denominator, out=np.zeros_like(denominator), where=spanned)[:, None]
+    def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """Factors, shape (d, 1); the target is not looked at."""
+        return _quotient(np.ones_like(eigenvalues), eigenvalues + self.penalty)[:, None]
+
+    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """The factors: coefficients are linear in the target."""
+        return self.factors(eigenvalues, target)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class KnownNoise:
     cross_sigma
         s for each phenotype, shape (l,).
     gram_sigma
-        Scale of the noise in X'X; eigenvalues are raised to a share of its norm.
+        Scale of the noise in this block's X'X; eigenvalues are raised to a share of its norm.
     """
 
     effect_variance: Float64
@@ -76,13 +82,73 @@ class KnownNoise:
     cross_sigma: Float64
     gram_sigma: float
 
-    def factors(self, eigenvalues: Float64) -> Float64:
-        """Factors, shape (d, l)."""
-        floor = _FLOOR_SHARE * noise_norm(self.gram_sigma, len(eigenvalues))
+    def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """Factors, shape (d, l); the target is not looked at."""
+        floor = FLOOR_SHARE * noise_norm(self.gram_sigma, len(eigenvalues))
         values = np.maximum(eigenvalues, floor)[:, None]
         signal = self.effect_variance * values
         noise = self.residual_variance * values + self.cross_sigma**2
-        return signal / (signal * values + noise)
+        return _quotient(signal, signal * values + noise)
+
+    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """The factors: coefficients are linear in the target."""
+        return self.factors(eigenvalues, target)
+
+
+@dataclass(frozen=True)
+class JamesStein:
+    """Ridge, and on top of it what all phenotypes say together about each direction.
+
+    ``f_j = max(0, 1 - (l-2)/||H_j||^2) / (lambda_j + r)`` with the norm taken over phenotypes, each
+    in units of its own noise s: phenotypes whose missing values were made up for have more of it,
+    and the estimator is only safe for noise that is alike in all columns. Fewer than three
+    phenotypes cannot help one another, and without noise there is nothing to remove: then this is
+    ridge. Source: James and Stein (1961), positive part; docs/maths.md, section 4.
+
+    Attributes
+    ----------
+    penalty
+        r; at least the norm of the noise in X'X, which this factor knows nothing of.
+    cross_sigma
+        s for each phenotype, shape (l,).
+    """
+
+    penalty: float
+    cross_sigma: Float64
+
+    def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """Factors, shape (d, 1)."""
+        kept = 1 - self._removed(target)
+        return Ridge(self.penalty).factors(eigenvalues, target) * np.clip(kept, 0, None)[:, None]
+
+    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """Slopes, shape (d, l): a larger entry also makes its whole direction more believable."""
+        factors = self.factors(eigenvalues, target)
+        removed = self._removed(target)
+        if not removed.any():
+            return factors
+        # A direction that is dropped stays dropped under small changes.
+        removed = np.where(removed < 1, removed, 0)[:, None]
+        whitened = (target / self.cross_sigma) ** 2
+        share = _quotient(whitened, whitened.sum(axis=1, keepdims=True))
+        ridge = Ridge(self.penalty).factors(eigenvalues, target)
+        return np.asarray(factors + 2 * ridge * removed * share)
+
+    def _removed(self, target: Float64) -> Float64:
+        """``(l-2)/||H_j||^2`` in units of the noise, shape (d,); infinite where H_j is 0."""
+        if len(self.cross_sigma) < 3 or not self.cross_sigma.all():
+            return np.zeros(len(target))
+        squared = whitened_squares(target, self.cross_sigma)
+        noise = np.full_like(squared, len(self.cross_sigma) - 2)
+        return np.divide(noise, squared, out=np.full_like(squared, np.inf), where=squared > 0)
+
+
+def whitened_squares(target: Float64, cross_sigma: Float64) -> Float64:
+    """``||H_j||^2`` of each direction, shape (d,), columns in units of their noise, all above 0.
+
+    One matrix product, no temporary of the size of `target` but its square.
+    """
+    return np.asarray(target**2 @ cross_sigma**-2.0)
 
 
 def noise_norm(sigma: float, size: int) -> float:
@@ -102,22 +168,22 @@ def automatic_penalty(variance: float, heritability: float) -> float:
     return variance * (1 - heritability) / heritability
 
 
-def floored_at_zero(eigenvalues: Float64) -> Float64:
-    """Eigenvalues with the negative and the numerically negligible ones set to zero."""
-    largest = np.abs(eigenvalues).max(initial=0.0)
-    negligible = len(eigenvalues) * np.finfo(np.float64).eps * largest
-    return np.where(eigenvalues > negligible, eigenvalues, 0.0)
-
-
-def shrunk_columns(columns: Float64, sigma: float) -> Float64:
-    """Positive-part James-Stein estimate of vectors observed with known noise.
+def floored_at_zero(eigenvalues: Float64, rounding: float = 0.0) -> Float64:
+    """Eigenvalues with the negative and the numerically negligible ones set to zero.
 
     Parameters
     ----------
-    columns
-        Each a vector with independent noise of standard deviation `sigma`, shape (k, c).
+    eigenvalues
+        Of a computed symmetric matrix, shape (d,).
+    rounding
+        Error that the matrix had before, where it is the difference of larger ones.
     """
-    squared = (columns**2).sum(axis=0)
-    noise = max(0, len(columns) - 2) * sigma**2
-    share = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
-    return np.asarray(columns * np.clip(1 - share, 0, None))
+    largest = np.abs(eigenvalues).max(initial=0.0)
+    negligible = max(len(eigenvalues) * np.finfo(np.float64).eps * largest, rounding)
+    return np.where(eigenvalues > negligible, eigenvalues, 0.0)
+
+
+def _quotient(numerator: Float64, denominator: Float64) -> Float64:
+    """``numerator / denominator``, 0 where the denominator is 0."""
+    shape = np.broadcast_shapes(numerator.shape, denominator.shape)
+    return np.divide(numerator, denominator, out=np.zeros(shape), where=denominator != 0)

@@ -9,11 +9,14 @@ toward more noise.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cache
 
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from primo_scale.errors import UsageError
+from primo_scale.privacy.sensitivity import Adjacency
 
 # Noise drawn on a lattice instead of the real line costs less than this share of epsilon, with
 # the error of the floating-point profile, inside the region below (docs/maths.md, "Noise on the
@@ -26,6 +29,31 @@ DELTA_RANGE = (1e-30, 1e-3)
 _ROUNDING = 1e-12
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a release takes from its account.
+
+    Attributes
+    ----------
+    mu_squared
+        Of what is Gaussian: it adds up.
+    epsilon, delta
+        Of what is known only as (epsilon, delta)-private, such as X'X of a secret subsample.
+    """
+
+    mu_squared: float
+    epsilon: float = 0.0
+    delta: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        """The cost of both."""
+        return Cost(
+            self.mu_squared + other.mu_squared,
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+        )
 
 
 def log_delta(epsilon: float, mu: float) -> float:
@@ -96,6 +124,7 @@ def epsilon_for(mu: float, delta: float) -> float:
     return float(root) * (1 + _ROUNDING) + _ROUNDING
 
 
+@cache
 def release_mu(epsilon: float, delta: float) -> float:
     """The mu a release may use, and is charged, for (epsilon, delta) with noise on the lattice.
 
@@ -125,26 +154,48 @@ def release_mu(epsilon: float, delta: float) -> float:
     return mu_for(epsilon * (1 - LATTICE_MARGIN), delta)
 
 
-def composed_epsilon(mu_squared: float, delta: float) -> float:
-    """The epsilon, at `delta`, of lattice releases whose mu^2 add up to `mu_squared`."""
-    return (1 + 2 * LATTICE_MARGIN) * epsilon_for(math.sqrt(mu_squared), delta)
+def composed_epsilon(cost: Cost, delta: float) -> float:
+    """The epsilon, at `delta`, of lattice releases that cost so much together.
+
+    ``eps(mu, delta - sum delta_j) + sum eps_j`` (docs/maths.md, section 1); infinite when the
+    delta_j leave nothing.
+    """
+    if cost.delta >= delta:
+        return math.inf
+    gaussian = epsilon_for(math.sqrt(cost.mu_squared), delta - cost.delta)
+    return (1 + 2 * LATTICE_MARGIN) * gaussian + cost.epsilon
 
 
-def optimal_split(gram_weight: float, cross_weight: float) -> float:
-    """The split t of a joint replace-one release that minimises ``a/A + b/D``.
+def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency) -> float:
+    """The split t = D/A of a joint release that minimises ``a/A + b/D``.
 
     Parameters
     ----------
     gram_weight, cross_weight
         ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due to the
         noise on X'X and on X'Z, both in the same units (docs/maths.md, section 2).
-
-    Returns
-    -------
-    float
-        ``t = D/A`` in (0, 2]; ``(-b + sqrt(b^2 + 16ab)) / 4a`` without its cancellation.
+    adjacency
+        Replace-one: ``(-b + sqrt(b^2 + 16ab)) / 4a``, here without its cancellation, in (0, 2].
+        Add-remove, where A + D is given: ``sqrt(b/a)``.
     """
+    if adjacency is Adjacency.ADD_REMOVE:
+        return math.sqrt(cross_weight / gram_weight)
     return 4 / (1 + math.sqrt(1 + 16 * gram_weight / cross_weight))
+
+
+def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
+    """As `optimal_split`, replace-one, for the release by block (docs/maths.md, section 7).
+
+    With ``tau = t/2``, ``1/A = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``:
+    the minimum of ``a/A + b/D`` has no closed form.
+    """
+
+    def loss(tau: float) -> float:
+        return (1 + tau) ** 3 * (gram_weight + cross_weight / (tau * (3 + tau**2)))
+
+    best = minimize_scalar(loss, bounds=(1e-3, 1.0), method="bounded", options={"xatol": 1e-4})
+    # A multiple of 1/64 is exact in every formula, and the minimum is flat.
+    return max(1, round(128 * float(best.x))) / 64
 
 
 def check_epsilon_delta(epsilon: float, delta: float) -> None:

@@ -1,7 +1,8 @@
-"""An append-only, durable chain of events in one SQLite file, under a secret key of its own.
+"""An append-only, durable chain of events in one SQLite file, under secret keys of its own.
 
 The storage half of the privacy ledger: it knows nothing of budgets. Every event carries a keyed
-digest of itself and of the event before it.
+digest of itself and of the event before it. A second key signs; the chain records its public
+half, so that another one put in its place is found.
 """
 
 from __future__ import annotations
@@ -19,14 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.privacy.signing_key import new_signing_key, public_key_of, sign
+from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _KEY_BYTES = 32
 _LOCK_SECONDS = 60.0
 _NO_EVENT = ""
+# Version 1 had no key to sign with; an event of this kind records what a later version added.
+_WITHOUT_SIGNING_KEY = 1
+_UPGRADED = "upgraded"
+_SIGNING_TABLE = "CREATE TABLE signing (key BLOB NOT NULL)"
 _SCHEMA = (
     "CREATE TABLE secret (key BLOB NOT NULL)",
+    _SIGNING_TABLE,
     # AUTOINCREMENT remembers the largest number ever used, so a removed last event shows.
     """CREATE TABLE events (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -44,9 +52,9 @@ class EventLog:
     Parameters
     ----------
     path
-        The SQLite file.
+        The SQLite file. One of format version 1 gets a signing key when it is opened.
     create
-        Make an empty log, with a new key, where there is none.
+        Make an empty log, with new keys, where there is none.
 
     Raises
     ------
@@ -72,6 +80,8 @@ class EventLog:
             if create:
                 self._set_up()
             self._key = self._read_key()
+            if self._format_version() == _WITHOUT_SIGNING_KEY:
+                self._upgrade()
 
     def close(self) -> None:
         """Release the file."""
@@ -80,6 +90,28 @@ class EventLog:
     def keyed_digest(self, purpose: str, data: bytes) -> str:
         """HMAC-SHA256 of `data` under the log's key, hexadecimal; purposes never collide."""
         return _keyed_digest(self._key, purpose, data)
+
+    @property
+    def public_key(self) -> str:
+        """The public half of the signing key, 64 hexadecimal digits, as the chain records it."""
+        return str(self._format_event().get("public_key"))
+
+    def sign(self, data: bytes) -> bytes:
+        """Ed25519 signature, 64 bytes, under the log's signing key.
+
+        Raises
+        ------
+        InputError
+            The key in the file is not the one that the chain records.
+        """
+        problem = self._signing_key_problem()
+        if problem is not None:
+            raise InputError(
+                problem,
+                where=self.path,
+                remedy="Nothing is signed with it; see python -m pipelines.ledger verify",
+            )
+        return sign(self._signing_key(), data)
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -111,7 +143,10 @@ class EventLog:
         return str(row[0]) if row else _NO_EVENT
 
     def chain_problems(self) -> list[str]:
-        """Recompute every digest; one line for each event that was changed or is missing."""
+        """Recompute every digest; one line for each event that was changed or is missing.
+
+        One more where the signing key is not the recorded one.
+        """
         problems = []
         previous, last = _NO_EVENT, 0
         for number, time, kind, body, digest in self._rows():
@@ -126,10 +161,11 @@ class EventLog:
             ).fetchone()
         if row is None or row[0] != last:
             problems.append(f"event {last + 1}: missing at the end")
-        return problems
+        wrong_key = self._signing_key_problem()
+        return [*problems, wrong_key] if wrong_key else problems
 
     def _set_up(self) -> None:
-        """Create the tables and the key, unless another process has."""
+        """Create the tables and the keys, unless another process has."""
         with self.exclusively():
             found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if found:
@@ -138,7 +174,56 @@ class EventLog:
                 self._database.execute(statement)
             key = secrets.token_bytes(_KEY_BYTES)
             self._database.execute("INSERT INTO secret VALUES (?)", (key,))
-            self._append(key, "created", {"format_version": FORMAT_VERSION})
+            self._append(key, "created", self._add_signing_key())
+
+    def _upgrade(self) -> None:
+        """Bring a log of version 1 to this version, unless another process has by now."""
+        with self.exclusively():
+            if self._format_version() != _WITHOUT_SIGNING_KEY:
+                return
+            self._database.execute(_SIGNING_TABLE)
+            self.append(_UPGRADED, self._add_signing_key())
+            step("before upgrade")
+        step("upgraded")
+
+    def _add_signing_key(self) -> dict[str, Any]:
+        """Store a new signing key; return the body of the event that must record it."""
+        key = new_signing_key()
+        self._database.execute("INSERT INTO signing VALUES (?)", (key,))
+        return {"format_version": FORMAT_VERSION, "public_key": public_key_of(key)}
+
+    def _signing_key(self) -> bytes:
+        """The private key; empty unless there is exactly one."""
+        try:
+            keys = self._database.execute("SELECT key FROM signing").fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            keys = []
+        found = [key for (key,) in keys if isinstance(key, bytes)]
+        return found[0] if len(found) == 1 else b""
+
+    def _signing_key_problem(self) -> str | None:
+        """What is wrong with the signing key, in a line, if anything."""
+        with _database_errors_explained(self.path):
+            key = self._signing_key()
+        try:
+            recorded = public_key_of(key) == self.public_key
+        except ValueError:
+            recorded = False
+        return None if recorded else "the signing key is not the one that was recorded"
+
+    def _format_event(self) -> Mapping[str, Any]:
+        """Body of the event that says how the file is laid out: the last change of its format."""
+        with _database_errors_explained(self.path):
+            row = self._database.execute(
+                "SELECT body FROM events WHERE number = 1 OR kind = ? ORDER BY number DESC LIMIT 1",
+                (_UPGRADED,),
+            ).fetchone()
+        return _parsed(row[0]) if row else {}
+
+    def _format_version(self) -> object:
+        return self._format_event().get("format_version")
 
     def _read_key(self) -> bytes:
         try:
@@ -147,9 +232,8 @@ class EventLog:
             if "no such table" not in str(error):
                 raise
             raise InputError("is not a privacy ledger", where=self.path) from error
-        first = self.events()[:1]
-        version = first[0][2].get("format_version") if first else None
-        if len(keys) != 1 or version != FORMAT_VERSION:
+        version = self._format_version()
+        if len(keys) != 1 or version not in (_WITHOUT_SIGNING_KEY, FORMAT_VERSION):
             raise InputError(
                 "the ledger has an unknown format version",
                 where=self.path,

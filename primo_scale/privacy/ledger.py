@@ -1,13 +1,13 @@
 """The privacy ledger: every release is paid for before its noise exists, and exactly once.
 
-One SQLite file holds an append-only chain of events and the secret key that digests in releases
-are made with. A charge goes reserved -> drawn -> published. A retry of a request whose noise was
-recorded gets the same charge back; a request that died between reserving and recording pays
-again, because its noise may have been seen. So no charge ever has two noises, and a crash can
-only cost budget, never privacy.
+One SQLite file holds an append-only chain of events, the secret key that its digests are made
+with, and the private key that releases are signed with. A charge goes reserved -> drawn ->
+published. A retry of a request whose noise was recorded gets the same charge back; a request that
+died between reserving and recording pays again, because its noise may have been seen. So no
+charge ever has two noises, and a crash can only cost budget, never privacy.
 
 What this cannot see: a copy of the file put in its place (an older copy forgets what was spent
-since), and a chain that someone with the file's key rewrote. Keep one ledger, on a local disk,
+since), and a chain that someone with the file's keys rewrote. Keep one ledger, on a local disk,
 and compare its head with the one recorded in releases.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,21 +22,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from primo_scale.errors import BudgetRefused, InputError, UsageError
-from primo_scale.privacy.calibration import release_mu
+from primo_scale.errors import InputError, UsageError
+from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.event_log import EventLog
-from primo_scale.privacy.spending import (
-    Account,
-    Balance,
-    Charge,
-    ChargeState,
-    History,
-    ReleaseRequest,
-    account_as_json,
-    replay,
-    reservation_as_json,
-)
+from primo_scale.privacy.history import History, account_as_json, replay, reservation_as_json
+from primo_scale.privacy.refusals import other_delta, over_budget, second_name
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.spending import Account, Balance, Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json
+
+_NOTHING = Cost(0.0)
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ class Ledger:
     path
         The SQLite file.
     create
-        Make an empty ledger, with a new key, where there is none.
+        Make an empty ledger, with new keys, where there is none.
 
     Raises
     ------
@@ -113,18 +108,41 @@ class Ledger:
         """Keyed digest of a cohort's sample list: the name of its account unless it has one."""
         return self.keyed_digest("cohort", cohort_digest.encode())
 
-    def account_named(self, name: str) -> Account:
-        """The account that `name`, or the beginning of an identifier, stands for; else a new one.
+    @property
+    def public_key(self) -> str:
+        """What `sign` is checked with, 64 hexadecimal digits; for publishing."""
+        return self._log.public_key
+
+    def sign(self, data: bytes) -> bytes:
+        """Ed25519 signature, 64 bytes, under the ledger's own key.
+
+        Raises
+        ------
+        InputError
+            The key in the file is not the one that the ledger recorded.
+        """
+        return self._log.sign(data)
+
+    def account_named(self, name: str, *, unit: PrivacyUnit, adjacency: Adjacency) -> Account:
+        """The account for a unit and adjacency of the cohort that a name stands for.
+
+        Parameters
+        ----------
+        name
+            A cohort's name or the beginning of its identifier, by any of its accounts; else the
+            name of a new cohort.
+        unit, adjacency
+            What of a person is protected, and against which neighbours.
 
         Raises
         ------
         UsageError
             It stands for several.
         """
-        known = [a for a in self._history().budgets if a.is_abbreviated_by(name)]
-        if len({account.cohort for account in known}) > 1:
+        known = {a.cohort for a in self._history().budgets if a.is_abbreviated_by(name)}
+        if len(known) > 1:
             raise UsageError("stands for several cohorts", where="--cohort", value=name)
-        return Account(known[0].cohort if known else name)
+        return Account(known.pop() if known else name, unit, adjacency)
 
     def request_digest(self, statistics_digest: str, public_parameters: Mapping[str, Any]) -> str:
         """Digest of what determines a noisy release: exact statistics and public parameters."""
@@ -133,7 +151,11 @@ class Ledger:
         )
 
     def reserve(
-        self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
+        self,
+        request: ReleaseRequest,
+        *,
+        noise_at_hand: Collection[str] = (),
+        to_follow: Cost = _NOTHING,
     ) -> Reservation:
         """Pay for a release, or find that this very release was paid for and drawn already.
 
@@ -147,6 +169,9 @@ class Ledger:
         noise_at_hand
             Charges whose private statistics, or the key that they are drawn with, lie in the work
             directory: a run may have died before `mark_drawn`.
+        to_follow
+            Cost of the release's other charges, not asked for yet: a budget that would not cover
+            them too refuses now, while nothing is spent.
 
         Raises
         ------
@@ -156,23 +181,38 @@ class Ledger:
             The account's budget does not cover it, or its delta is another one.
         InputError
             The ledger is damaged.
+        ValueError
+            The cost is none, or more than the request promises.
         """
         with self._transaction() as history:
             paid = history.charge_to_replay(request, noise_at_hand)
             if paid is not None:
-                return Reservation(paid, opened_budget=False)
-            return self._charge(history, request)
+                reservation = Reservation(paid, opened_budget=False)
+            else:
+                reservation = self._charge(history, request, to_follow)
+            step("before reserve")
+        step("reserved")
+        return reservation
 
-    def reserve_again(self, request: ReleaseRequest) -> Reservation:
+    def reserve_again(self, request: ReleaseRequest, *, to_follow: Cost = _NOTHING) -> Reservation:
         """Pay for a release whose earlier noise is lost, as if it had never been drawn.
 
         Raises
         ------
-        UsageError, BudgetRefused, InputError
+        UsageError, BudgetRefused, InputError, ValueError
             As for `reserve`.
         """
         with self._transaction() as history:
-            return self._charge(history, request)
+            reservation = self._charge(history, request, to_follow)
+            step("before reserve")
+        step("reserved")
+        return reservation
+
+    def charge_paid_for(
+        self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
+    ) -> Charge | None:
+        """The charge that `reserve` would give back for nothing; None if it would charge."""
+        return self._history().charge_to_replay(request, noise_at_hand)
 
     def mark_drawn(self, charge: Charge, statistics_digest: str) -> None:
         """Record that the charge's one noise was drawn, giving these private statistics.
@@ -200,6 +240,8 @@ class Ledger:
                     value=charge.id,
                     remedy="Use the recorded statistics, or run the release again to pay anew",
                 )
+            step("before drawn")
+        step("drawn")
 
     def mark_published(self, charge: Charge, release_digest: str) -> None:
         """Record a release made from the charge's private statistics.
@@ -220,6 +262,8 @@ class Ledger:
                 )
             if release_digest not in known.release_digests:
                 self._log.append("published", {"charge": charge.id, "digest": release_digest})
+            step("before published")
+        step("published")
 
     def set_budget(
         self, account: Account, *, epsilon: float, delta: float | None = None
@@ -245,12 +289,13 @@ class Ledger:
         with self._transaction() as history:
             known = history.budgets.get(account)
             if known is not None and delta not in (None, known.delta):
-                raise self._other_delta(account, delta, known.delta)
+                raise other_delta(self.path, account, asked=delta, own=known.delta)
             chosen = known.delta if known is not None else delta
             if chosen is None:
                 raise UsageError(
-                    "a new cohort needs a delta",
+                    "a new budget needs a delta",
                     where="--delta",
+                    value=account.description,
                     remedy="It is fixed for the life of the cohort; 1/n^2 is a common choice",
                 )
             self._append_budget(account, epsilon, chosen)
@@ -266,7 +311,7 @@ class Ledger:
         """
         history = self._history()
         if account not in history.budgets:
-            raise InputError("no such cohort", where=self.path, value=account.cohort)
+            raise InputError("no such budget", where=self.path, value=account.description)
         return history.balance(account)
 
     def balances(self) -> list[Balance]:
@@ -279,70 +324,44 @@ class Ledger:
         return self._log.head()
 
     def verify(self) -> list[str]:
-        """Recompute the chain, the budgets and every charge's path; return what is wrong."""
+        """Recompute the chain, the keys, the budgets, every charge's path; return what is wrong."""
         return self._log.chain_problems() + self._history().problems
 
-    def _charge(self, history: History, request: ReleaseRequest) -> Reservation:
+    def _charge(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
+        problem = request.problem()
+        if problem:
+            raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
         opened = account not in history.budgets
         if opened:
-            self._refuse_second_budget(history, request)
+            self._refuse_second_name(history, request)
             self._append_budget(account, request.epsilon, request.delta)
             history = self._history()
         balance = history.balance(account)
         if balance.budget.delta != request.delta:
-            raise self._other_delta(account, request.delta, balance.budget.delta)
-        if not balance.affords(request.mu_squared):
-            raise self._over_budget(balance, request)
-        charge = Charge(secrets.token_hex(8), request, request.mu_squared)
+            raise other_delta(self.path, account, asked=request.delta, own=balance.budget.delta)
+        lost = history.interrupted(request)
+        if not balance.affords(request.cost + to_follow):
+            cost = request.cost + to_follow
+            raise over_budget(self.path, balance, request=request, cost=cost, lost_charges=lost)
+        charge = Charge(secrets.token_hex(8), request)
         self._log.append("reserved", reservation_as_json(charge))
-        return Reservation(charge, opened, history.interrupted(request))
+        return Reservation(charge, opened, lost)
 
-    def _refuse_second_budget(self, history: History, request: ReleaseRequest) -> None:
-        """Refuse to open a budget unasked for people who have been charged to another."""
-        others = [
-            account
-            for account in history.accounts_of(request.people)
-            if account.cohort != request.account.cohort
-        ]
-        if others:
-            raise BudgetRefused(
-                "these people have a budget under another name",
-                where="--cohort",
-                value=request.account.short_name,
-                limit=others[0].short_name,
-                remedy=f"Give --cohort {shlex.quote(others[0].short_name)}; or, for other people "
-                "with the same IDs, open their budget first: python -m pipelines.ledger "
-                f"set-budget {self._options(request.account)} --epsilon E --delta D",
-            )
+    def _refuse_second_name(self, history: History, request: ReleaseRequest) -> None:
+        """Refuse to open a budget unasked for people who have been charged under another name.
+
+        A name that has a budget already, for whatever unit, is one that the custodian knows.
+        """
+        cohort = request.account.cohort
+        others = sorted(history.cohorts_of(request.people) - {cohort})
+        if others and cohort not in {account.cohort for account in history.budgets}:
+            raise second_name(self.path, request.account, known_cohort=others[0])
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:
             raise InputError("no such charge", where=self.path, value=charge.id)
         return history.charges[charge.id]
-
-    def _over_budget(self, balance: Balance, request: ReleaseRequest) -> BudgetRefused:
-        lost = self._history().interrupted(request)
-        explanation = f"Charged for interrupted runs of this release: {lost}. " if lost else ""
-        return BudgetRefused(
-            "the privacy budget does not cover this release",
-            where=self.path,
-            value=f"epsilon {request.epsilon:g}",
-            limit=f"{balance.epsilon_left:g} left: {balance.epsilon_spent:.4g} spent of "
-            f"{balance.budget.epsilon:g} at delta {balance.budget.delta:g}",
-            remedy=f"{explanation}Ask for less, or raise it: python -m pipelines.ledger "
-            f"set-budget {self._options(request.account)} --epsilon E",
-        )
-
-    def _other_delta(self, account: Account, asked: float | None, own: float) -> BudgetRefused:
-        return BudgetRefused(
-            "the cohort's delta was fixed by its first budget",
-            where=self.path,
-            value=f"delta {asked!r}",
-            limit=f"delta {own!r}",
-            remedy=f"Ask for --delta {own!r}; what was spent: python -m pipelines.ledger show "
-            f"{self._options(account)}",
-        )
 
     @contextmanager
     def _transaction(self) -> Iterator[History]:
@@ -364,7 +383,3 @@ class Ledger:
 
     def _history(self) -> History:
         return replay(self._log.events())
-
-    def _options(self, account: Account) -> str:
-        """The options that name this ledger and cohort on a command line."""
-        return f"--ledger {shlex.quote(str(self.path))} --cohort {shlex.quote(account.short_name)}"

@@ -1,180 +1,169 @@
-"""The Gaussian mechanism of one release, as data: what was asked, the bounds, every sigma.
+"""The mechanism of one release, as data: what is promised, the public bounds, every sigma.
 
-Genotype rows x (norm^2 at most N_x) and outcome rows z = (constant, covariates, phenotypes)
-(norm^2 at most N_z) are released as X'X, X'Z and Z'Z under replace-one adjacency. They are parts
-of one Gram matrix of stacked rows (x, k z), so one sensitivity covers all three; the counts of
-observed phenotypes are a query of their own (docs/maths.md, sections 2 and 6).
+A person's row has three parts, all integers: coded genotypes x, fixed columns c (the constant and
+the covariates) and phenotypes y. Seven statistics are summed over people, X'X (its diagonal LD
+blocks), X'C, X'Y, C'C, C'Y, Y'Y and the numbers of people with each phenotype; a mechanism says
+how much noise each gets. `primo_scale.privacy.scales` finds the least.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from primo_scale.errors import UsageError
-from primo_scale.privacy import sensitivity
-from primo_scale.privacy.calibration import release_mu
-from primo_scale.privacy.noise import LARGEST_FINE_SIGMA, fine_bits, off_diagonal_sigma
+from primo_scale.privacy.calibration import Cost
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
-# The counts of observed phenotypes take this share of mu^2, the Gram matrices the rest.
+# The counts of observed phenotypes take this share of mu^2 wherever missingness is private.
 COUNTS_SHARE = 0.01
-# A Gaussian exceeds 32 standard deviations with probability 1e-223.
-_TAIL_SIGMAS = 32
-_INT64_LIMIT = 2**63
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a release guarantees.
+
+    Attributes
+    ----------
+    epsilon, delta
+        Of all charges of the release together.
+    privacy
+        What of a person is protected.
+    adjacency
+        Between which cohorts. With label or feature privacy ``add-remove`` means that one
+        person's phenotypes, or genotypes and covariates, are replaced by nothing.
+    share
+        Share of mu^2 that is left for this mechanism: below 1 where phenotype means were paid for.
+    """
+
+    epsilon: float
+    delta: float
+    privacy: PrivacyUnit = PrivacyUnit.FULL
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    share: float = 1.0
+
+    @property
+    def n_is_private(self) -> bool:
+        """Whether the number of people is protected: whoever may be absent cannot be counted."""
+        return self.privacy is PrivacyUnit.FULL and self.adjacency is Adjacency.ADD_REMOVE
+
+    @property
+    def counts_are_private(self) -> bool:
+        """Whether it is protected which phenotypes a person has."""
+        return self.privacy is not PrivacyUnit.FEATURE
 
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """The public numbers that noise is calibrated to.
+    """The public numbers that noise is calibrated to; norms are squared, in lattice units.
 
     Attributes
     ----------
     row_norm
-        N_x, bound on the squared norm of a lattice genotype row.
-    outcome_norm
-        N_z, bound on the squared norm of a lattice outcome row.
+        N_x, bound on ``||x||^2``. With label privacy genotypes are not clipped, and phenotypes are
+        clipped so that ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y``.
+    block_norms
+        beta_b for every LD block, where rows are clipped to ``||x_b||^2 <= beta_b`` too; else None.
+    fixed_norm
+        N_c, bound on ``||c||^2``.
+    phenotype_norm
+        N_y, bound on ``||y||^2``.
+    block_sizes
+        Variants of each LD block.
     n_samples
-        Length of the public sample list.
+        Number of people n, or the public nominal one where n is private.
     n_phenotypes
         Number of phenotypes, l.
     """
 
     row_norm: int
-    outcome_norm: int
+    block_norms: tuple[int, ...] | None
+    fixed_norm: int
+    phenotype_norm: int
+    block_sizes: tuple[int, ...]
     n_samples: int
     n_phenotypes: int
+
+    @property
+    def outcome_norm(self) -> int:
+        """N_z = N_c + N_y, bound on the squared norm of ``z = (c, y)``."""
+        return self.fixed_norm + self.phenotype_norm
 
 
 @dataclass(frozen=True)
-class GramMechanism:
-    """A calibrated joint release of X'X, X'Z, Z'Z and the counts of observed phenotypes.
+class Recipe:
+    """What a method wants measured beyond, or in place of, every statistic once.
 
     Attributes
     ----------
-    epsilon, delta
-        The guarantee, replace-one adjacency, for a person's whole row.
-    mu
-        Total of the bundle, counts included: what the ledger charges is ``mu ** 2``.
-    split
-        t = D/A, how the shift is shared between X'X and X'Z; in (0, 2].
-    row_norm, outcome_norm, n_samples, n_phenotypes
-        See `PublicBounds`.
-    gram_sigma, cross_sigma, outcome_sigma, counts_sigma
-        Standard deviations in lattice units, rounded up, of the noise on the diagonal of X'X, on
-        X'Z, on the diagonal of Z'Z and on the counts. Off the diagonals of X'X and Z'Z the noise
-        is smaller by sqrt(2), see the properties.
+    eigenvalue_share
+        Share of mu^2 for the smallest eigenvalue of X'X; 0: it is not measured.
+    gram_copies
+        Noisy copies of X'X, each with noise of its own; more than one only for ``naive``.
+    subsample
+        People that X'X is summed over, or None for all of them.
     """
 
-    epsilon: float
-    delta: float
-    mu: float
-    split: float
-    row_norm: int
-    outcome_norm: int
-    n_samples: int
-    n_phenotypes: int
-    gram_sigma: float
-    cross_sigma: float
-    outcome_sigma: float
-    counts_sigma: float
-
-    @property
-    def gram_off_diagonal_sigma(self) -> float:
-        """Standard deviation of the noise on X'X off the diagonal."""
-        return off_diagonal_sigma(self.gram_sigma)
-
-    @property
-    def outcome_off_diagonal_sigma(self) -> float:
-        """Standard deviation of the noise on Z'Z off the diagonal."""
-        return off_diagonal_sigma(self.outcome_sigma)
-
-    def as_public_parameters(self) -> dict[str, float | int | str]:
-        """Every number needed to recompute the guarantee, ready for JSON."""
-        return {
-            "mechanism": "joint Gaussian",
-            "adjacency": str(sensitivity.Adjacency.REPLACE_ONE),
-            "privacy_unit": str(sensitivity.PrivacyUnit.FULL),
-            "counts_share": COUNTS_SHARE,
-            "gram_off_diagonal_sigma": self.gram_off_diagonal_sigma,
-            "outcome_off_diagonal_sigma": self.outcome_off_diagonal_sigma,
-            **asdict(self),
-        }
+    eigenvalue_share: float = 0.0
+    gram_copies: int = 1
+    subsample: int | None = None
 
 
-def calibrate(bounds: PublicBounds, *, epsilon: float, delta: float, split: float) -> GramMechanism:
-    """Find the least noise that makes the joint release (epsilon, delta)-private.
+@dataclass(frozen=True)
+class NoiseScales:
+    """Standard deviations in lattice units, rounded up; 0 for a part that is public.
 
-    Parameters
+    Attributes
     ----------
-    bounds
-        Public bounds on the rows.
-    epsilon, delta
-        The guarantee asked for.
-    split
-        t in (0, 2], from `calibration.optimal_split`.
-
-    Raises
-    ------
-    UsageError
-        Parameters out of range, bounds that are not positive, or sums plus noise that would not
-        fit 64-bit integers.
+    gram
+        Of the diagonal of ``X_b'X_b``, for each block. Off the diagonal of X'X, C'C and Y'Y noise
+        is smaller by sqrt(2).
+    fixed_cross, phenotype_cross
+        Of X'C and X'Y.
+    fixed_gram, fixed_phenotype, phenotype_gram
+        Of C'C (diagonal), C'Y and Y'Y (diagonal).
+    observed
+        Of the numbers of people with each phenotype.
+    smallest_eigenvalue
+        Of the smallest eigenvalue of X'X; 0 where it is not measured.
     """
-    _check_bounds(bounds)
-    if not 0 < split <= 2:
-        raise UsageError("the split must lie in (0, 2]", value=split)
-    mu = release_mu(epsilon, delta)
-    gram_mu = mu * math.sqrt(1 - COUNTS_SHARE)
-    counts_mu = mu * math.sqrt(COUNTS_SHARE)
-    gram_sigma = sensitivity.stacked(bounds.row_norm, split) / gram_mu
-    stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.outcome_norm))
-    mechanism = GramMechanism(
-        epsilon=epsilon,
-        delta=delta,
-        mu=mu,
-        split=split,
-        row_norm=bounds.row_norm,
-        outcome_norm=bounds.outcome_norm,
-        n_samples=bounds.n_samples,
-        n_phenotypes=bounds.n_phenotypes,
-        gram_sigma=_rounded_up(gram_sigma),
-        cross_sigma=_rounded_up(gram_sigma / (math.sqrt(2) * stacking)),
-        outcome_sigma=_rounded_up(gram_sigma / stacking**2),
-        counts_sigma=_rounded_up(sensitivity.observed_counts(bounds.n_phenotypes) / counts_mu),
-    )
-    _check_integer_range(mechanism)
-    return mechanism
+
+    gram: tuple[float, ...]
+    fixed_cross: float
+    phenotype_cross: float
+    fixed_gram: float
+    fixed_phenotype: float
+    phenotype_gram: float
+    observed: float
+    smallest_eigenvalue: float = 0.0
 
 
-def _check_bounds(bounds: PublicBounds) -> None:
-    for name, value in asdict(bounds).items():
-        if value < 1:
-            raise UsageError(
-                f"{name.replace('_', ' ')} must be a positive integer",
-                value=value,
-                remedy="Give wider public bounds",
-            )
+def no_noise(n_blocks: int) -> NoiseScales:
+    """The scales of statistics that carry no noise, and whose release is NOT PRIVATE."""
+    return NoiseScales((0.0,) * n_blocks, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _check_integer_range(mechanism: GramMechanism) -> None:
-    """Refuse noise the sampler would saturate at, and sums that could wrap around."""
-    sigma = max(mechanism.gram_sigma, mechanism.cross_sigma, mechanism.outcome_sigma)
-    if math.ldexp(sigma, fine_bits(sigma)) > LARGEST_FINE_SIGMA:
-        raise UsageError(
-            "the noise is too large for 64-bit sampling",
-            value=sigma,
-            limit=LARGEST_FINE_SIGMA,
-            remedy="Lower the scale of the lattice or raise epsilon",
-        )
-    largest_sum = mechanism.n_samples * max(mechanism.row_norm, mechanism.outcome_norm)
-    if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:
-        raise UsageError(
-            "sums plus noise would not fit 64-bit integers",
-            value=largest_sum,
-            limit=_INT64_LIMIT,
-            remedy="Lower the scale of the lattice or the public bounds",
-        )
+@dataclass(frozen=True)
+class Mechanism:
+    """A calibrated release of every statistic.
 
+    Attributes
+    ----------
+    promise
+        What it guarantees.
+    bounds
+        Public bounds it rests on.
+    recipe
+        What is measured.
+    split
+        t = D/A, how the shift is shared between X'X and X'Z; None where nothing is shared.
+    cost
+        What the ledger charges.
+    scales
+        The noise.
+    """
 
-def _rounded_up(sigma: float) -> float:
-    # The few roundings on the way here are each below 2^-53 relative, together below 2^-50.
-    return math.nextafter(sigma * (1 + 2.0**-50), math.inf)
+    promise: Promise
+    bounds: PublicBounds
+    recipe: Recipe
+    split: float | None
+    cost: Cost
+    scales: NoiseScales

@@ -80,22 +80,31 @@ class OpenDPNoise:
 OPENDP = OpenDPNoise()
 
 
-def sampler_for(n_draws: int) -> Sampler:
-    """The sampler of a release with so many draws in all, a public number."""
-    return Sampler.KEYSTREAM if n_draws >= KEYSTREAM_FROM_DRAWS else Sampler.OPENDP
-
-
-def noise_for(n_draws: int, key: bytes) -> FineNoise:
-    """The noise of one release.
+def sampler_for(n_draws: int, *, continuable: bool = False) -> Sampler:
+    """The sampler of a release.
 
     Parameters
     ----------
     n_draws
-        Draws in all of its statistics.
+        Draws in all of its statistics, a public number.
+    continuable
+        An interrupted drawing must go on with the very same noise, which only a key can give.
+    """
+    keystream = continuable or n_draws >= KEYSTREAM_FROM_DRAWS
+    return Sampler.KEYSTREAM if keystream else Sampler.OPENDP
+
+
+def noise_from(sampler: Sampler, key: bytes) -> FineNoise:
+    """The noise of one release.
+
+    Parameters
+    ----------
+    sampler
+        How it is drawn.
     key
         32 secret bytes that no other release uses; OpenDP leaves them alone.
     """
-    if sampler_for(n_draws) is Sampler.OPENDP:
+    if sampler is Sampler.OPENDP:
         return OPENDP
     from primo_scale.privacy.keystream_noise import KeystreamNoise  # imports Numba: half a second
 

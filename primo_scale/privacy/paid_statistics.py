@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.privacy.ledger import Ledger
-from primo_scale.privacy.mechanism import GramMechanism
-from primo_scale.privacy.noise import Sampler, noise_for, sampler_for
+from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.privacy.noise import Sampler, noise_from, sampler_for
 from primo_scale.privacy.noise_at_hand import NoiseAtHand
+from primo_scale.privacy.noisy_matrices import count_draws
+from primo_scale.privacy.payer import Payer
 from primo_scale.privacy.private_statistics import (
     Draw,
     PrivateStatistics,
-    count_draws,
     is_drawn,
     privatise,
     reopen_private,
 )
-from primo_scale.privacy.spending import Account, Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.steps import step
 from primo_scale.storage.files import make_private_directory
-
-
-@dataclass(frozen=True)
-class Payer:
-    """Whose budget is spent.
-
-    Attributes
-    ----------
-    account
-        In the ledger.
-    people
-        Keyed digest of the sample list, by which a second account for it is noticed.
-    """
-
-    account: Account
-    people: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +49,7 @@ class PaidStatistics:
 
 def pay_and_draw(
     raw: RawStatistics,
-    mechanism: GramMechanism,
+    mechanism: Mechanism,
     at_hand: NoiseAtHand,
     *,
     ledger: Ledger,
@@ -97,6 +83,8 @@ def pay_and_draw(
     """
     request = _request(raw, mechanism, ledger, payer)
     charges = at_hand.charges()
+    if mechanism.recipe.subsample is not None:
+        _refuse_second_use(request, charges, at_hand, ledger)
     reservation = ledger.reserve(request, noise_at_hand=charges)
     history = "paid for this release"
     if reservation.charge.id in charges:
@@ -118,21 +106,44 @@ def pay_and_draw(
         )
     ledger.mark_drawn(charge, digest)
     at_hand.forget_key(charge.id)
+    step("key removed")
     return PaidStatistics(private, charge, reservation.opened_budget, history)
 
 
 def _request(
-    raw: RawStatistics, mechanism: GramMechanism, ledger: Ledger, payer: Payer
+    raw: RawStatistics, mechanism: Mechanism, ledger: Ledger, payer: Payer
 ) -> ReleaseRequest:
+    promise = mechanism.promise
     digest = ledger.request_digest(
         raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
     )
-    return ReleaseRequest(payer.account, digest, mechanism.epsilon, mechanism.delta, payer.people)
+    return ReleaseRequest(
+        payer.account, digest, promise.epsilon, promise.delta, mechanism.cost, payer.people
+    )
+
+
+def _refuse_second_use(
+    request: ReleaseRequest, charges: Collection[str], at_hand: NoiseAtHand, ledger: Ledger
+) -> None:
+    """Refuse another release from a subsample that has served one.
+
+    Amplification is proved for a fresh subsample a charge: two noisy X'X of one subsample would
+    say more together than the two charges admit.
+    """
+    replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
+    others = set(charges) - ({replayed.id} if replayed is not None else set())
+    if others:
+        raise InputError(
+            "the subsample has served a release already",
+            where=at_hand.directory,
+            value=sorted(others)[0],
+            remedy="Draw a fresh one: run with another --work-dir",
+        )
 
 
 def _drawn(
     raw: RawStatistics,
-    mechanism: GramMechanism,
+    mechanism: Mechanism,
     at_hand: NoiseAtHand,
     charge: Charge,
     on_block: Callable[[int, int], None],
@@ -141,8 +152,11 @@ def _drawn(
     store = at_hand.store(charge.id)
     if is_drawn(store):
         return reopen_private(store, raw, mechanism)
-    n_draws = count_draws(raw.matrices.layout)
+    recipe = mechanism.recipe
+    n_draws = count_draws(raw.matrices.layout, mechanism.scales, gram_copies=recipe.gram_copies)
+    sampler = sampler_for(n_draws, continuable=recipe.subsample is not None)
     # Only a keystream can be continued, so only for it is there a key to keep.
-    key = at_hand.key(charge.id) if sampler_for(n_draws) is Sampler.KEYSTREAM else b""
+    key = at_hand.key(charge.id) if sampler is Sampler.KEYSTREAM else b""
+    step("key stored")
     make_private_directory(at_hand.directory)
-    return privatise(raw, Draw(mechanism, noise_for(n_draws, key), store, on_block))
+    return privatise(raw, Draw(mechanism, noise_from(sampler, key), store, on_block))

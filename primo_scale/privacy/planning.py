@@ -8,6 +8,7 @@ nothing here costs budget.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,8 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
-from primo_scale.privacy.calibration import optimal_split
+from primo_scale.privacy.calibration import optimal_split, optimal_split_by_block
+from primo_scale.privacy.sensitivity import Adjacency
 
 # Assumed share of phenotype variance the variants explain; the split hardly depends on it.
 PRIOR_HERITABILITY = 0.3
@@ -24,6 +26,8 @@ PRIOR_HERITABILITY = 0.3
 # noise on X'X. In simulations (d = 25 to 200, 1 to 40 blocks, n = 2,000 to 500,000, l = 1 and 10)
 # splits of 0.5 to 1 came within 1.5% of the best accuracy; 0.2 lost up to 6% and 0.05 up to 30%.
 _SMALLEST_SPLIT = 0.5
+# At 2 a Gram matrix is free beside X'Z under replace-one; nothing is gained beyond.
+LARGEST_SPLIT = 2.0
 # No clip is useful beyond the norm that this share of normal phenotype rows stays within.
 _ROWS_WITHIN_NORM = 0.99
 # Exact binary fractions, so that the same sizes give the same bound on every machine. Below 1/4 at
@@ -40,7 +44,7 @@ class PublicSizes:
     Attributes
     ----------
     n_samples, n_variants, n_phenotypes
-        Sizes of the release.
+        Sizes of the release; the nominal number of people where the real one is private.
     largest_block
         Variants in the largest LD block; `n_variants` for a dense Gram matrix.
     row_norm
@@ -49,8 +53,6 @@ class PublicSizes:
         Mean public variance of a coded variant, lattice units squared.
     phenotype_scale
         Lattice steps to one standard deviation of a phenotype.
-    fixed_outcome_norm
-        Largest squared norm of the outcome row's other entries: constant and covariates.
     """
 
     n_samples: int
@@ -60,7 +62,6 @@ class PublicSizes:
     row_norm: int
     variant_variance: float
     phenotype_scale: int
-    fixed_outcome_norm: int
 
 
 def attenuation(clip: float, n_phenotypes: int) -> float:
@@ -123,21 +124,37 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
     return norm
 
 
-def split_for(sizes: PublicSizes, *, outcome_norm: int) -> float:
+def split_for(
+    sizes: PublicSizes, *, outcome_norm: int, adjacency: Adjacency, block_norm: int | None
+) -> float:
     """The split t between X'X and X'Z under the prior heritability, in [0.5, 2].
 
     Noise on X'X inside one LD block meets only that block's weights, hence ``largest_block``.
+
+    Parameters
+    ----------
+    sizes
+        Public sizes.
+    outcome_norm
+        N_z.
+    adjacency
+        Between which cohorts.
+    block_norm
+        The largest beta_b where rows are clipped in every block too, else None.
     """
     weights_norm = (
         PRIOR_HERITABILITY * sizes.n_phenotypes * sizes.phenotype_scale**2 / sizes.variant_variance
     ) * (sizes.largest_block / sizes.n_variants)
-    first_order = optimal_split(
-        sizes.row_norm * weights_norm / 2, float(sizes.n_phenotypes * outcome_norm)
-    )
-    return max(_SMALLEST_SPLIT, first_order)
+    cross_weight = float(sizes.n_phenotypes * outcome_norm)
+    if block_norm is None or adjacency is Adjacency.ADD_REMOVE:
+        norm = sizes.row_norm if block_norm is None else block_norm
+        first_order = optimal_split(norm * weights_norm / 2, cross_weight, adjacency)
+    else:
+        first_order = optimal_split_by_block(block_norm * weights_norm / 2, cross_weight)
+    return min(max(_SMALLEST_SPLIT, first_order), LARGEST_SPLIT)
 
 
-def choose_phenotype_clip(sizes: PublicSizes, *, mu: float) -> float:
+def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], float]) -> float:
     """The clip b that maximises the effective sample size.
 
     Small clips lose signal, large ones need more noise: 0.6 to 1 where noise dominates.
@@ -146,10 +163,12 @@ def choose_phenotype_clip(sizes: PublicSizes, *, mu: float) -> float:
     ----------
     sizes
         Public sizes.
-    mu
-        Privacy parameter of the joint release of X'X, X'Z and Z'Z.
+    cross_sigma_at
+        Scale of the noise on X'Y that a bound N_y on phenotype rows leads to.
     """
-    cross_sigmas = np.array([_cross_sigma(sizes, clip, mu) for clip in _CLIPS])
+    norms = [phenotype_norm(sizes, clip=clip) for clip in _CLIPS]
+    sigma_at = {norm: cross_sigma_at(norm) for norm in set(norms)}
+    cross_sigmas = np.array([sigma_at[norm] for norm in norms])
     bounds = _CLIPS * math.sqrt(sizes.n_phenotypes)
     attenuated, left = _clipped_moments(bounds, sizes.n_phenotypes)
     kept = attenuated**2 / (left + _noise_variance(sizes, cross_sigmas))
@@ -179,9 +198,3 @@ def _noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
     """Variance that noise on X'Z adds to one person's standardised phenotype."""
     per_person = sizes.n_samples * sizes.variant_variance * sizes.phenotype_scale**2
     return cross_sigmas**2 / per_person
-
-
-def _cross_sigma(sizes: PublicSizes, clip: float, mu: float) -> float:
-    outcome_norm = sizes.fixed_outcome_norm + phenotype_norm(sizes, clip=clip)
-    split = split_for(sizes, outcome_norm=outcome_norm)
-    return (1 + split / 2) * math.sqrt(2 * sizes.row_norm * outcome_norm / split) / mu

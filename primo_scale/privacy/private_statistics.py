@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import scipy.linalg
+
 from primo_scale.accumulate.statistics import RawStatistics
-from primo_scale.privacy.mechanism import GramMechanism
-from primo_scale.privacy.noise import FineNoise, add_lattice_noise, add_symmetric_noise
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.privacy.noise import FineNoise
+from primo_scale.privacy.noisy_matrices import (
+    noisy_counts,
+    noisy_cross,
+    noisy_gram,
+    noisy_outcome_gram,
+    noisy_smallest_eigenvalue,
+)
+from primo_scale.privacy.steps import step
+from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.groups import is_complete
 
 KIND = "private statistics"
@@ -23,15 +35,12 @@ class PrivateStatistics:
     ----------
     matrices
         X'X by blocks, X'Z, Z'Z and the numbers observed, each with its noise.
-    n_samples
-        Public number of people n.
     mechanism
         The noise that was added; None: none was, and whatever comes of them is NOT PRIVATE.
     """
 
     matrices: BlockMatrices
-    n_samples: int
-    mechanism: GramMechanism | None
+    mechanism: Mechanism | None
 
 
 @dataclass(frozen=True)
@@ -50,47 +59,51 @@ class Draw:
         Called with (blocks done, blocks in all).
     """
 
-    mechanism: GramMechanism
+    mechanism: Mechanism
     source: FineNoise
     destination: Path
     on_block: Callable[[int, int], None]
 
 
 def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
-    """Add noise to every statistic: the only way out of `RawStatistics`.
+    """Add noise to every statistic that the promise protects: the only way out of `RawStatistics`.
 
     The charge must be durable in the ledger before this is called; the result is durable when it
     returns. None adds no noise, and the result says so.
     """
     if draw is None:
-        return PrivateStatistics(raw.matrices, raw.n_samples, None)
-    layout, exact, scales = raw.matrices.layout, raw.matrices, draw.mechanism
-    writer = BlockMatricesWriter(draw.destination, KIND, layout)
+        return PrivateStatistics(raw.matrices, None)
+    exact, scales, source = raw.matrices, draw.mechanism.scales, draw.source
+    layout, copies = exact.layout, draw.mechanism.recipe.gram_copies
+    writer = BlockMatricesWriter(draw.destination, KIND, layout, gram_copies=copies)
     for block in range(layout.n_blocks):
-        gram, cross = exact.gram(block), exact.cross(block)
-        label = f"X'X, block {block}"
-        writer.write_gram(
-            block, add_symmetric_noise(gram, scales.gram_sigma, source=draw.source, label=label)
-        )
+        gram = exact.gram(block)
+        for copy in range(copies):
+            label = f"X'X, block {block}, copy {copy}"
+            noisy = noisy_gram(gram, scales.gram[block], source=source, label=label)
+            writer.write_gram(block, noisy, copy)
         label = f"X'Z, block {block}"
+        cross = exact.cross(block)
         writer.write_cross(
-            block, add_lattice_noise(cross, scales.cross_sigma, source=draw.source, label=label)
+            block, noisy_cross(cross, scales, layout.n_fixed, source=source, label=label)
         )
+        step("block written")
         draw.on_block(block + 1, layout.n_blocks)
-    outcome_gram, observed = exact.outcome_gram(), exact.observed()
     writer.write_outcome_gram(
-        add_symmetric_noise(outcome_gram, scales.outcome_sigma, source=draw.source, label="Z'Z")
+        noisy_outcome_gram(exact.outcome_gram(), scales, layout.n_fixed, source=source)
     )
-    writer.write_observed(
-        add_lattice_noise(observed, scales.counts_sigma, source=draw.source, label="observed")
-    )
-    return PrivateStatistics(writer.finish({}), raw.n_samples, scales)
+    writer.write_observed(noisy_counts(exact.observed(), scales, source=source))
+    if scales.smallest_eigenvalue:
+        smallest = _smallest_eigenvalue(exact)
+        writer.write_smallest_eigenvalue(noisy_smallest_eigenvalue(smallest, scales, source=source))
+    matrices = writer.finish({})
+    step("statistics stored")
+    return PrivateStatistics(matrices, draw.mechanism)
 
 
-def reopen_private(path: Path, raw: RawStatistics, mechanism: GramMechanism) -> PrivateStatistics:
+def reopen_private(path: Path, raw: RawStatistics, mechanism: Mechanism) -> PrivateStatistics:
     """Open the private statistics that an earlier run drew and stored at `path`."""
-    matrices = BlockMatrices(path, KIND, raw.matrices.layout)
-    return PrivateStatistics(matrices, raw.n_samples, mechanism)
+    return PrivateStatistics(BlockMatrices(path, KIND, raw.matrices.layout), mechanism)
 
 
 def is_drawn(path: Path) -> bool:
@@ -98,8 +111,10 @@ def is_drawn(path: Path) -> bool:
     return is_complete(path, KIND)
 
 
-def count_draws(layout: BlockLayout) -> int:
-    """Noisy numbers in all of a release's statistics; public."""
-    grams = sum(size * (size + 1) // 2 for size in layout.sizes)
-    q = layout.n_outcomes
-    return grams + layout.n_variants * q + q * (q + 1) // 2 + layout.n_phenotypes
+def _smallest_eigenvalue(exact: BlockMatrices) -> int:
+    """Smallest eigenvalue of block-diagonal X'X, as computed and rounded down."""
+    smallest = (
+        scipy.linalg.eigvalsh(exact.gram(block).astype(np.float64), check_finite=False)[0]
+        for block in range(exact.layout.n_blocks)
+    )
+    return math.floor(min(smallest))

@@ -1,9 +1,10 @@
-"""How far one person can move each statistic: every formula of docs/maths.md, section 2, once.
+"""How far one person can move each statistic: every formula of docs/maths.md, 2 and 7, once.
 
 All bounds are public integers on the lattice of the rows: ``row_norm`` is an upper bound N_x on
-``||x_i||^2``, ``outcome_norm`` a bound N_z on ``||z_i||^2`` and an entry bound ``a`` one on
-``|x_ij|``. No float enters a bound, so the formulas hold for the integers that are summed and
-not merely for an idealisation of them. Every result is an l2 (Frobenius) distance rounded up.
+``||x_i||^2``, ``block_norm`` a bound beta_b on its part in one LD block, ``outcome_norm`` a bound
+N_z on ``||z_i||^2`` and an entry bound ``a`` one on ``|x_ij|``. No float enters a bound, so the
+formulas hold for the integers that are summed and not merely for an idealisation of them. Every
+result is an l2 (Frobenius) distance rounded up.
 
 "Add or remove one row" also covers "zero one row out, n public" and, for label privacy, "set one
 person's phenotypes to null": the constants are the same. Label privacy takes for ``row_norm`` the
@@ -14,6 +15,7 @@ the public outcomes. A constant column kappa adds ``kappa^2`` to the norm of its
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
 
@@ -73,7 +75,9 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
     """Sensitivity, both adjacencies, of ``floor`` of the computed smallest eigenvalue of X'X.
 
     The eigenvalue itself moves by at most N_x (spectral norm, not Frobenius); the floor adds one
-    and the solver's error, at most ``16 d 2^-53 n N_x``, counts twice.
+    and the solver's error, at most ``16 d 2^-53 n N_x``, counts twice. Of LD blocks, the smallest
+    eigenvalue of them all moves no further than that of one: `n_columns` is then the size of the
+    largest block, and `row_norm` may be the largest ``min(beta_b, N_x)``.
     """
     solver_error = Fraction(16 * n_columns * n_samples * row_norm, 2**53)
     return _float_up(row_norm + 1 + 2 * solver_error)
@@ -118,6 +122,23 @@ def observed_counts(n_phenotypes: int) -> float:
     return _root(n_phenotypes)
 
 
+def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2**20) -> float:
+    """Sensitivity of ``(sum U, sum floor(U^2 / unit), unit n_j)`` over all phenotypes together.
+
+    U are integers, ``|U| <= unit``; a missing one adds 0 to all three sums. Two opposite extremes
+    are the farthest apart, also with the floors (docs/maths.md, section 2).
+
+    Raises
+    ------
+    ValueError
+        `unit` is below 3, where the floors could add to the distance.
+    """
+    if unit < 3:
+        raise ValueError(f"a lattice of {unit} steps is too coarse")
+    factor = 4 if adjacency is Adjacency.REPLACE_ONE else 3
+    return _root(factor * n_phenotypes * unit**2)
+
+
 def pair(gram_share: float, cross_share: float, adjacency: Adjacency) -> float:
     """Squared shift mu^2 of (X'X, X'Z) released together, full or feature privacy.
 
@@ -131,8 +152,9 @@ def pair(gram_share: float, cross_share: float, adjacency: Adjacency) -> float:
 
     Notes
     -----
-    Valid, and attained, for svec and for equal upper-triangle noise. Label privacy has no Gram
-    share: there mu^2 is ``(cross / sigma2)^2``.
+    Valid, and attained, for svec and for equal upper-triangle noise. With label privacy X'X is
+    public, and (Z'Z, X'Z) is the pair: its Gram share is ``N_z^2 / sigma3^2``, also where products
+    of norms are clipped to ``N_x N_z``.
     """
     if adjacency is Adjacency.ADD_REMOVE:
         return gram_share + cross_share
@@ -160,6 +182,102 @@ def stacked(row_norm: int, split: float) -> float:
     ``0 < split <= 2``: mu^2 equals ``pair(A, split A)``.
     """
     return _root(2 * (row_norm * (1 + Fraction(split) / 2)) ** 2)
+
+
+def label_phenotype_gram_factor(phenotype_norm: int) -> float:
+    """Label privacy, replace-one: sigma of Y'Y (svec) at mu = 1 that is free beside X'Y.
+
+    `pair` with the roles exchanged: at ``cross_share = 2 gram_share`` mu^2 is that of X'Y alone,
+    whose sigma is `cross`.
+    """
+    return _root(8 * phenotype_norm**2)
+
+
+def block_gram(block_norms: Sequence[int], row_norm: int, adjacency: Adjacency) -> float:
+    """Sensitivity of the diagonal blocks ``X_b'X_b`` together, in Frobenius norm.
+
+    Rows are clipped in every block and in total: ``sum_b ||x_b||^4`` is convex in the block norms,
+    so a row that fills the largest blocks first is the worst. Replace-one takes two such rows,
+    orthogonal in every block; attained by blocks of two columns or more.
+    """
+    squared, left = 0, row_norm
+    for norm in sorted(block_norms, reverse=True):
+        filled = min(norm, left)
+        squared += filled**2
+        left -= filled
+    return _root(2 * squared if adjacency is Adjacency.REPLACE_ONE else squared)
+
+
+def block_gram_factor_add_remove(block_norm: int, row_norm: int) -> float:
+    """Add-remove: sigma_b of ``X_b'X_b`` at which all blocks together have mu = 1.
+
+    ``sum_b ||x_b||^4 / (beta_b N_x) <= sum_b ||x_b||^2 / N_x <= 1``. With X'Z and Z'Z the squared
+    shifts add up, as in `pair`.
+    """
+    return _root(min(block_norm, row_norm) * row_norm)
+
+
+def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> float:
+    """Replace-one: sigma_b of ``X_b'X_b`` (svec) in a joint release of blocks, X'Z and Z'Z.
+
+    The same integer row, with ``||x_b||^2 <= beta_b`` in every block and ``||x||^2 <= N_x`` in
+    total, must enter X'X and X'Z. Together with `cross_factor_by_block` and
+    `outcome_gram_factor_by_block` at the same split, mu of the bundle is 1; for full and for
+    feature privacy. Theorem, proof and worst neighbours: docs/maths.md, section 7, "Both clips".
+
+    Parameters
+    ----------
+    block_norm, row_norm
+        beta_b and N_x.
+    split
+        t in (0, 2]. At 2 the factors are ``4 sqrt(beta_b N_x)``, ``2 sqrt(N_x N_z)`` and
+        ``2 sqrt2 N_z``, and X'X is free beside X'Z; below, X'X gets less noise and X'Z more.
+
+    Raises
+    ------
+    ValueError
+        `split` is out of range.
+    """
+    total, _ = _block_terms(split)
+    return _root(total * min(block_norm, row_norm) * row_norm)
+
+
+def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float = 2.0) -> float:
+    """Replace-one: sigma of X'Z beside `block_gram_factor` at the same split."""
+    total, tilt = _block_terms(split)
+    return _root(total / (tilt * (3 + tilt**2)) * row_norm * outcome_norm)
+
+
+def outcome_gram_factor_by_block(outcome_norm: int, *, split: float = 2.0) -> float:
+    """Replace-one: sigma of Z'Z (svec) beside `block_gram_factor`; Z'Z is free at every split."""
+    total, tilt = _block_terms(split)
+    return _root(total * (1 + tilt**2) / (tilt**2 * (3 + tilt**2)) * outcome_norm**2)
+
+
+def pair_by_block(gram_share: float, cross_share: float) -> float:
+    """Replace-one mu^2 of (all ``X_b'X_b``, X'Z) with both clips, full or feature privacy.
+
+    Exact for blocks that leave the worst neighbours room (docs/maths.md, section 7), else an upper
+    bound.
+
+    Parameters
+    ----------
+    gram_share, cross_share
+        ``Q = beta_b N_x / sigma_b^2``, the same for every block, and ``D = N_x N_z / sigma2^2``.
+    """
+    if cross_share >= 4 * gram_share:
+        return 4 * cross_share
+    # The root tau of tau^3 + 3 tau = D / Q.
+    tilt = 2 * math.sinh(math.asinh(cross_share / (2 * gram_share)) / 3)
+    return 2 * gram_share * (1 + tilt) ** 3
+
+
+def _block_terms(split: float) -> tuple[Fraction, Fraction]:
+    """``2 (1 + tau)^3`` and ``tau = split / 2``, exact."""
+    if not 0 < split <= 2:
+        raise ValueError(f"the split must lie in (0, 2], not {split}")
+    tilt = Fraction(split) / 2
+    return 2 * (1 + tilt) ** 3, tilt
 
 
 def _root(squared: int | Fraction) -> float:

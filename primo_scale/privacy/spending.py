@@ -1,21 +1,21 @@
-"""What a ledger's events add up to: budgets, charges and their states, as pure data.
+"""Budgets and what is spent of them, as pure data: accounts, charges, balances.
 
-The events are the only truth; everything here is recomputed from them at every use, so there is
-no stored sum that could disagree with its parts.
+There is no stored sum that could disagree with its parts: whatever adds up is recomputed at every
+use, from charges that are recomputed from the ledger's events (`primo_scale.privacy.history`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from primo_scale.errors import UsageError
 from primo_scale.privacy.calibration import (
+    DELTA_RANGE,
     LATTICE_MARGIN,
     SMALLEST_EPSILON,
+    Cost,
     composed_epsilon,
     epsilon_for,
     release_mu,
@@ -23,8 +23,12 @@ from primo_scale.privacy.calibration import (
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
 _DIGEST_LENGTH = 64
-# Root finding may differ in the last digits between versions of SciPy.
+# Relative, of mu^2: shares of a release's cost add up to it only up to rounding, and root finding
+# may differ in the last digits between versions of SciPy. It moves epsilon by less than 1e-8 of
+# itself, a hundredth of LATTICE_MARGIN.
 _RECOMPUTED = 1e-9
+# Relative, of epsilon: what `composed_epsilon` adds to a promise that is spent to the last digit.
+_REPORTED = 1e-5
 
 
 class ChargeState(StrEnum):
@@ -38,6 +42,14 @@ class ChargeState(StrEnum):
 @dataclass(frozen=True)
 class Account:
     """Whose budget is spent: guarantees for other units or adjacencies never mix.
+
+    A cohort has one account for each unit and adjacency that it releases under, and their budgets
+    do not add. Epsilon says how well neighbours cannot be told apart, and each account means other
+    neighbours: a label release protects no genotype at all, so that no number it could add to a
+    full account would be true. In one direction there is a bound, which the ledger leaves to the
+    custodian: a full release protects phenotypes too, so phenotypes are protected by the sum of
+    mu^2 of the full and the label account. Add-remove implies replace-one only at twice the mu,
+    and takes n to be private where replace-one may have published it.
 
     Attributes
     ----------
@@ -60,6 +72,11 @@ class Account:
     def short_name(self) -> str:
         """What to show the custodian: a given name whole, a digest by its beginning."""
         return self.given_name or self.cohort[:12]
+
+    @property
+    def description(self) -> str:
+        """The short name and what is protected, for one line to the custodian."""
+        return f"{self.short_name} ({self.unit} privacy, {self.adjacency})"
 
     def is_abbreviated_by(self, text: str) -> bool:
         """Whether `text` is the cohort's name, or the beginning of its identifier."""
@@ -84,10 +101,27 @@ class Budget:
         """The same limit in the unit that adds up."""
         return release_mu(self.epsilon, self.delta) ** 2
 
+    def mu_squared_beside(self, approximate: Cost) -> float:
+        """What Gaussian releases may cost beside the (epsilon_j, delta_j) parts of a cost.
+
+        The parts come off epsilon and delta, and the rest is turned into mu^2: `composed_epsilon`
+        solved for mu^2, without the margin that it reports (docs/maths.md, section 1).
+        """
+        epsilon, delta = self.epsilon - approximate.epsilon, self.delta - approximate.delta
+        if epsilon < SMALLEST_EPSILON or delta < DELTA_RANGE[0]:
+            return 0.0
+        return release_mu(epsilon, delta) ** 2
+
+    def covers(self, total: Cost) -> bool:
+        """Whether everything that an account spends, `total`, stays within this budget."""
+        if total.delta >= self.delta or total.epsilon > self.epsilon:
+            return False
+        return total.mu_squared <= self.mu_squared_beside(total) * (1 + _RECOMPUTED)
+
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """A release to be paid for.
+    """A release, or a part of one that has noise of its own, to be paid for.
 
     Attributes
     ----------
@@ -96,7 +130,13 @@ class ReleaseRequest:
     digest
         `Ledger.request_digest` of the statistics and of everything the noise depends on.
     epsilon, delta
-        The guarantee asked for.
+        The guarantee of the whole release.
+    cost
+        What this charge takes: all of it, or its share. A Gaussian release costs
+        ``release_mu(epsilon, delta)^2``. Whatever is not mu-Gaussian is charged as the
+        (epsilon_j, delta_j) that is proved for it: an amplified subsample is, and a mechanism known
+        only as rho-zCDP would be, by its conversion, because rho-zCDP does not imply that mu^2 is
+        2 rho. Nothing here is known only as zCDP.
     people
         Keyed digest of the sample list; empty where it is not known.
     """
@@ -105,12 +145,24 @@ class ReleaseRequest:
     digest: str
     epsilon: float
     delta: float
+    cost: Cost
     people: str = ""
 
-    @property
-    def mu_squared(self) -> float:
-        """What it costs: the square of the mu that (epsilon, delta) allows a mechanism."""
-        return release_mu(self.epsilon, self.delta) ** 2
+    def problem(self) -> str | None:
+        """What keeps it from being charged, whatever the budget; None if nothing does.
+
+        Raises
+        ------
+        UsageError
+            Epsilon or delta out of range.
+        """
+        release_mu(self.epsilon, self.delta)
+        parts = (self.cost.mu_squared, self.cost.epsilon, self.cost.delta)
+        if not all(math.isfinite(part) and part >= 0 for part in parts) or max(parts) == 0:
+            return "costs what is no cost"
+        if composed_epsilon(self.cost, self.delta) > self.epsilon * (1 + _REPORTED):
+            return "costs more than its epsilon and delta"
+        return None
 
 
 @dataclass(frozen=True)
@@ -122,9 +174,7 @@ class Charge:
     id
         Random name of the charge.
     request
-        What was paid for.
-    mu_squared
-        What was paid.
+        What was paid for, and what was paid.
     state
         Reserved, drawn or published.
     reserved_at
@@ -137,11 +187,25 @@ class Charge:
 
     id: str
     request: ReleaseRequest
-    mu_squared: float
     state: ChargeState = ChargeState.RESERVED
     reserved_at: str = ""
     statistics_digest: str | None = None
     release_digests: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> Cost:
+        """What was paid."""
+        return self.request.cost
+
+
+def total_cost(costs: Iterable[Cost]) -> Cost:
+    """The cost of all, every sum exact before it is rounded."""
+    listed = list(costs)
+    return Cost(
+        math.fsum(cost.mu_squared for cost in listed),
+        math.fsum(cost.epsilon for cost in listed),
+        math.fsum(cost.delta for cost in listed),
+    )
 
 
 @dataclass(frozen=True)
@@ -161,19 +225,25 @@ class Balance:
     charges: tuple[Charge, ...]
 
     @property
-    def mu_squared_spent(self) -> float:
+    def spent(self) -> Cost:
         """Sum of what the charges cost."""
-        return math.fsum(charge.mu_squared for charge in self.charges)
+        return total_cost(charge.cost for charge in self.charges)
 
     @property
     def epsilon_spent(self) -> float:
         """Epsilon, at the account's delta, of all charges composed."""
-        return composed_epsilon(self.mu_squared_spent, self.budget.delta)
+        return composed_epsilon(self.spent, self.budget.delta)
 
     @property
     def epsilon_left(self) -> float:
-        """The largest epsilon, to six digits and rounded down, one more release may ask for."""
-        left = self.budget.mu_squared - self.mu_squared_spent
+        """The largest epsilon, to six digits and rounded down, one more release may ask for.
+
+        A Gaussian release at the account's delta; of any other kind the budget covers less.
+        """
+        if not self.charges:
+            return self.budget.epsilon
+        spent = self.spent
+        left = self.budget.mu_squared_beside(spent) - spent.mu_squared
         if left <= 0:
             return 0.0
         exact = epsilon_for(math.sqrt(left), self.budget.delta) / (1 - LATTICE_MARGIN)
@@ -183,158 +253,7 @@ class Balance:
         rounded = math.floor(exact * (1 - 1e-9) * 10**digits) / 10**digits
         return rounded if rounded >= SMALLEST_EPSILON else 0.0
 
-    def affords(self, mu_squared: float) -> bool:
-        """Whether the budget covers all charges and one more of `mu_squared`."""
-        costs = [charge.mu_squared for charge in self.charges]
-        return math.fsum([*costs, mu_squared]) <= self.budget.mu_squared
-
-
-@dataclass
-class History:
-    """The state a sequence of events leads to, and what is wrong with the sequence.
-
-    Attributes
-    ----------
-    budgets
-        By account.
-    charges
-        By charge id, oldest first.
-    problems
-        One line for each event that no ledger would have written.
-    """
-
-    budgets: dict[Account, Budget] = field(default_factory=dict)
-    charges: dict[str, Charge] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def balance(self, account: Account) -> Balance:
-        """The balance of an account that has a budget."""
-        charges = (c for c in self.charges.values() if c.request.account == account)
-        return Balance(account, self.budgets[account], tuple(charges))
-
-    def accounts_of(self, people: str) -> set[Account]:
-        """Accounts that releases of these people have been charged to."""
-        requests = (charge.request for charge in self.charges.values())
-        return {request.account for request in requests if people and request.people == people}
-
-    def interrupted(self, request: ReleaseRequest) -> int:
-        """Charges for the same request whose noise was never recorded."""
-        return sum(
-            charge.request == request and charge.state is ChargeState.RESERVED
-            for charge in self.charges.values()
-        )
-
-    def charge_to_replay(
-        self, request: ReleaseRequest, noise_at_hand: Collection[str]
-    ) -> Charge | None:
-        """A charge for the same request whose noise exists and may be used again, or None.
-
-        One of `noise_at_hand` if it is such a charge, recorded as drawn or not; else the last one
-        that was recorded as drawn.
-        """
-        same = [charge for charge in self.charges.values() if charge.request == request]
-        for charge in same:
-            if charge.id in noise_at_hand:
-                return charge
-        drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
-        return drawn[-1] if drawn else None
-
-
-def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
-    """Recompute budgets and charges from ``(time, kind, body)`` events, oldest first."""
-    history = History()
-    for number, (time, kind, body) in enumerate(events, start=1):
-        try:
-            problem = _apply(history, time, kind, body)
-        except (KeyError, TypeError, ValueError, UsageError) as error:
-            problem = f"cannot be read ({error!r})"
-        if problem:
-            history.problems.append(f"event {number} ({kind}): {problem}")
-    return history
-
-
-def account_as_json(account: Account) -> dict[str, str]:
-    """The account's part of an event."""
-    return {
-        "cohort": account.cohort,
-        "unit": account.unit.value,
-        "adjacency": account.adjacency.value,
-    }
-
-
-def reservation_as_json(charge: Charge) -> dict[str, str | float]:
-    """The event that a new charge is recorded as."""
-    return {
-        **account_as_json(charge.request.account),
-        "charge": charge.id,
-        "request": charge.request.digest,
-        "epsilon": charge.request.epsilon,
-        "delta": charge.request.delta,
-        "mu_squared": charge.mu_squared,
-        "people": charge.request.people,
-    }
-
-
-def _account_from(body: Mapping[str, Any]) -> Account:
-    return Account(body["cohort"], PrivacyUnit(body["unit"]), Adjacency(body["adjacency"]))
-
-
-def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> str | None:
-    """Apply one event; return what is wrong with it, if anything."""
-    if kind == "created":
-        return None
-    if kind == "budget":
-        return _apply_budget(history, body)
-    if kind == "reserved":
-        return _apply_reservation(history, time, body)
-    if kind in ("drawn", "published"):
-        return _apply_progress(history, kind, body)
-    return "is of an unknown kind"
-
-
-def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
-    account = _account_from(body)
-    before = history.budgets.get(account)
-    history.budgets[account] = Budget(body["epsilon"], body["delta"])
-    if before is not None and before.delta != body["delta"]:
-        return f"changes the delta of cohort {account.short_name}"
-    return None
-
-
-def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
-    account = _account_from(body)
-    asked = (body["request"], body["epsilon"], body["delta"], body["people"])
-    request = ReleaseRequest(account, *asked)
-    charge = Charge(body["charge"], request, body["mu_squared"], reserved_at=time)
-    budget = history.budgets.get(account)
-    affordable = budget is not None and history.balance(account).affords(charge.mu_squared)
-    known = charge.id in history.charges
-    history.charges[charge.id] = charge
-    if known:
-        return f"reserves charge {charge.id} twice"
-    if budget is None:
-        return f"spends from cohort {account.short_name}, which has no budget"
-    if budget.delta != request.delta:
-        return f"has another delta than cohort {account.short_name}"
-    if not math.isclose(charge.mu_squared, request.mu_squared, rel_tol=_RECOMPUTED):
-        return f"charge {charge.id} costs other than its epsilon and delta"
-    return None if affordable else f"overspends the budget of cohort {account.short_name}"
-
-
-def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str | None:
-    charge = history.charges.get(body["charge"])
-    if charge is None:
-        return f"charge {body['charge']} was never reserved"
-    if kind == "drawn":
-        history.charges[charge.id] = replace(
-            charge, state=ChargeState.DRAWN, statistics_digest=body["digest"]
-        )
-        in_order = charge.state is ChargeState.RESERVED
-        return None if in_order else f"a second noise for charge {charge.id}"
-    history.charges[charge.id] = replace(
-        charge,
-        state=ChargeState.PUBLISHED,
-        release_digests=(*charge.release_digests, body["digest"]),
-    )
-    in_order = charge.state is not ChargeState.RESERVED
-    return None if in_order else f"charge {charge.id} was published before its noise was recorded"
+    def affords(self, cost: Cost) -> bool:
+        """Whether the budget covers all charges and one more of `cost`."""
+        costs = [charge.cost for charge in self.charges]
+        return self.budget.covers(total_cost([*costs, cost]))

@@ -1,7 +1,7 @@
 """The guarantee of a release, computed again from release.json alone.
 
 Shares no code with what calibrated the noise: only the standard library and SciPy. The claims
-checked are those of docs/maths.md, sections 1, 2 and "Noise on the lattice".
+checked are those of docs/maths.md, sections 1, 2, 3, 7 and "Noise on the lattice".
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
+from primo_scale.release import recompute_mechanisms as theorems
+from primo_scale.release.recompute_ledger import ledger_problems
+from primo_scale.release.recompute_mechanisms import Claims, claims_of
+from primo_scale.release.recompute_profile import Lattice, epsilon_of, log_delta_on_lattice
 
 Document = Mapping[str, Any]
 
-# Every sigma is rounded up and mu down by parts in 1e12 or less; these are wider than the
-# rounding and far narrower than any change that would matter.
-_SIGMA_TOLERANCE = 1e-12
-_MU_TOLERANCE = 1e-9
+# Every sigma is rounded up and mu down by parts in 1e12 or less; this is wider than the rounding
+# and far narrower than any change that would matter.
+_TOLERANCE = 1e-9
+_SHARE_TOLERANCE = 1e-6
 # Noise is calibrated to (1 - 1e-6) epsilon, to leave room for the lattice.
 _EPSILON_TOLERANCE = 1e-5
 _FINEST_SIGMA = 2.0**58  # in fine lattice steps: the sampler's 64-bit integers end soon after
 _COARSEST_SIGMA = 2.0**32  # the bound on what the lattice costs is stated from here on
-_ERFCX_OVERFLOWS = 26.0
-_HOPELESS_MU = 1e6  # epsilon is above 10^11
 
 
 @dataclass(frozen=True)
@@ -37,35 +37,22 @@ class Finding:
     detail: str
 
 
-def log_delta(epsilon: float, mu: float) -> float:
-    """Logarithm of the exact privacy profile of the Gaussian mechanism.
+@dataclass(frozen=True)
+class _Shift:
+    """mu^2 of the release: of phenotype moments, and of the statistics with what adds to them."""
 
-    ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
-    in a form without cancellation of the exponents; docs/maths.md, section 1.
-    """
-    if mu == 0:
-        return -math.inf
-    upper = (epsilon / mu - mu / 2) / math.sqrt(2)
-    lower = (epsilon / mu + mu / 2) / math.sqrt(2)
-    if upper < -_ERFCX_OVERFLOWS:
-        return math.log1p(-math.exp(log_ndtr(upper * math.sqrt(2))) - _tail(epsilon, lower))
-    difference = float(erfcx(upper) - erfcx(lower))
-    if difference <= 0:
-        return -math.inf
-    return math.log(difference / 2) - upper * upper
+    moments: float
+    joint: float
+    counts: float
+    eigenvalue: float
 
+    @property
+    def statistics(self) -> float:
+        return self.joint + self.counts + self.eigenvalue
 
-def epsilon_of(mu: float, delta: float) -> float:
-    """Least epsilon at which mu-Gaussian privacy gives (epsilon, delta)-privacy."""
-    target = math.log(delta)
-    if mu > _HOPELESS_MU:
-        return math.inf
-    if log_delta(0.0, mu) <= target:
-        return 0.0
-    high = max(1.0, mu * mu)
-    while log_delta(high, mu) > target:
-        high *= 2
-    return float(brentq(lambda epsilon: log_delta(epsilon, mu) - target, 0.0, high, xtol=1e-300))
+    @property
+    def total(self) -> float:
+        return self.statistics + self.moments
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
@@ -79,134 +66,123 @@ def guarantee_findings(document: Document) -> list[Finding]:
     Returns
     -------
     list of Finding
-        Only the first if the queries are not those of the mechanism, for then no formula applies.
+        Only the first ones if the statistics are not those of a mechanism that is known, for then
+        no formula applies.
     """
-    queries = _check_queries(document)
-    if not queries.ok:
-        return [queries]
+    claims = claims_of(document)
+    structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
+    if not all(finding.ok for finding in structure):
+        return structure
+    shift = _shift(claims)
+    charged = [shift.moments] if shift.moments else []
+    problems = ledger_problems(document, [*charged, shift.statistics])
     return [
-        queries,
-        _check_norms(document),
-        _check_sensitivities(document),
-        _check_noise_ratios(document),
-        _check_mu(document),
-        _check_epsilon(document),
+        *structure,
+        _check_sensitivities(document, claims),
         _check_lattice(document),
-        _check_ledger(document),
+        _check_mu(document, shift),
+        _check_shares(document, claims, shift),
+        _check_epsilon(document, claims, shift),
+        _finding("ledger", problems, _ledger_line(document)),
     ]
 
 
-def _check_queries(document: Document) -> Finding:
-    cohort = document["cohort"]
-    variants, phenotypes = cohort["n_variants"], cohort["n_phenotypes"]
-    outcomes = 1 + cohort["n_covariates"] + phenotypes
-    expected = {
-        "gram": ("svec", [variants, variants]),
-        "cross": ("full", [variants, outcomes]),
-        "outcome_gram": ("svec", [outcomes, outcomes]),
-        "observed": ("full", [phenotypes]),
-    }
-    queries = document["mechanism"]["queries"]
-    names = [query["name"] for query in queries]
-    problems = [f"{name} is missing" for name in ("gram", "cross", "outcome_gram")
-                if name not in names]  # fmt: skip
-    if len(set(names)) != len(names):
-        problems.append("a query stands twice")
-    problems += [
-        f"{query['name']} is {query['layout']} {query['shape']}, not {expected[query['name']]}"
-        for query in queries
-        if (query["layout"], query["shape"]) != expected[query["name"]]
-    ]
-    if sum(cohort["block_sizes"]) != variants:
-        problems.append("the LD blocks do not add up to the variants")
-    return _finding("queries", problems, f"{len(queries)} noisy statistics of the stated shapes")
-
-
-def _check_norms(document: Document) -> Finding:
-    mechanism = document["mechanism"]
-    total = mechanism["outcome_norm_squared"]
-    parts = mechanism["constant_and_covariates_norm_squared"] + mechanism["phenotypes_norm_squared"]
-    problems = [] if total == parts else [f"N_z is {total}, its parts add up to {parts}"]
-    return _finding(
-        "row norms", problems, f"N_x = {mechanism['row_norm_squared']}, N_z = {total} = N_c + N_y"
+def _shift(claims: Claims) -> _Shift:
+    return _Shift(
+        moments=theorems.squared_ratio(claims, "phenotype_moments"),
+        joint=theorems.joint_shift(claims),
+        counts=theorems.squared_ratio(claims, "observed"),
+        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
     )
 
 
-def _check_sensitivities(document: Document) -> Finding:
+def _check_queries(document: Document, claims: Claims) -> Finding:
+    """Every statistic has noise, but for those that the promise takes as public."""
     mechanism = document["mechanism"]
-    row, outcome = mechanism["row_norm_squared"], mechanism["outcome_norm_squared"]
-    expected = {
-        "gram": math.sqrt(2) * row,
-        "cross": 2 * math.sqrt(row) * math.sqrt(outcome),
-        "outcome_gram": math.sqrt(2) * outcome,
-        "observed": math.sqrt(document["cohort"]["n_phenotypes"]),
-    }
-    problems = [
-        f"{query['name']} has {expected[query['name']]:.12g}, not {query['sensitivity']:.12g}"
-        for query in mechanism["queries"]
-        if not _close(query["sensitivity"], expected[query["name"]])
-    ]
-    joint = _joint_sensitivity(mechanism)
-    if not _close(mechanism["joint_sensitivity"], joint):
-        problems.append(f"joint is {joint:.12g}, not {mechanism['joint_sensitivity']:.12g}")
-    return _finding("sensitivities", problems, f"joint {joint:.12g} in units of gram")
-
-
-def _check_noise_ratios(document: Document) -> Finding:
-    mechanism = document["mechanism"]
-    sigma = {query["name"]: query["sigma"] for query in mechanism["queries"]}
-    k_squared = _k_squared(mechanism)
-    least = {
-        "cross": sigma["gram"] / math.sqrt(2 * k_squared),
-        "outcome_gram": sigma["gram"] / k_squared,
-    }
-    problems = [
-        f"{name} has {sigma[name]:.12g}, needs {needed:.12g}"
-        for name, needed in least.items()
-        if sigma[name] < needed * (1 - _SIGMA_TOLERANCE)
-    ]
-    for query in mechanism["queries"]:
-        off_diagonal = query["off_diagonal_sigma"]
-        needed = query["sigma"] / math.sqrt(2)
-        if off_diagonal is not None and off_diagonal < needed * (1 - _SIGMA_TOLERANCE):
-            problems.append(f"{query['name']} off the diagonal has {off_diagonal:.12g}, "
-                            f"needs {needed:.12g}")  # fmt: skip
-    listing = ", ".join(f"{name} {value:.6g}" for name, value in sigma.items())
-    return _finding("noise", problems, f"sigma of {listing}")
-
-
-def _check_mu(document: Document) -> Finding:
-    mechanism, stated = document["mechanism"], document["guarantee"]["mu"]
-    counts = _mu_squared_of_counts(document)
-    mu = math.sqrt(_mu_squared_of_main(mechanism) + counts)
-    problems = [] if _close(mu, stated) else [f"recomputed {mu:.15g}, stated {stated:.15g}"]
-    share = counts / mu**2
-    if not math.isclose(share, mechanism["counts_share"], rel_tol=1e-6, abs_tol=1e-12):
-        problems.append(f"counts have {share:.9g} of mu^2, stated {mechanism['counts_share']:.9g}")
-    return _finding("mu", problems, f"recomputed {mu:.12g}")
-
-
-def _check_epsilon(document: Document) -> Finding:
-    guarantee = document["guarantee"]
-    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
-    mu = math.sqrt(_mu_squared_of_main(document["mechanism"]) + _mu_squared_of_counts(document))
-    attained = _log_delta_with_lattice(document, epsilon, mu)
-    least = epsilon_of(mu, delta)
+    public = theorems.public_parts(claims)
     problems = []
-    if attained > math.log(delta):
-        problems.append(f"delta at epsilon {epsilon:.9g} is {math.exp(attained):.9g}, not {delta}")
-    elif least < epsilon * (1 - _EPSILON_TOLERANCE):
-        problems.append(f"the noise is for epsilon {least:.9g}, not the stated {epsilon:.9g}")
-    return _finding("epsilon", problems, f"recomputed {least:.9g} at delta {delta:.6g}")
+    if sorted(mechanism["exact_parts"]) != sorted(public):
+        stated = ", ".join(mechanism["exact_parts"]) or "none"
+        problems.append(f"without noise are {stated}; public are {', '.join(public) or 'none'}")
+    names = [query["name"] for query in mechanism["queries"]]
+    needed = [name for name in theorems.PARTS if name not in public]
+    needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
+    needed += ["phenotype_moments"] if mechanism["share"] < 1 else []
+    problems += [f"{name} is missing" for name in needed if name not in names]
+    problems += [f"{name} does not belong here" for name in names if name not in needed]
+    if len(set(names)) != len(names):
+        problems.append("a query stands twice")
+    for query in mechanism["queries"]:
+        problems += _query_problems(query, claims)
+    return _finding("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
+
+
+def _query_problems(query: Document, claims: Claims) -> list[str]:
+    name, shape = query["name"], claims.shapes[query["name"]]
+    layout = "svec" if name in theorems.SYMMETRIC else "full"
+    problems = []
+    if (query["layout"], query["shape"]) != (layout, shape):
+        problems.append(f"{name} is {query['layout']} {query['shape']}, not {layout} {shape}")
+    count = len(claims.block_bounds) if name == "gram" else 1
+    lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
+    if any(query[each] is not None and len(query[each]) != count for each in lists):
+        problems.append(f"{name} does not have {count} of each number")
+    return problems
+
+
+def _check_mechanism(document: Document, claims: Claims) -> Finding:
+    """The parts of the statement that decide which theorem applies fit together."""
+    mechanism, cohort = document["mechanism"], document["cohort"]
+    calibration = theorems.calibration_of(claims)
+    problems = []
+    if mechanism["calibration"] != calibration:
+        problems.append(f"{mechanism['calibration']} is stated, {calibration} applies")
+    hides_people = claims.privacy == "full" and not claims.replace
+    if (claims.people is None, cohort["nominal_n"] is not None) != (hides_people, hides_people):
+        problems.append("the number of people must be private, and a nominal one stated, exactly "
+                        "where whole rows are added or removed")  # fmt: skip
+    if sum(cohort["block_sizes"]) != cohort["n_variants"]:
+        problems.append("the LD blocks do not add up to the variants")
+    if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
+        problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
+    if claims.blocks is not None and calibration in ("label", "subsampled"):
+        problems.append(f"nothing rests on block norms in the calibration {calibration}")
+    if (claims.split is None) != (calibration in ("label", "subsampled")):
+        problems.append(f"split {claims.split} in the calibration {calibration}")
+    if claims.privacy == "label" and (claims.subsample, claims.copies) != (None, 1):
+        problems.append("X'X is public and has neither subsample nor copies")
+    if calibration == "subsampled":
+        problems += _subsample_problems(document, claims)
+    return _finding(
+        "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_z = {claims.outcome}"
+    )
+
+
+def _subsample_problems(document: Document, claims: Claims) -> list[str]:
+    problems = []
+    if not claims.replace:
+        problems.append("amplification is proved for replace-one alone")
+    if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
+        problems.append(f"a subsample of {claims.subsample} among {claims.people}")
+    if document["mechanism"]["eigenvalue_share"] > 0:
+        problems.append("nothing is proved of the smallest eigenvalue of a subsample")
+    return problems
+
+
+def _check_sensitivities(document: Document, claims: Claims) -> Finding:
+    problems = []
+    for query in document["mechanism"]["queries"]:
+        expected = theorems.sensitivity(claims, query["name"])
+        problems += [
+            f"{query['name']} has {found:.12g}, not {right:.12g}"
+            for found, right in zip(query["sensitivity"], expected, strict=True)
+            if not _close(found, right)
+        ]
+    return _finding("sensitivities", problems, "as the norms imply, of each statistic alone")
 
 
 def _check_lattice(document: Document) -> Finding:
-    steps = [
-        sigma * 2.0 ** query["fine_bits"]
-        for query in document["mechanism"]["queries"]
-        for sigma in (query["sigma"], query["off_diagonal_sigma"])
-        if sigma is not None
-    ]
+    steps = _steps(document)
     problems = []
     if min(steps) < _COARSEST_SIGMA:
         problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
@@ -215,82 +191,115 @@ def _check_lattice(document: Document) -> Finding:
     return _finding("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
 
 
-def _check_ledger(document: Document) -> Finding:
-    ledger, mu = document["ledger"], document["guarantee"]["mu"]
-    before, after = ledger["mu_squared_before"], ledger["mu_squared_after"]
-    budget = ledger["mu_squared_budget"]
+def _check_mu(document: Document, shift: _Shift) -> Finding:
+    guarantee = document["guarantee"]
+    total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
     problems = []
-    if not math.isclose(after, before + mu * mu, rel_tol=_MU_TOLERANCE):
-        problems.append(f"mu^2 rose from {before:.9g} to {after:.9g}, the release cost {mu**2:.9g}")
-    if after > budget * (1 + _MU_TOLERANCE):
-        problems.append(f"mu^2 of {after:.9g} is over the budget of {budget:.9g}")
-    for name in ("before", "after", "budget"):
-        epsilon = epsilon_of(math.sqrt(ledger[f"mu_squared_{name}"]), ledger["delta"])
-        stated = ledger[f"epsilon_{name}"]
-        if not math.isclose(epsilon, stated, rel_tol=_EPSILON_TOLERANCE, abs_tol=1e-12):
-            problems.append(f"epsilon {name} is {epsilon:.9g}, stated {stated:.9g}")
-    return _finding(
-        "ledger",
-        problems,
-        f"epsilon {ledger['epsilon_after']:.6g} of {ledger['epsilon_budget']:.6g} spent after "
-        f"this release, at delta {ledger['delta']:.6g}",
-    )
+    if not _close(stated, math.sqrt(total)):
+        problems.append(f"recomputed {math.sqrt(total):.15g}, stated {stated:.15g}")
+    if not _close(charged, total):
+        problems.append(f"mu^2 recomputed {total:.15g}, charged {charged:.15g}")
+    return _finding("mu", problems, f"recomputed {math.sqrt(total):.12g}")
 
 
-def _k_squared(mechanism: Document) -> float:
-    ratio: float = mechanism["row_norm_squared"] / mechanism["outcome_norm_squared"]
-    return float(mechanism["split"]) * ratio / 2
+def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    mechanism = document["mechanism"]
+    found = {
+        "counts_share": shift.counts / shift.statistics,
+        "eigenvalue_share": shift.eigenvalue / shift.statistics,
+        "share": shift.statistics / shift.total,
+    }
+    split = theorems.implied_split(claims)
+    if split is not None:
+        found["split"] = split
+    problems = [
+        f"{name} is {value:.9g}, stated {mechanism[name]:.9g}"
+        for name, value in found.items()
+        if not math.isclose(value, mechanism[name], rel_tol=_SHARE_TOLERANCE, abs_tol=1e-12)
+    ]
+    counts, eigenvalue = found["counts_share"], found["eigenvalue_share"]
+    return _finding("shares", problems, f"counts {counts:.3g}, eigenvalue {eigenvalue:.3g} of mu^2")
 
 
-def _joint_sensitivity(mechanism: Document) -> float:
-    row, outcome = mechanism["row_norm_squared"], mechanism["outcome_norm_squared"]
-    return math.sqrt(2) * float(row + _k_squared(mechanism) * outcome)
+def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    """``eps(mu, delta - delta_j) + eps_j``, on a lattice, and not needlessly much noise."""
+    guarantee = document["guarantee"]
+    beside = guarantee["cost"]
+    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
+    lattice = Lattice(_draws(document), min(_steps(document)))
+    problems = _amplification_problems(document, claims, lattice)
+    left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
+    if left <= 0 or delta_left <= 0:
+        problems.append("the subsampled part takes all of epsilon or delta")
+        return _finding("epsilon", problems, "")
+    mu = math.sqrt(shift.total)
+    least = epsilon_of(mu, delta_left)
+    attained = log_delta_on_lattice(left, mu, delta_left, lattice)
+    if attained > math.log(delta_left):
+        problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
+    elif least < left * (1 - _EPSILON_TOLERANCE):
+        problems.append(f"the noise is for epsilon {least + beside['epsilon']:.9g}, not {epsilon}")
+    recomputed = least + beside["epsilon"]
+    return _finding("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
 
 
-def _mu_squared_of_main(mechanism: Document) -> float:
-    sigma = next(q["sigma"] for q in mechanism["queries"] if q["name"] == "gram")
-    return (_joint_sensitivity(mechanism) / float(sigma)) ** 2
+def _amplification_problems(document: Document, claims: Claims, lattice: Lattice) -> list[str]:
+    """X'X of a subsample of s among n: ``eps_j = log(1 + (s/n)(e^eps_1 - 1))``, delta_1 alike."""
+    stated = document["guarantee"]["cost"]
+    epsilon, delta = stated["epsilon"], stated["delta"]
+    if claims.subsample is None or claims.people is None:
+        nothing = epsilon == delta == 0
+        return [] if nothing else ["only a subsample costs an (epsilon, delta) of its own"]
+    fraction = claims.subsample / claims.people
+    if epsilon <= 0 or not 0 < delta < fraction:
+        return [f"X'X of the subsample costs ({epsilon:.9g}, {delta:.9g})"]
+    mu = math.sqrt(theorems.subsample_shift(claims))
+    inner_delta = delta / fraction
+    # log(1 + (e^epsilon - 1)/fraction), where e^epsilon could overflow
+    inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
+    if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
+        return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
+    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - _EPSILON_TOLERANCE):
+        return [f"X'X of the subsample costs less than ({epsilon:.9g}, {delta:.9g})"]
+    return []
 
 
-def _mu_squared_of_counts(document: Document) -> float:
-    n_phenotypes = document["cohort"]["n_phenotypes"]
-    sigmas = [q["sigma"] for q in document["mechanism"]["queries"] if q["name"] == "observed"]
-    return sum(float(n_phenotypes) / float(sigma) ** 2 for sigma in sigmas)
-
-
-def _log_delta_with_lattice(document: Document, epsilon: float, mu: float) -> float:
-    """Log of delta at `epsilon`, paying for noise that lives on a lattice.
-
-    "Noise on the lattice", item 3: m draws at sigma/h or finer cost eta + eta' of epsilon, a
-    factor e^eta of delta, and an event of probability e^-a, where a is free to choose.
-    """
-    cohort, steps = document["cohort"], math.inf
+def _draws(document: Document) -> int:
+    """Noisy numbers in all of the release."""
     draws = 0
     for query in document["mechanism"]["queries"]:
         if query["name"] == "gram":
-            draws += sum(size * (size + 1) // 2 for size in cohort["block_sizes"])
+            sizes = document["cohort"]["block_sizes"]
+            copies = document["mechanism"]["gram_copies"]
+            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
         elif query["layout"] == "svec":
             draws += query["shape"][0] * (query["shape"][0] + 1) // 2
         else:
             draws += math.prod(query["shape"])
-        least = query["off_diagonal_sigma"] or query["sigma"]
-        steps = min(steps, min(least, query["sigma"]) * 2.0 ** query["fine_bits"])
-    eta = draws / (24 * steps**2)
-    rare = epsilon + 50 - math.log(document["guarantee"]["delta"])
-    other_way = eta * (1 + 2 * math.sqrt(rare / draws) + 2 * rare / draws)
-    left = epsilon - eta - other_way
-    if left <= 0:
-        return math.inf
-    profile = log_delta(left, mu)
-    return eta + max(profile, left - rare) + math.log1p(math.exp(-abs(profile - left + rare)))
+    return draws
 
 
-def _tail(epsilon: float, lower: float) -> float:
-    return math.exp(epsilon + float(log_ndtr(-lower * math.sqrt(2))))
+def _steps(document: Document) -> list[float]:
+    """Every sigma in steps of the lattice its noise was drawn on."""
+    return [
+        sigma * 2.0**bits
+        for query in document["mechanism"]["queries"]
+        for sigmas in (query["sigma"], query["off_diagonal_sigma"])
+        if sigmas is not None
+        for sigma, bits in zip(sigmas, query["fine_bits"], strict=True)
+    ]
+
+
+def _ledger_line(document: Document) -> str:
+    ledger = document["ledger"]
+    return (
+        f"epsilon {ledger['after']['epsilon']:.6g} of {ledger['budget']['epsilon']:.6g} spent "
+        f"after this release, at delta {ledger['delta']:.6g}"
+    )
 
 
 def _close(found: float, expected: float) -> bool:
-    return math.isclose(found, expected, rel_tol=_MU_TOLERANCE)
+    return math.isclose(found, expected, rel_tol=_TOLERANCE)
 
 
 def _finding(check: str, problems: list[str], detail: str) -> Finding:

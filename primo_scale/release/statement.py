@@ -1,4 +1,4 @@
-"""The machine-readable statement of a release: release.json and its schema.
+"""What a release says about itself, as data: the parts of release.json.
 
 Only public values may stand here: what the operator chose, sizes that the adjacency makes public,
 and what was computed from noisy statistics. No digest of private data without a key.
@@ -6,23 +6,48 @@ and what was computed from noisy statistics. No digest of private data without a
 
 from __future__ import annotations
 
-import dataclasses
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from jsonschema import Draft202012Validator
+from primo_scale.release.stated_inputs import PublicInputs
+from primo_scale.release.stated_mechanism import Mechanism
 
-from primo_scale.errors import InputError
-from primo_scale.storage.files import sha256_of_json
-
-SCHEMA_VERSION = 1
 NOT_PRIVATE = "NOT PRIVATE"
-_SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
 
-Document = dict[str, Any]
+_UNITS = {
+    ("full", "replace-one"): "one person's whole row",
+    ("full", "add-remove"): "one person's whole row",
+    ("label", "replace-one"): "one person's phenotypes, genotypes and covariates known",
+    ("label", "add-remove"): (
+        "one person's phenotypes replaced by nothing, genotypes and covariates known"
+    ),
+    ("feature", "replace-one"): "one person's genotypes and covariates, phenotypes known",
+    ("feature", "add-remove"): (
+        "one person's genotypes and covariates replaced by nothing, phenotypes known"
+    ),
+}
+_VARIANTS_AND_NAMES = (
+    "the variants: IDs, positions, alleles and which allele is counted",
+    "names, public bounds and codings of phenotypes and covariates",
+)
+_PEOPLE = ("the number of people", "the list of people: who is in the cohort")
+_KNOWN = {
+    "full": (),
+    "label": ("every person's genotypes and covariates",),
+    "feature": ("every person's phenotypes, and which of them are missing",),
+}
+
+
+def unit_in_words(privacy: str, adjacency: str) -> str:
+    """What one neighbour of a cohort may differ in."""
+    return _UNITS[privacy, adjacency]
+
+
+def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
+    """What the promise takes as known to everybody, and so does not protect."""
+    hides_people = (privacy, adjacency) == ("full", "add-remove")
+    return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
 
 
 @dataclass(frozen=True)
@@ -34,171 +59,80 @@ class Software:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a release, or one of its charges, takes from its account.
+
+    Attributes
+    ----------
+    mu_squared
+        Of its Gaussian part.
+    epsilon, delta
+        Of what is known only as (epsilon, delta)-private: X'X of a secret subsample. Else 0.
+    """
+
+    mu_squared: float
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Accountant:
+    """How noise was turned into (epsilon, delta), and by which versions of what."""
+
+    method: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Guarantee:
-    """The promise: (epsilon, delta) and, exactly, mu-Gaussian differential privacy.
+    """The promise: (epsilon, delta) and what it is composed of.
 
     Attributes
     ----------
     epsilon, delta
-        As asked for; the profile at `mu` stays within them.
+        As asked for; what `cost` amounts to stays within them.
+    cost
+        Of all charges of the release together.
     mu
-        Sensitivity over noise of the whole bundle of queries.
-    adjacency, unit, privacy
-        Between which cohorts: ``replace-one``, ``one person's whole row``, ``full``.
+        Square root of the cost's mu^2: sensitivity over noise of all that is Gaussian.
+    adjacency, privacy
+        ``replace-one`` or ``add-remove``; ``full``, ``label`` or ``feature``.
+    unit
+        What both mean, in words (`unit_in_words`).
     accountant
-        How `mu` was turned into (epsilon, delta).
+        How the cost was turned into (epsilon, delta).
     """
 
     epsilon: float
     delta: float
+    cost: Cost
     mu: float
     adjacency: str
-    unit: str
     privacy: str
-    accountant: str
-
-
-@dataclass(frozen=True)
-class Query:
-    """One noisy statistic.
-
-    Attributes
-    ----------
-    name
-        ``gram`` (X'X by LD block), ``cross`` (X'Z), ``outcome_gram`` (Z'Z) or ``observed``
-        (people with each phenotype), where Z is the constant, covariates and phenotypes.
-    statistic
-        The same for a reader.
-    shape
-        Of the statistic; of the dense d x d matrix for ``gram``.
-    layout
-        ``svec``: symmetric, off-diagonal noise `off_diagonal_sigma`; ``full``: all alike.
-    sensitivity
-        Greatest l2 change when one row is replaced, of this statistic alone, in lattice units.
-    sigma, off_diagonal_sigma
-        Standard deviation of the noise, in lattice units.
-    fine_bits
-        The noise was drawn on multiples of 2^-fine_bits, then the sum rounded to integers.
-    """
-
-    name: Literal["gram", "cross", "outcome_gram", "observed"]
-    statistic: str
-    shape: tuple[int, ...]
-    layout: Literal["svec", "full"]
-    sensitivity: float
-    sigma: float
-    off_diagonal_sigma: float | None
-    fine_bits: int
-
-
-@dataclass(frozen=True)
-class Mechanism:
-    """How the noise was calibrated (docs/maths.md, sections 2 and 6).
-
-    Attributes
-    ----------
-    name
-        ``reuse-cov-gauss``.
-    split
-        t = D/A, the share of the cross statistic against that of the Gram matrix.
-    row_norm_squared
-        N_x: every genotype row on the lattice satisfies ||q_x||^2 <= N_x.
-    outcome_norm_squared
-        N_z, the same of the constant, covariates and phenotypes; the sum of the next two.
-    constant_and_covariates_norm_squared, phenotypes_norm_squared
-        N_c and N_y.
-    joint_sensitivity
-        sqrt(2) (N_x + k^2 N_z) with k^2 = t N_x / (2 N_z): the joint l2 sensitivity of ``gram``,
-        ``cross`` and ``outcome_gram`` in units in which the noise of ``gram`` is sigma_1.
-    counts_share
-        Share of mu^2 spent on ``observed``; 0 without it.
-    queries
-        All that was measured on the cohort.
-    sampler, rng
-        How noise was drawn and from what randomness.
-    """
-
-    name: str
-    split: float
-    row_norm_squared: int
-    outcome_norm_squared: int
-    constant_and_covariates_norm_squared: int
-    phenotypes_norm_squared: int
-    joint_sensitivity: float
-    counts_share: float
-    queries: tuple[Query, ...]
-    sampler: str
-    rng: str
+    unit: str
+    accountant: Accountant
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Sizes, all public under replace-one adjacency."""
+    """Public sizes.
 
-    n_samples: int
+    Attributes
+    ----------
+    n_samples
+        Number of people; None where it is private (full privacy, add-remove).
+    nominal_n
+        The public number that stands for it there; else None.
+    n_variants, n_phenotypes, n_covariates, block_sizes
+        Columns, and variants of each LD block.
+    """
+
+    n_samples: int | None
+    nominal_n: int | None
     n_variants: int
     n_phenotypes: int
     n_covariates: int
     block_sizes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ReferenceFrequencies:
-    """The public allele frequency file: its name without directories, and its digest."""
-
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True)
-class PhenotypeBounds:
-    """Public range and scale of one phenotype; `kind` is ``quantitative`` or ``binary``."""
-
-    name: str
-    kind: Literal["quantitative", "binary"]
-    lower: float
-    upper: float
-    mean: float
-    sd: float
-
-
-@dataclass(frozen=True)
-class CovariateBounds:
-    """Public range, centre and lattice units per raw unit of one covariate."""
-
-    name: str
-    lower: float
-    upper: float
-    centre: float
-    scale: float
-
-
-@dataclass(frozen=True)
-class PublicInputs:
-    """Everything that shaped the release and did not come from the cohort.
-
-    Attributes
-    ----------
-    reference_frequencies
-        Where the genotype coding came from; ``uninformative`` codes every variant about 1.
-    genotype_unit, phenotype_unit, constant
-        Lattice units of one genotype unit, of one phenotype sd (s_y), and the constant kappa.
-    phenotypes, covariates
-        One entry a column, in the order of weights.tsv.gz.
-    ld_blocks
-        The rule that made the LD blocks.
-    genome_build
-        As given by the operator; ``NR`` when not reported.
-    """
-
-    reference_frequencies: ReferenceFrequencies | Literal["uninformative"]
-    genotype_unit: int
-    phenotype_unit: int
-    constant: int
-    phenotypes: tuple[PhenotypeBounds, ...]
-    covariates: tuple[CovariateBounds, ...]
-    ld_blocks: str
-    genome_build: str
 
 
 @dataclass(frozen=True)
@@ -207,66 +141,114 @@ class Estimation:
 
     Attributes
     ----------
+    estimator
+        Name of the rule, as ``--shrinkage`` has it.
     shrinkage
-        The rule of shrinkage, for a reader.
-    parameters
-        Its numbers, in lattice units.
+        The rule, for a reader.
     eigenvalue_floor
         What happens to eigenvalues that noise made small or negative, for a reader.
+    parameters
+        Numbers of the rule, in lattice units.
+    penalties
+        Of a ridge: by LD block, and for each noisy copy of X'X; else empty.
     attenuation
         Factor, for each phenotype, by which clipping rows shrinks effects; known and divided out.
     """
 
+    estimator: str
     shrinkage: str
-    parameters: dict[str, float]
     eigenvalue_floor: str
+    parameters: Mapping[str, float]
+    penalties: tuple[float, ...]
     attenuation: tuple[float, ...]
 
 
 @dataclass(frozen=True)
+class InSampleR2:
+    """In-sample R^2 of one phenotype and the standard error that noise gives it."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
 class Accuracy:
-    """What to expect, from public sizes alone.
+    """What to expect, and what the noisy statistics say came out.
 
     Attributes
     ----------
     effective_sample_size
-        People in a cohort analysed without noise that would give the same accuracy.
+        People in a cohort analysed without noise that would give the same accuracy; from public
+        sizes alone.
     definition
         The formula or planner behind it.
+    in_sample_r2
+        One a phenotype; None where the phenotype is lost in noise.
+    in_sample_r2_definition
+        What R^2 that is.
     """
 
     effective_sample_size: float
     definition: str
+    in_sample_r2: tuple[InSampleR2 | None, ...]
+    in_sample_r2_definition: str
+
+
+@dataclass(frozen=True)
+class LedgerCharge:
+    """One charge of this release: its random name in the ledger and what it took."""
+
+    id: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class LedgerBalance:
+    """What an account has spent, and the epsilon that this amounts to at the account's delta."""
+
+    cost: Cost
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class LedgerBudget:
+    """The most the account may spend."""
+
+    epsilon: float
+    mu_squared: float
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The charge for this release and what the cohort had spent before and after it.
+    """The charges for this release and what its account had spent before and after them.
 
     Attributes
     ----------
     cohort
-        Name or keyed identifier of the cohort in the custodian's ledger.
-    charge
-        Identifier of this charge.
+        The custodian's name for it, or ``unnamed``.
+    unit, adjacency
+        What the account protects; budgets of others are kept apart.
     delta
-        The cohort's one delta, at which every epsilon here is stated.
+        The account's one delta, at which every epsilon here is stated.
+    charges
+        Of this release; the last one bought the statistics.
+    before, after, budget
+        Of the account.
     """
 
     cohort: str
-    charge: str
-    mu_squared_before: float
-    mu_squared_after: float
-    mu_squared_budget: float
-    epsilon_before: float
-    epsilon_after: float
-    epsilon_budget: float
+    unit: str
+    adjacency: str
     delta: float
+    charges: tuple[LedgerCharge, ...]
+    before: LedgerBalance
+    after: LedgerBalance
+    budget: LedgerBudget
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Everything release.json says but the list of files.
+    """Everything release.json says but the list of files and the signature.
 
     A release without a guarantee (`private` False) has no `guarantee` and no `ledger`; it may
     have a `mechanism` (noise from a fixed seed, which protects nobody).
@@ -275,8 +257,11 @@ class Statement:
     ----------
     created
         UTC date, ``YYYY-MM-DD``; a time of day would say how long the computation took.
+    public_by_assumption
+        What the guarantee takes as public (`public_by_assumption`).
     unprotected
-        Names of what is published without protection; empty in ``full`` privacy.
+        Names of what is published without protection although it is nobody's but the cohort's;
+        empty in a private release.
     """
 
     software: Software
@@ -289,66 +274,31 @@ class Statement:
     estimation: Estimation
     accuracy: Accuracy
     ledger: LedgerEntry | None
+    public_by_assumption: tuple[str, ...]
     unprotected: tuple[str, ...]
 
     @property
     def stamp(self) -> str:
         """The line that every file of the release carries."""
-        return stamp_of(dataclasses.asdict(self))
+        if not self.private or self.guarantee is None:
+            return _not_private_stamp()
+        promise = self.guarantee
+        return _private_stamp(promise.epsilon, promise.delta, promise.adjacency, promise.unit)
 
 
-def stamp_of(document: Document) -> str:
+def stamp_of(document: Mapping[str, Any]) -> str:
     """The stamp that goes with the guarantee in `document` (release.json as read)."""
-    guarantee = document["guarantee"]
-    if not document["private"] or guarantee is None:
-        return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
-    return (
-        f"({guarantee['epsilon']:.12g}, {guarantee['delta']:.12g})-differentially private, "
-        f"{guarantee['adjacency']}, {guarantee['unit']}"
+    promise = document["guarantee"]
+    if not document["private"] or promise is None:
+        return _not_private_stamp()
+    return _private_stamp(
+        promise["epsilon"], promise["delta"], promise["adjacency"], promise["unit"]
     )
 
 
-def statement_document(statement: Statement) -> Document:
-    """The statement as the contents of release.json, without `files`."""
-    fields = json.loads(json.dumps(dataclasses.asdict(statement), allow_nan=False))
-    return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
+def _not_private_stamp() -> str:
+    return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
 
 
-def statement_digest(document: Document) -> str:
-    """SHA-256 of the statement in `document`, `files` left out.
-
-    It stands in release.log and report.html, whose own digests stand in `files`: so a change of
-    any value is noticed. All of it is public, so the digest needs no key.
-    """
-    return sha256_of_json({name: value for name, value in document.items() if name != "files"})
-
-
-def serialise(document: Document) -> bytes:
-    """The one form in which a document is written to release.json."""
-    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
-
-
-def schema_problems(document: object) -> list[str]:
-    """Where `document` departs from release.schema.json; empty when it does not."""
-    return [
-        f"{error.json_path}: {error.message}"
-        for error in sorted(_validator().iter_errors(document), key=lambda error: error.json_path)
-    ]
-
-
-def check_schema(document: Document) -> None:
-    """Refuse a document that is not a valid release.json.
-
-    Raises
-    ------
-    InputError
-        Naming the first place that is wrong.
-    """
-    problems = schema_problems(document)
-    if problems:
-        raise InputError("does not follow its schema", where="release.json", value=problems[0])
-
-
-@cache
-def _validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(_SCHEMA_PATH.read_text(encoding="utf-8")))
+def _private_stamp(epsilon: float, delta: float, adjacency: str, unit: str) -> str:
+    return f"({epsilon:.12g}, {delta:.12g})-differentially private, {adjacency}, {unit}"

@@ -1,7 +1,7 @@
 """Check a release directory as somebody does who has nothing else.
 
-Every file is there, whole, and says the same as the others; and the guarantee follows from the
-numbers in release.json (`primo_scale.release.recompute`).
+Every file is there, whole, and says the same as the others; release.json is signed; and the
+guarantee follows from the numbers in it (`primo_scale.release.recompute`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.release.recompute import Finding, guarantee_findings
-from primo_scale.release.statement import (
-    NOT_PRIVATE,
+from primo_scale.release.document import (
     Document,
+    people_in_words,
     schema_problems,
     serialise,
-    stamp_of,
     statement_digest,
+)
+from primo_scale.release.recompute import Finding, guarantee_findings
+from primo_scale.release.signature import signature_problem
+from primo_scale.release.statement import (
+    NOT_PRIVATE,
+    public_by_assumption,
+    stamp_of,
+    unit_in_words,
 )
 from primo_scale.storage.files import sha256_of_file
 
@@ -43,13 +49,16 @@ _SHOWN = 3
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError)
 
 
-def verify_release(directory: Path) -> list[Finding]:
+def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
     """Check all of a release.
 
     Parameters
     ----------
     directory
         What `primo_scale.release.publish.publish_release` wrote, or anything that claims to be.
+    public_key
+        The custodian's, in hexadecimal, learned elsewhere; None accepts a release signed by
+        whoever holds the key that it names itself.
 
     Returns
     -------
@@ -67,11 +76,12 @@ def verify_release(directory: Path) -> list[Finding]:
         raise InputError(
             "holds no release", where=directory, remedy="Give the directory of a release.json"
         )
-    document, schema = _read_document(path)
+    document, schema = read_document(directory)
     if document is None:
         return [schema]
     files = _check_files(directory, document)
-    findings = [schema, files, _check_stamp(document), _check_names(document)]
+    findings = [schema, files, _check_signature(document, public_key)]
+    findings += [_check_words(document), _check_names(document)]
     if files.ok:
         findings += _check_contents(directory, document)
     if document["private"]:
@@ -81,12 +91,13 @@ def verify_release(directory: Path) -> list[Finding]:
 
 def is_private(directory: Path) -> bool:
     """Whether a release that passed `verify_release` carries a guarantee at all."""
-    document, _ = _read_document(directory / RELEASE_FILE)
+    document, _ = read_document(directory)
     return document is not None and bool(document["private"])
 
 
-def _read_document(path: Path) -> tuple[Document | None, Finding]:
-    content = path.read_bytes()
+def read_document(directory: Path) -> tuple[Document | None, Finding]:
+    """The release.json of a release if it follows its schema, and whether it does."""
+    content = (directory / RELEASE_FILE).read_bytes()
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
     except ValueError as error:
@@ -130,9 +141,27 @@ def _check_files(directory: Path, document: Document) -> Finding:
     return _finding("files", problems, f"{len(listed)} files, SHA-256 as stated, no others")
 
 
-def _check_stamp(document: Document) -> Finding:
+def _check_signature(document: Document, public_key: str | None) -> Finding:
+    if not document["private"]:
+        problems = [] if public_key is None else [f"a release that is {NOT_PRIVATE} has none"]
+        return _finding("signature", problems, f"none: {NOT_PRIVATE}")
+    problem = signature_problem(document, public_key)
+    key = document["signature"]["public_key"]
+    expected = "as expected" if public_key else "compare it with the custodian's"
+    return _finding("signature", [problem] if problem else [], f"by {key}, {expected}")
+
+
+def _check_words(document: Document) -> Finding:
+    """What is said in words is what the numbers and names mean."""
     expected = stamp_of(document)
     problems = [] if document["stamp"] == expected else [f"{document['stamp']!r} is stated"]
+    promise = document["guarantee"]
+    if promise is not None:
+        privacy, adjacency = promise["privacy"], promise["adjacency"]
+        if promise["unit"] != unit_in_words(privacy, adjacency):
+            problems.append(f"{promise['unit']!r} is not what {privacy}, {adjacency} protects")
+        if document["public_by_assumption"] != list(public_by_assumption(privacy, adjacency)):
+            problems.append(f"what {privacy}, {adjacency} takes as public is not what is stated")
     return _finding("stamp", problems, expected)
 
 
@@ -144,6 +173,8 @@ def _check_names(document: Document) -> Finding:
         "covariates with bounds": (len(public["covariates"]), cohort["n_covariates"]),
         "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
         "PGS files": (len(_pgs_names(document)), cohort["n_phenotypes"]),
+        "attenuations": (len(document["estimation"]["attenuation"]), cohort["n_phenotypes"]),
+        "in-sample R^2": (len(document["accuracy"]["in_sample_r2"]), cohort["n_phenotypes"]),
     }
     problems = [
         f"{found} {what}, not {expected}"
@@ -153,12 +184,15 @@ def _check_names(document: Document) -> Finding:
     names = {entry["name"] for entry in document["files"]}
     needed = {WEIGHTS_FILE, CENTRE_FILE, REPORT_FILE, LOG_FILE}
     problems += [f"{name} is not listed" for name in sorted(needed - names)]
-    if document["accuracy"]["effective_sample_size"] > cohort["n_samples"]:
+    people = cohort["n_samples"] or cohort["nominal_n"]
+    if people is None:
+        problems.append("no number of people is stated, nor a nominal one")
+    elif document["accuracy"]["effective_sample_size"] > people:
         problems.append("the effective sample size is above the sample size")
     return _finding(
         "sizes",
         problems,
-        f"{cohort['n_samples']} people, {cohort['n_variants']} variants, "
+        f"{people_in_words(document)}, {cohort['n_variants']} variants, "
         f"{cohort['n_phenotypes']} phenotypes, {cohort['n_covariates']} covariates",
     )
 

@@ -3,10 +3,11 @@
 For genotypes X (n x d) in diagonal blocks b, and outcome-side columns Z (n x q: the constant, the
 covariates, the phenotypes)::
 
-    gram/b         int64 (d_b, d_b)   X_b' X_b
+    gram/b         int64 (d_b, d_b)   X_b' X_b; noisy copies beyond the first are gram/b-1, ...
     cross/b        int64 (d_b, q)     X_b' Z
     outcome_gram   int64 (q, q)       Z' Z
     observed       int64 (l,)         people with each phenotype
+    eigenvalue     int64 (1,)         noisy smallest eigenvalue of X'X, where it was measured
 """
 
 from __future__ import annotations
@@ -89,9 +90,15 @@ class BlockMatrices:
     kind: str
     layout: BlockLayout
 
-    def gram(self, block: int) -> Int64:
+    @property
+    def gram_copies(self) -> int:
+        """Copies of X'X, each with noise of its own."""
+        attributes = open_group(self.path, self.kind, complete=False).attrs
+        return int(attributes["gram_copies"])
+
+    def gram(self, block: int, copy: int = 0) -> Int64:
         """X_b' X_b, shape (d_b, d_b)."""
-        return self._whole(f"gram/{block}")
+        return self._whole(_gram_name(block, copy))
 
     def cross(self, block: int) -> Int64:
         """X_b' Z, shape (d_b, q)."""
@@ -105,6 +112,12 @@ class BlockMatrices:
         """Number of people with each phenotype, shape (l,)."""
         return self._whole("observed")
 
+    def smallest_eigenvalue(self) -> int | None:
+        """Smallest eigenvalue of X'X, noisy and rounded, or None where it was not measured."""
+        if "eigenvalue" not in open_group(self.path, self.kind, complete=False):
+            return None
+        return int(self._whole("eigenvalue")[0])
+
     def sha256(self) -> str:
         """Digest of the integers and their shapes, whatever their chunks or history."""
         digest = hashlib.sha256(
@@ -113,15 +126,23 @@ class BlockMatrices:
             ).tobytes()
         )
         for block in range(self.layout.n_blocks):
-            digest.update(_bytes(self.gram(block)))
+            for copy in range(self.gram_copies):
+                digest.update(_bytes(self.gram(block, copy)))
             digest.update(_bytes(self.cross(block)))
         digest.update(_bytes(self.outcome_gram()))
         digest.update(_bytes(self.observed()))
+        eigenvalue = self.smallest_eigenvalue()
+        if eigenvalue is not None:
+            digest.update(_bytes(np.array([eigenvalue])))
         return digest.hexdigest()
 
     def _whole(self, name: str) -> Int64:
         array = array_of(open_group(self.path, self.kind, complete=False), name)
         return read_block(array, (slice(None),) * array.ndim)
+
+
+def _gram_name(block: int, copy: int) -> str:
+    return f"gram/{block}" if copy == 0 else f"gram/{block}-{copy}"
 
 
 def _bytes(values: Int64) -> memoryview:
@@ -131,13 +152,14 @@ def _bytes(values: Int64) -> memoryview:
 class BlockMatricesWriter:
     """Writes a store of block statistics; it counts only after `finish`."""
 
-    def __init__(self, path: Path, kind: str, layout: BlockLayout) -> None:
+    def __init__(self, path: Path, kind: str, layout: BlockLayout, *, gram_copies: int = 1) -> None:
         self._path, self._kind, self._layout = path, kind, layout
-        self._group = create_group(path, kind, {"boundaries": list(layout.boundaries)})
+        attributes = {"boundaries": list(layout.boundaries), "gram_copies": gram_copies}
+        self._group = create_group(path, kind, attributes)
 
-    def write_gram(self, block: int, values: Int64) -> None:
+    def write_gram(self, block: int, values: Int64, copy: int = 0) -> None:
         """Store X_b' X_b."""
-        self._write(f"gram/{block}", values)
+        self._write(_gram_name(block, copy), values)
 
     def write_cross(self, block: int, values: Int64) -> None:
         """Store X_b' Z."""
@@ -150,6 +172,10 @@ class BlockMatricesWriter:
     def write_observed(self, values: Int64) -> None:
         """Store the number of people with each phenotype."""
         self._write("observed", values)
+
+    def write_smallest_eigenvalue(self, value: int) -> None:
+        """Store the noisy smallest eigenvalue of X'X."""
+        self._write("eigenvalue", np.array([value], dtype=np.int64))
 
     def finish(self, attributes: Mapping[str, Any]) -> BlockMatrices:
         """Flush the store to the disk, declare it complete and give a reader of it."""

@@ -30,9 +30,9 @@ COMPLETE_ATTRIBUTE = "complete"
 FORMAT_VERSIONS = {
     "genotypes": 1,
     "outcomes": 1,
-    "partial statistics": 1,
-    "statistics": 1,
-    "private statistics": 1,
+    "partial statistics": 2,
+    "statistics": 2,
+    "private statistics": 2,
 }
 
 # Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
@@ -40,6 +40,7 @@ FORMAT_VERSIONS = {
 _EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
 Array = zarr.Array[Any]
+Group = zarr.Group
 Group = zarr.Group
 
 

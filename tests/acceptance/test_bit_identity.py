@@ -210,8 +210,8 @@ def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> 
     inputs = Inputs(
         genotypes=simulated.stores["default"],
         outcomes=work / "outcomes.zarr",
-        row_norm=design.row_norm,
-        phenotype_norm=design.phenotype_norm,
+        row_rule=design.row_rule,
+        subsample=design.subsample,
         digests={"outcomes": open_outcome_store(work / "outcomes.zarr").content_digest},
     )
     return open_partials(path, plan, inputs, design.genotypes.code_table)

@@ -12,10 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines.ledger import main
+from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.spending import Account, ReleaseRequest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def request(account, digest, epsilon, delta):
+    return ReleaseRequest(account, digest, epsilon, delta, Cost(release_mu(epsilon, delta) ** 2))
 
 
 @pytest.fixture
@@ -24,7 +30,7 @@ def path(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         account = Account(ledger.cohort_identifier("genotypes"))
-        charge = ledger.reserve(ReleaseRequest(account, "request", 5.0, 1e-8)).charge
+        charge = ledger.reserve(request(account, "request", 5.0, 1e-8)).charge
         ledger.mark_drawn(charge, "noised")
     return path
 
@@ -47,6 +53,62 @@ def test_show_prints_budget_spent_left_and_charges(path):
     assert "spent   epsilon 5 in 1 charges" in output
     assert "left    epsilon 0\n" in output
     assert "drawn" in output
+    (key,) = [line.split()[2] for line in output.splitlines() if line.startswith("public key ")]
+    with Ledger(path, create=False) as ledger:
+        assert key == ledger.public_key
+
+
+def test_show_says_what_a_subsampled_charge_takes(path):
+    cost = Cost(release_mu(1.0, 5e-9) ** 2, 1.0, 5e-9)
+    with Ledger(path) as ledger:
+        account = ledger.balances()[0].account
+        ledger.set_budget(account, epsilon=20.0)
+        ledger.reserve(ReleaseRequest(account, "subsampled", 2.0, 1e-8, cost))
+    code, output = run("show", "--ledger", path)
+    assert code == 0
+    assert output.count("epsilon 2  mu^2 ") == 1
+    assert output.count(" and (epsilon 1, delta 5e-09)") == 1
+
+
+def test_each_unit_and_adjacency_has_a_budget_of_its_own(path):
+    short = identifier(path)[:12]
+    common = ("set-budget", "--ledger", path, "--cohort", short)
+    code, output = run(*common, "--epsilon", 3, "--privacy", "label")
+    assert code == 2
+    assert f"a new budget needs a delta (got {short} (label privacy, replace-one))" in output
+    code, output = run(*common, "--epsilon", 3, "--privacy", "label", "--delta", 1e-9)
+    assert code == 0
+    assert "new cohort" not in output
+    assert f"cohort {short} (label privacy, replace-one)" in output
+    assert "left    epsilon 3\n" in output
+    code, _ = run(*common, "--epsilon", 2, "--adjacency", "add-remove", "--delta", 1e-7)
+    assert code == 0
+    code, output = run("show", "--ledger", path, "--cohort", short)
+    assert code == 0
+    titles = [line for line in output.splitlines() if line.startswith("cohort ")]
+    assert titles == [
+        f"cohort {short} (full privacy, replace-one)",
+        f"cohort {short} (label privacy, replace-one)",
+        f"cohort {short} (full privacy, add-remove)",
+    ]
+    # Three accounts, one cohort: it need not be named.
+    code, output = run("set-budget", "--ledger", path, "--epsilon", 4, "--privacy", "label")
+    assert code == 0
+    with Ledger(path, create=False) as ledger:
+        epsilons = {balance.account: balance.budget.epsilon for balance in ledger.balances()}
+    cohort = identifier(path)
+    assert epsilons == {
+        Account(cohort): 5.0,
+        Account(cohort, PrivacyUnit.LABEL): 4.0,
+        Account(cohort, adjacency=Adjacency.ADD_REMOVE): 2.0,
+    }
+
+
+@pytest.mark.parametrize("option", ["--privacy", "--adjacency"])
+def test_other_units_and_adjacencies_are_usage_errors(path, option):
+    code, output = run("set-budget", "--ledger", path, "--epsilon", 6, option, "none")
+    assert code == 2
+    assert option in output
 
 
 def test_show_can_be_limited_to_a_cohort(path):
@@ -77,12 +139,13 @@ def test_set_budget_opens_a_named_cohort_in_a_new_ledger(tmp_path):
     arguments = ("set-budget", "--ledger", path, "--cohort", "biobank", "--epsilon", 3)
     code, output = run(*arguments)
     assert code == 2
-    assert "error: --delta: a new cohort needs a delta" in output
+    assert "error: --delta: a new budget needs a delta" in output
+    assert "new cohort" not in output
     code, output = run(*arguments, "--delta", 1e-10)
     assert code == 0
     assert "new cohort: biobank" in output
     with Ledger(path) as ledger:
-        assert not ledger.reserve(ReleaseRequest(Account("biobank"), "r", 3.0, 1e-10)).opened_budget
+        assert not ledger.reserve(request(Account("biobank"), "r", 3.0, 1e-10)).opened_budget
 
 
 def test_set_budget_needs_a_cohort_when_there_are_several(path):

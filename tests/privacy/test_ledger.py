@@ -1,7 +1,8 @@
-"""The ledger: budgets, replay, crashes at every step, concurrency, tampering."""
+"""The ledger: budgets, costs, replay, crashes, concurrency, tampering, keys."""
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import secrets
@@ -9,15 +10,30 @@ import signal
 import sqlite3
 import stat
 from collections import Counter
+from dataclasses import replace
 
+import mpmath
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_examples import VERSION_1_CHARGE, VERSION_1_MU_SQUARED, write_version_1
 
 from primo_scale.errors import BudgetRefused, InputError, ResourceError, UsageError
-from primo_scale.privacy.calibration import mu_for, release_mu
+from primo_scale.privacy.calibration import Cost, composed_epsilon, mu_for, release_mu
 from primo_scale.privacy.event_log import EventLog
+from primo_scale.privacy.history import reservation_as_json
 from primo_scale.privacy.ledger import Ledger, default_ledger_path
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.spending import Account, ChargeState, ReleaseRequest
+from primo_scale.privacy.spending import (
+    Account,
+    Balance,
+    Budget,
+    Charge,
+    ChargeState,
+    ReleaseRequest,
+)
 
 DELTA = 1e-8
 ACCOUNT = Account("eur343")
@@ -28,8 +44,12 @@ def path(tmp_path):
     return tmp_path / "state" / "ledger.sqlite"
 
 
-def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT):
-    return ReleaseRequest(account, digest, epsilon, delta)
+def gaussian(epsilon, delta=DELTA, share=1.0):
+    return Cost(share * release_mu(epsilon, delta) ** 2)
+
+
+def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT, cost=None):
+    return ReleaseRequest(account, digest, epsilon, delta, cost or gaussian(epsilon, delta))
 
 
 def test_first_release_opens_its_budget_and_is_told_so(path):
@@ -39,13 +59,13 @@ def test_first_release_opens_its_budget_and_is_told_so(path):
         assert reservation.charge.state is ChargeState.RESERVED
         balance = ledger.balance(ACCOUNT)
     assert (balance.budget.epsilon, balance.budget.delta) == (5.0, DELTA)
-    assert balance.mu_squared_spent == release_mu(5.0, DELTA) ** 2
+    assert balance.spent == Cost(release_mu(5.0, DELTA) ** 2)
     assert balance.epsilon_spent == pytest.approx(5.0, rel=2e-6)
     assert balance.epsilon_left == 0
 
 
-def test_a_charge_costs_what_the_mechanism_may_use():
-    assert request().mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
+def test_a_budget_is_what_a_mechanism_may_use():
+    assert Budget(5.0, DELTA).mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
 
 
 def test_a_reservation_is_in_the_file_before_it_returns(path):
@@ -88,7 +108,7 @@ def test_what_is_left_can_be_spent_and_a_little_more_cannot(path):
             ledger.reserve(request("second", epsilon=left * (1 + 1e-4)))
         ledger.reserve(request("second", epsilon=left))
         spent = ledger.balance(ACCOUNT)
-        assert spent.mu_squared_spent <= spent.budget.mu_squared
+        assert spent.spent.mu_squared <= spent.budget.mu_squared
         assert spent.epsilon_spent == pytest.approx(6.0, rel=1e-4)
         assert ledger.verify() == []
 
@@ -356,6 +376,11 @@ def report_key(path, keys):
         keys.put(ledger.keyed_digest("a", b""))
 
 
+def report_public_key(path, keys):
+    with Ledger(path) as ledger:
+        keys.put(ledger.public_key)
+
+
 def together(function, path, names):
     """Run `function(path, *name, results)` in one process per name; return what they put."""
     results = PROCESSES.Manager().Queue()
@@ -371,7 +396,7 @@ def together(function, path, names):
 def test_two_processes_cannot_overspend(path):
     with Ledger(path) as ledger:
         budget = ledger.set_budget(COHORT, epsilon=4.0, delta=DELTA).budget
-    affordable = int(budget.mu_squared / request(epsilon=1.0).mu_squared)
+    affordable = int(budget.mu_squared / gaussian(1.0).mu_squared)
     assert 5 < affordable < 20
     paid = together(spend, path, [("one",), ("two",)])
     assert len(paid) == affordable
@@ -422,7 +447,7 @@ def test_events_cannot_be_changed_by_accident(used):
         ("UPDATE events SET time = 'x' WHERE number = 3", "event 3 (reserved): changed"),
         ("UPDATE events SET digest = 'x' WHERE number = 5", "event 5 (published): changed"),
         ("UPDATE events SET body = replace(body, '5.0', '0.1') WHERE kind = 'reserved'",
-         "costs other than its epsilon and delta"),
+         "costs more than its epsilon and delta"),
         ("UPDATE events SET body = replace(body, '5.0', '4.0') WHERE kind = 'budget'",
          "overspends the budget"),
         ("UPDATE events SET body = '{}' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
@@ -434,6 +459,11 @@ def test_events_cannot_be_changed_by_accident(used):
         ("DELETE FROM events WHERE kind = 'reserved'", "was never reserved"),
         ("DELETE FROM events WHERE kind = 'budget'", "which has no budget"),
         ("UPDATE secret SET key = x'00'", "event 1 (created): changed"),
+        ("UPDATE signing SET key = randomblob(32)", "signing key is not the one that was recorded"),
+        ("UPDATE signing SET key = 'text'", "signing key is not the one that was recorded"),
+        ("DELETE FROM signing", "signing key is not the one that was recorded"),
+        ("INSERT INTO signing VALUES (randomblob(32))", "signing key is not the one that was"),
+        ("DROP TABLE signing", "signing key is not the one that was recorded"),
     ],
 )  # fmt: skip
 def test_tampering_is_found_and_nothing_is_spent_from_it(used, statement, problem):
@@ -479,7 +509,7 @@ def test_no_ledger_is_an_error_where_none_is_to_be_made(tmp_path):
 
 
 def test_a_newer_format_is_refused(path, monkeypatch):
-    monkeypatch.setattr("primo_scale.privacy.event_log.FORMAT_VERSION", 2)
+    monkeypatch.setattr("primo_scale.privacy.event_log.FORMAT_VERSION", 3)
     Ledger(path).__exit__(None, None, None)
     monkeypatch.undo()
     with pytest.raises(InputError, match="unknown format version"):
@@ -519,7 +549,8 @@ def test_a_busy_ledger_is_said(path, monkeypatch):
 
 def test_the_same_people_get_no_second_budget_unasked(path):
     def named(name, people):
-        return ReleaseRequest(Account(name), f"{name} {people}", 1.0, DELTA, people)
+        asked = (Account(name), f"{name} {people}", 1.0, DELTA)
+        return ReleaseRequest(*asked, gaussian(1.0), people)
 
     with Ledger(path) as ledger:
         ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
@@ -533,9 +564,278 @@ def test_the_same_people_get_no_second_budget_unasked(path):
         assert ledger.verify() == []
 
 
-def test_an_abbreviated_identifier_is_its_account_everywhere(path):
+def test_a_second_name_is_refused_for_any_unit_and_a_second_unit_is_not(path):
+    def asked(account, people="everybody"):
+        return ReleaseRequest(account, f"{account} {people}", 1.0, DELTA, gaussian(1.0), people)
+
+    first, second = Account("first"), Account("second", PrivacyUnit.LABEL)
+    with Ledger(path) as ledger:
+        ledger.reserve(asked(first))
+        with pytest.raises(BudgetRefused, match="under another name") as refused:
+            ledger.reserve(asked(second))
+        assert "--cohort second --privacy label --epsilon E" in str(refused.value)
+        assert ledger.reserve(asked(replace(first, unit=PrivacyUnit.LABEL))).opened_budget
+        assert ledger.reserve(asked(replace(first, adjacency=Adjacency.ADD_REMOVE))).opened_budget
+        # Once the custodian has said that "second" is other people, it is for every unit.
+        ledger.set_budget(Account("second"), epsilon=1.0, delta=DELTA)
+        assert ledger.reserve(asked(second)).opened_budget
+        assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("unit", PrivacyUnit)
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_an_abbreviated_identifier_is_its_account_everywhere(path, unit, adjacency):
     with Ledger(path) as ledger:
         identifier = ledger.cohort_identifier("people")
         ledger.set_budget(Account(identifier), epsilon=5.0, delta=DELTA)
-        assert ledger.account_named(identifier[:12]) == Account(identifier)
-        assert ledger.account_named("biobank") == Account("biobank")
+        for name, cohort in ((identifier[:12], identifier), ("biobank", "biobank")):
+            named = ledger.account_named(name, unit=unit, adjacency=adjacency)
+            assert named == Account(cohort, unit, adjacency)
+
+
+# --- costs ------------------------------------------------------------------------------------
+
+
+def subsampled(epsilon, delta=DELTA):
+    """Half of (epsilon, delta) for an amplified Gram, half for Gaussian rest."""
+    return Cost(release_mu(epsilon / 2, delta / 2) ** 2, epsilon / 2, delta / 2)
+
+
+@given(
+    epsilon=st.floats(1e-3, 100.0),
+    delta=st.floats(-30, -3).map(lambda exponent: min(10.0**exponent, 1e-3)),
+    share=st.floats(1e-3, 0.999),
+)
+def test_a_budget_of_one_release_is_exactly_its_parts(epsilon, delta, share):
+    """In any shares and with any rounding of them, and not a millionth of mu^2 more."""
+    budget, whole = Budget(epsilon, delta), release_mu(epsilon, delta) ** 2
+    parts = [Cost((math.sqrt(share) * math.sqrt(whole)) ** 2), Cost((1 - share) * whole)]
+    charges = [
+        Charge(str(k), ReleaseRequest(ACCOUNT, str(k), epsilon, delta, part))
+        for k, part in enumerate(parts)
+    ]
+    assert Balance(ACCOUNT, budget, ()).affords(Cost(whole))
+    assert Balance(ACCOUNT, budget, (charges[0],)).affords(parts[1])
+    assert not Balance(ACCOUNT, budget, (charges[0],)).affords(parts[1] + Cost(1e-6 * whole))
+    assert not Balance(ACCOUNT, budget, tuple(charges)).affords(Cost(1e-6 * whole))
+    assert all(charge.request.problem() is None for charge in charges)
+
+
+def profile(epsilon, mu):
+    """The analytic Gaussian profile, from its definition, in 60 digits."""
+    with mpmath.workdps(60):
+        x, half = mpmath.mpf(epsilon) / mpmath.mpf(mu), mpmath.mpf(mu) / 2
+        return mpmath.ncdf(half - x) - mpmath.exp(epsilon) * mpmath.ncdf(-half - x)
+
+
+@given(
+    epsilon=st.floats(0.01, 20.0),
+    delta=st.floats(-20, -3).map(lambda exponent: 10.0**exponent),
+    epsilon_share=st.floats(0.0, 0.9),
+    delta_share=st.floats(0.0, 0.9),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_budget_covers_what_composes_to_it(epsilon, delta, epsilon_share, delta_share):
+    """eps(mu, delta - sum delta_j) + sum eps_j <= epsilon, by the profile itself."""
+    budget = Budget(epsilon, delta)
+    parts = Cost(0.0, epsilon_share * epsilon, delta_share * delta)
+    limit = budget.mu_squared_beside(parts)
+    left_epsilon, left_delta = epsilon - parts.epsilon, delta - parts.delta
+    assert profile(left_epsilon, math.sqrt(limit)) <= left_delta
+    assert profile(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, "needlessly little"
+    assert budget.covers(parts + Cost(limit))
+    assert not budget.covers(parts + Cost(limit * (1 + 5e-6)))
+    assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
+
+
+def test_a_budget_of_one_subsampled_release_admits_exactly_that(path):
+    with Ledger(path) as ledger:
+        asked = request("sub", cost=subsampled(5.0))
+        assert ledger.reserve(asked).opened_budget
+        balance = ledger.balance(ACCOUNT)
+        assert balance.spent == subsampled(5.0)
+        assert balance.epsilon_spent == pytest.approx(5.0, rel=3e-6)
+        assert balance.epsilon_left == 0
+        with pytest.raises(BudgetRefused, match="does not cover"):
+            ledger.reserve(request("more", epsilon=0.01))
+        assert ledger.verify() == []
+
+
+def test_approximate_parts_take_epsilon_and_delta_from_what_is_left(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+        part = Cost(0.0, 2.0, DELTA / 4)
+        ledger.reserve(request("amplified", epsilon=2.0, cost=part))
+        left = ledger.balance(ACCOUNT).epsilon_left
+        # Gaussian releases at (4, 3/4 delta), said at the account's whole delta: just under 4.
+        assert 3.9 < left < 4.0
+        with pytest.raises(BudgetRefused, match=f"limit {left:g} left: 2 spent of 6"):
+            ledger.reserve(request("rest", epsilon=left * (1 + 1e-4)))
+        ledger.reserve(request("rest", epsilon=left))
+        assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(6.0, rel=1e-4)
+        assert ledger.verify() == []
+
+
+def test_the_one_delta_of_an_account_is_never_exhausted(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+        ledger.reserve(request("one", cost=subsampled(5.0)))
+        head = ledger.head()
+        with pytest.raises(BudgetRefused, match="would use up the cohort's delta") as refused:
+            ledger.reserve(request("two", cost=subsampled(5.0)))
+        line = str(refused.value)
+        assert refused.value.exit_code == 6
+        assert "\n" not in line
+        assert "got delta 5e-09 on top of 5e-09" in line
+        assert "less than delta 1e-08" in line
+        assert ledger.head() == head
+        ledger.reserve(request("two", cost=subsampled(5.0, delta=0.9 * DELTA)))
+        ledger.reserve(request("Gaussian"))
+        assert ledger.verify() == []
+
+
+def test_two_charges_of_one_release_share_its_budget(path):
+    moments = request("moments", cost=gaussian(5.0, share=0.05))
+    main = request("main", cost=gaussian(5.0, share=0.95))
+    with Ledger(path) as ledger:
+        first = ledger.reserve(moments, to_follow=main.cost)
+        assert first.opened_budget
+        second = ledger.reserve(main)
+        assert not second.opened_budget
+        assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
+        assert ledger.reserve(moments, noise_at_hand=[first.charge.id]).charge.id == first.charge.id
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(moments)
+        assert ledger.verify() == []
+
+
+def test_what_cannot_be_finished_is_not_begun(path):
+    moments = request("moments", cost=gaussian(5.0, share=0.05))
+    rest = gaussian(5.0, share=0.95)
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
+        for attempt in (ledger.reserve, ledger.reserve_again):
+            with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
+                attempt(moments, to_follow=rest)
+        assert ledger.balance(ACCOUNT).charges == ()
+        ledger.reserve(moments)
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+
+
+IMPOSSIBLE = [
+    (Cost(-0.1), "no cost"),
+    (Cost(math.nan), "no cost"),
+    (Cost(math.inf), "no cost"),
+    (Cost(0.1, -0.1, 0.0), "no cost"),
+    (Cost(0.1, 0.1, -1e-12), "no cost"),
+    (Cost(0.0), "no cost"),
+    (Cost(1.0001 * release_mu(5.0, DELTA) ** 2), "costs more"),
+    (Cost(release_mu(5.0, DELTA) ** 2, 0.001, DELTA / 1000), "costs more"),
+    (Cost(0.0, 5.001, DELTA / 2), "costs more"),
+    (Cost(0.01, 0.1, DELTA), "costs more"),
+]
+
+
+@pytest.mark.parametrize(("cost", "problem"), IMPOSSIBLE)
+def test_a_cost_that_breaks_the_promise_is_never_charged(path, cost, problem):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+        with pytest.raises(ValueError, match=problem):
+            ledger.reserve(request(cost=cost))
+        assert ledger.balance(ACCOUNT).charges == ()
+
+
+@pytest.mark.parametrize(
+    ("cost", "problem"), [case for case in IMPOSSIBLE if case[0].mu_squared < 9]
+)
+def test_a_recorded_cost_that_breaks_the_promise_is_found(path, cost, problem):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+        body = reservation_as_json(Charge("charge", request(cost=cost)))
+        with ledger._log.exclusively():
+            ledger._log.append("reserved", body)
+        assert [problem in line for line in ledger.verify()] == [True]
+
+
+# --- keys and format versions -----------------------------------------------------------------
+
+
+def checked(public_key, signature, data):
+    """By the library alone: raises if the signature is not good."""
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, data)
+
+
+def test_a_ledger_signs_with_one_key_of_its_own(path, tmp_path):
+    with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
+        key, signature = ledger.public_key, ledger.sign(b"release")
+        checked(key, signature, b"release")
+        assert other.public_key != key
+        with pytest.raises(InvalidSignature):
+            checked(key, other.sign(b"release"), b"release")
+    with Ledger(path, create=False) as again:
+        assert again.public_key == key
+        assert again.sign(b"release") == signature
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE signing SET key = randomblob(32)", "DELETE FROM signing", "DROP TABLE signing"],
+)
+def test_nothing_is_signed_with_a_key_that_was_not_recorded(used, statement):
+    tamper(used, statement)
+    with Ledger(used, create=False) as ledger:
+        assert ledger.public_key
+        with pytest.raises(InputError, match="signing key is not the one that was recorded"):
+            ledger.sign(b"release")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_version_1_is_upgraded_on_opening(tmp_path, create):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    with Ledger(path, create=create) as ledger:
+        assert ledger.verify() == []
+        kinds = [kind for _, kind, _ in ledger._log.events()]
+        assert kinds == ["created", "budget", "reserved", "drawn", "published", "upgraded"]
+        upgrade = ledger._log.events()[-1][2]
+        assert upgrade == {"format_version": 2, "public_key": ledger.public_key}
+        checked(ledger.public_key, ledger.sign(b"release"), b"release")
+        (charge,) = ledger.balance(ACCOUNT).charges
+        assert (charge.id, charge.cost) == (VERSION_1_CHARGE, Cost(VERSION_1_MU_SQUARED))
+        assert charge.state is ChargeState.PUBLISHED
+        asked = ReleaseRequest(ACCOUNT, "first", 5.0, DELTA, charge.cost, "everybody")
+        assert ledger.reserve(asked).charge.id == VERSION_1_CHARGE
+        ledger.reserve(request("second", epsilon=ledger.balance(ACCOUNT).epsilon_left))
+        key, head = ledger.public_key, ledger.head()
+    with Ledger(path, create=create) as again:
+        assert (again.public_key, again.head()) == (key, head)
+        assert again.verify() == []
+
+
+def test_processes_that_upgrade_together_make_one_key(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    keys = together(report_public_key, path, [(), (), ()])
+    assert len(keys) == 3
+    with Ledger(path, create=False) as ledger:
+        assert set(keys) == {ledger.public_key}
+        assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("DELETE FROM events WHERE kind = 'published'", "event 5: missing"),
+        ("UPDATE events SET body = replace(body, '8.0', '9.0') WHERE kind = 'budget'",
+         "event 2 (budget): changed"),
+        ("UPDATE secret SET key = x'00'", "event 5 (published): changed"),
+    ],
+)  # fmt: skip
+def test_an_upgrade_hides_no_damage(tmp_path, statement, problem):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    tamper(path, statement)
+    with Ledger(path) as ledger:
+        assert any(problem in line for line in ledger.verify())
+        with pytest.raises(InputError, match="the ledger is damaged"):
+            ledger.reserve(request())

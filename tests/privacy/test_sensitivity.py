@@ -1,8 +1,7 @@
-"""Every sensitivity against brute force over neighbouring integer rows.
+"""The sensitivity of each single statistic against brute force over neighbouring integer rows.
 
-The statistics are formed here as matrices and subtracted; nothing uses the identities behind the
-formulas. "Never exceeded" is exhaustive over all integer rows within the bounds; "attained" is a
-pair of rows that comes within 1%.
+"Never exceeded" is exhaustive over all integer rows within the bounds; "attained" is a pair of rows
+that comes within 1%.
 """
 
 from __future__ import annotations
@@ -14,48 +13,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neighbours import (
+    ADD,
+    BOTH,
+    REPLACE,
+    assert_bound,
+    largest_change,
+    outer,
+    paired_rows,
+    parts,
+    rows_within,
+    upper_weights,
+    within_blocks,
+)
 
 from primo_scale.privacy import sensitivity
-from primo_scale.privacy.sensitivity import Adjacency
-
-REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
-BOTH = pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-
-
-def rows_within(n_columns, norm, low=-50, high=50):
-    """Every integer row with ``||x||^2 <= norm`` and entries in [low, high], zero row included."""
-    side = math.isqrt(norm)
-    values = range(max(low, -side), min(high, side) + 1)
-    rows = np.array(list(itertools.product(values, repeat=n_columns)), dtype=float)
-    return rows[(rows**2).sum(1) <= norm]
-
-
-def outer(left, right):
-    return np.einsum("ij,ik->ijk", left, right)
-
-
-def squared_changes(statistics, adjacency, weights=1.0):
-    """Weighted squared distance between the contributions of every two (or one) rows."""
-    if adjacency is ADD:
-        changes = statistics
-    else:
-        changes = (statistics[:, None] - statistics[None]).reshape(-1, *statistics.shape[1:])
-    return (weights * changes**2).reshape(len(changes), -1).sum(1)
-
-
-def largest_change(statistics, adjacency, weights=1.0):
-    return math.sqrt(squared_changes(statistics, adjacency, weights).max())
-
-
-def upper_weights(size, off_diagonal):
-    """Weights that count each unordered pair of entries once, `off_diagonal` times."""
-    return np.triu(np.full((size, size), float(off_diagonal)), 1) + np.eye(size)
-
-
-def assert_bound(found, bound, *, attained):
-    assert found <= bound
-    if attained:
-        assert found >= 0.99 * bound
 
 
 @BOTH
@@ -145,6 +117,31 @@ def test_smallest_eigenvalue_is_attained():
     )
 
 
+def smallest_eigenvalue_of_blocks(rows, sizes):
+    return min(smallest_eigenvalue(part) for part in parts(rows, sizes))
+
+
+@pytest.mark.parametrize(("sizes", "norms"), [((1, 1), (4, 9)), ((2, 1), (9, 5)), ((2, 2), (4, 4))])
+def test_smallest_eigenvalue_of_blocks(sizes, norms):
+    generator = np.random.default_rng(8)
+    candidates = within_blocks(rows_within(sum(sizes), 12), sizes, norms)
+    bound = sensitivity.smallest_eigenvalue(max(norms), n_samples=6, n_columns=max(sizes))
+    for _ in range(400):
+        cohort = candidates[generator.integers(0, len(candidates), int(generator.integers(2, 7)))]
+        before = smallest_eigenvalue_of_blocks(cohort, sizes)
+        replaced = cohort.copy()
+        replaced[0] = candidates[generator.integers(len(candidates))]
+        assert abs(before - smallest_eigenvalue_of_blocks(replaced, sizes)) <= bound
+        assert abs(before - smallest_eigenvalue_of_blocks(cohort[1:], sizes)) <= bound
+    # The second block is large in everybody, the first in one person.
+    cohort = np.array([[100.0, 0.0], [0.0, 200.0]])
+    change = smallest_eigenvalue_of_blocks(cohort, (1, 1))
+    change -= smallest_eigenvalue_of_blocks(cohort[1:], (1, 1))
+    assert_bound(
+        change, sensitivity.smallest_eigenvalue(100**2, n_samples=2, n_columns=1), attained=True
+    )
+
+
 def centred_scatter(rows):
     centred = rows - rows.mean(0)
     return centred.T @ centred
@@ -174,27 +171,28 @@ def test_centred_scatter_is_attained(n_samples):
     assert centred_scatter(extended)[0, 0] == pytest.approx(bound, rel=1e-12)
 
 
-def paired_rows(n_columns, row_norm, n_outcomes, outcome_norm, low=-50):
-    """Every (x, z) with integer entries within the two bounds, as two arrays."""
-    left = rows_within(n_columns, row_norm, low)
-    right = rows_within(n_outcomes, outcome_norm, low)
-    return np.repeat(left, len(right), 0), np.tile(right, (len(left), 1))
-
-
-SHAPES = [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), (2, 5, 2, 0)]
+@BOTH
+@pytest.mark.parametrize(
+    ("n_columns", "row_norm", "n_outcomes", "outcome_norm"),
+    [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), (2, 5, 2, 0)],
+)
+def test_cross(adjacency, n_columns, row_norm, n_outcomes, outcome_norm):
+    x, z = paired_rows(rows_within(n_columns, row_norm), rows_within(n_outcomes, outcome_norm))
+    bound = sensitivity.cross(row_norm, outcome_norm, adjacency)
+    assert_bound(largest_change(outer(x, z), adjacency), bound, attained=True)
 
 
 @BOTH
-@pytest.mark.parametrize("shape", SHAPES)
-def test_cross(adjacency, shape):
-    x, z = paired_rows(*shape)
-    bound = sensitivity.cross(shape[1], shape[3], adjacency)
-    assert_bound(largest_change(outer(x, z), adjacency), bound, attained=shape[1] != 5)
+def test_cross_of_entries_in_an_asymmetric_range(adjacency):
+    x, z = paired_rows(rows_within(2, 10, -1, 3), rows_within(1, 9, -1, 3))
+    bound = sensitivity.cross(10, 9, adjacency)
+    attained = adjacency is ADD  # opposite rows of full length do not exist in this range
+    assert_bound(largest_change(outer(x, z), adjacency), bound, attained=attained)
 
 
 @BOTH
 def test_cross_of_non_negative(adjacency):
-    x, z = paired_rows(2, 9, 2, 4, low=0)
+    x, z = paired_rows(rows_within(2, 9, low=0), rows_within(2, 4, low=0))
     bound = sensitivity.cross_of_non_negative(9, 4, adjacency)
     assert_bound(largest_change(outer(x, z), adjacency), bound, attained=True)
 
@@ -242,91 +240,36 @@ def test_observed_counts(adjacency, n_phenotypes):
     assert_bound(largest_change(observed, adjacency), bound, attained=True)
 
 
-def largest_joint_change(x, z, adjacency, sigmas, off_diagonal=2):
-    """Largest mu^2 of (X'X, X'Z, Z'Z) under the given noise; None leaves a statistic out."""
-    total = 0.0
-    for left, right, sigma in zip((x, x, z), (x, z, z), sigmas, strict=True):
-        if sigma is None:
-            continue
-        size = right.shape[1]
-        weights = upper_weights(size, off_diagonal) if left is right else 1.0
-        total = total + squared_changes(outer(left, right), adjacency, weights) / sigma**2
-    return float(np.max(total))
+def moments(values, observed, unit):
+    """Each person's share of the moments of one phenotype."""
+    return np.column_stack([values, np.floor(values**2 / unit), unit * observed])
 
 
 @BOTH
-@pytest.mark.parametrize("off_diagonal", [1, 2])
-@settings(max_examples=25, deadline=None)
-@given(shape=st.sampled_from(SHAPES), ratio=st.floats(0.2, 5), low=st.integers(-3, 0))
-def test_pair_is_not_exceeded(adjacency, off_diagonal, shape, ratio, low):
-    x, z = paired_rows(*shape, low=low)
-    row_norm, outcome_norm = shape[1], shape[3]
-    found = largest_joint_change(x, z, adjacency, (1.0, ratio, None), off_diagonal)
-    bound = sensitivity.pair(row_norm**2, row_norm * outcome_norm / ratio**2, adjacency)
-    assert found <= bound * (1 + 1e-12)
+@pytest.mark.parametrize("unit", [3, 4, 5, 16, 64])
+def test_phenotype_moments(adjacency, unit):
+    values = np.arange(-unit, unit + 1.0)
+    one = moments(np.append(values, 0), np.append(np.ones(len(values)), 0), unit)
+    bound = sensitivity.phenotype_moments(1, adjacency, unit=unit)
+    assert_bound(largest_change(one, adjacency), bound, attained=True)
+    if unit <= 16:
+        first, second = paired_rows(one, one)
+        bound = sensitivity.phenotype_moments(2, adjacency, unit=unit)
+        found = largest_change(np.column_stack([first, second]), adjacency)
+        assert_bound(found, bound, attained=True)
 
 
-@pytest.mark.parametrize("off_diagonal", [1, 2])
-@pytest.mark.parametrize("split", [0.05, 0.3, 1.0, 1.7, 2.0, 3.0])
-def test_pair_is_attained(off_diagonal, split):
-    angles = np.linspace(0, 2 * np.pi, 241)
-    circle = np.trunc(1000 * np.column_stack([np.cos(angles), np.sin(angles)]))
-    x, z = np.repeat(circle, 2, 0), np.tile([[500.0], [-500.0]], (len(circle), 1))
-    row_norm, outcome_norm = 1000**2, 500**2
-    sigmas = (float(row_norm), math.sqrt(row_norm * outcome_norm / split), None)
-    bound = sensitivity.pair(1.0, split, REPLACE)
-    assert_bound(
-        largest_joint_change(x, z, REPLACE, sigmas, off_diagonal),
-        bound * (1 + 1e-12),
-        attained=True,
-    )
-    assert sensitivity.pair(1.0, split, ADD) == pytest.approx(
-        largest_joint_change(x[:2], z[:2], ADD, sigmas, off_diagonal), rel=1e-2
-    )
-
-
-@pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
-def test_pair_holds_for_feature_privacy_and_label_privacy_needs_no_gram(ratio):
-    moving = rows_within(2, 25)
-    public = np.tile([2.0, 0.0], (len(moving), 1))
-    feature = largest_joint_change(moving, public, REPLACE, (1.0, ratio, None))
-    bound = sensitivity.pair(25**2, 25 * 4 / ratio**2, REPLACE)
-    assert bound * 0.97 <= feature <= bound * (1 + 1e-12)
-    label = largest_joint_change(public, moving, REPLACE, (None, ratio, None))
-    assert label == pytest.approx((sensitivity.cross(4, 25, REPLACE) / ratio) ** 2)
-
-
-def test_pair_of_clipped_products():
-    row_norm, product = 4, 16
-    x = rows_within(1, row_norm)
-    z = rows_within(1, product)
-    x, z = np.repeat(x, len(z), 0), np.tile(z, (len(x), 1))
-    allowed = ((x * z) ** 2).sum(1) <= product
-    for ratio in (0.5, 1.0, 3.0):
-        found = largest_joint_change(x[allowed], z[allowed], REPLACE, (1.0, ratio, None))
-        assert found <= sensitivity.pair_of_clipped_products(row_norm**2, product / ratio**2)
-    # A long row with a small outcome against a short row with a huge one.
-    x, z = np.array([[20.0], [-1.0]]), np.array([[20.0], [400.0]])
-    found = largest_joint_change(x, z, REPLACE, (400.0, 400 / math.sqrt(2), None))
-    bound = sensitivity.pair_of_clipped_products(1.0, 2.0)
-    assert_bound(found, bound, attained=True)
-    assert bound == 9.0
-    assert sensitivity.pair(1.0, 2.0, REPLACE) == 8.0
-
-
-@pytest.mark.parametrize("split", [0.02, 0.3, 1.0, 2.0])
-def test_stacked_sensitivity_equals_the_joint_one(split):
-    sigma = sensitivity.stacked(10**6, split)  # mu = 1
-    gram_share = (10**6 / sigma) ** 2
-    assert sensitivity.pair(gram_share, split * gram_share, REPLACE) == pytest.approx(1, rel=1e-12)
-
-
-def test_stacked_is_that_of_the_stacked_rows():
-    x, z = paired_rows(2, 4, 1, 4)
-    for split in (0.5, 2.0):
-        stacked = np.column_stack([x, math.sqrt(split * 4 / (2 * 4)) * z])
-        found = largest_change(outer(stacked, stacked), REPLACE)
-        assert_bound(found, sensitivity.stacked(4, split) * (1 + 1e-12), attained=split == 2.0)
+def test_phenotype_moments_at_the_product_unit():
+    """Exact integers, every value against the extremes and near-extremes of the other sign."""
+    unit = 2**20
+    values = np.arange(-unit, unit + 1, dtype=np.int64)
+    bound = sensitivity.phenotype_moments(1, REPLACE)
+    for other in (-unit, -unit + 1, -unit + 2, -unit // 2, -1, 0):
+        squared = (values - other) ** 2 + (values**2 // unit - other**2 // unit) ** 2
+        assert int(squared.max()) <= bound**2
+    assert bound == 2 * unit
+    with pytest.raises(ValueError, match="too coarse"):
+        sensitivity.phenotype_moments(1, REPLACE, unit=2)
 
 
 def test_a_bound_is_never_rounded_down():

@@ -1,0 +1,139 @@
+"""The accuracy table of docs/maths.md, section 8: pooled in-sample R^2 of every row.
+
+Every repetition draws new variants, haplotypes, effects, residuals and noise. R^2 differs between
+repetitions mostly because the heritability of 25 random variants does; what a method loses against
+least squares *in the same repetition* differs far less, so the table of losses is the sharper
+comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.accuracy_rows import N_PHENOTYPES, ROWS, all_weights
+from experiments.figures import markdown_table
+from experiments.gaussian_noise import draw
+from experiments.haplotypes import Float64, Sizes, row_norms, simulate
+
+STATED_REPETITIONS = 10
+"""Repetitions behind the figures of docs/maths.md, which states no standard errors."""
+
+_SEED = 20261121
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """R^2 of every repetition.
+
+    Attributes
+    ----------
+    n_phenotypes : int
+    r_squared : dict of ndarray of float64, shape (repetitions,)
+        By key of `ROWS`.
+    bound_ratio : ndarray of float64, shape (repetitions,)
+        ``sqrt(l) max |y|`` over the bound of the row clip, ``sd sqrt(chi2_l^-1(.99))``.
+    """
+
+    n_phenotypes: int
+    r_squared: dict[str, Float64]
+    bound_ratio: Float64
+
+    def loss(self, key: str) -> Float64:
+        """R^2 of least squares minus that of a row, by repetition."""
+        return self.r_squared["ols"] - self.r_squared[key]
+
+
+def measure(n_phenotypes: int, repetitions: int, *, noise_factor: float = 1.0) -> Measured:
+    """Run every row on `repetitions` cohorts; the r-th is the same whatever their number.
+
+    Parameters
+    ----------
+    n_phenotypes, repetitions
+        l, and how many cohorts; at least 2.
+    noise_factor
+        Multiplies the sigmas of our rows; 1 but in tests.
+    """
+    found: dict[str, list[float]] = {}
+    ratios = []
+    for repetition in range(repetitions):
+        rng = np.random.default_rng([_SEED, n_phenotypes, repetition])
+        cohort = simulate(Sizes(n_phenotypes=n_phenotypes), rng)
+        draws = draw(len(cohort.gram), n_phenotypes, rng)
+        for key, weights in all_weights(cohort, draws, rng, noise_factor=noise_factor).items():
+            found.setdefault(key, []).append(cohort.pooled_r_squared(weights))
+        largest = math.sqrt(n_phenotypes) * float(np.abs(cohort.phenotypes).max())
+        ratios.append(largest / float(np.quantile(row_norms(cohort.phenotypes), 0.99)))
+    return Measured(n_phenotypes, {k: np.array(v) for k, v in found.items()}, np.array(ratios))
+
+
+def standard_error(values: Float64) -> float:
+    """Of the mean."""
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def stated_r_squared(key: str, n_phenotypes: int) -> float:
+    """R^2 of docs/maths.md; nan where it has none."""
+    printed = ROWS[key].stated[N_PHENOTYPES.index(n_phenotypes)]
+    return math.nan if printed == "-" else float(printed)
+
+
+def stated_loss(key: str, n_phenotypes: int) -> float:
+    """Loss against least squares by docs/maths.md; nan where it has none."""
+    return stated_r_squared("ols", n_phenotypes) - stated_r_squared(key, n_phenotypes)
+
+
+def deviation(values: Float64, stated: float) -> float:
+    """Mean minus `stated`, in standard errors of the difference of two such experiments."""
+    sd = float(values.std(ddof=1))
+    spread = sd * math.sqrt(1 / len(values) + 1 / STATED_REPETITIONS)
+    return (float(values.mean()) - stated) / spread
+
+
+def report(repetitions: int) -> str:
+    """The accuracy table as Markdown: R^2, then losses against least squares."""
+    measured = [measure(n_phenotypes, repetitions) for n_phenotypes in N_PHENOTYPES]
+    header = ("method", *(f"l = {n_phenotypes}" for n_phenotypes in N_PHENOTYPES))
+    ratios = ", ".join(
+        f"{m.bound_ratio.mean():.1f} (l = {m.n_phenotypes})" for m in measured if m.n_phenotypes > 1
+    )
+    return "\n\n".join(
+        (
+            "## Section 8: accuracy",
+            f"Pooled in-sample R^2, mean +- standard error of {repetitions} repetitions; "
+            "docs/maths.md after the semicolon, and in brackets how many standard errors of the "
+            "difference lie between.",
+            markdown_table(header, _table(measured, losses=False)),
+            "The same as loss against OLS of the same repetition.",
+            markdown_table(header, _table(measured, losses=True)),
+            f"sqrt(l) max abs y over the 99% quantile of row norms: {ratios}; "
+            "docs/maths.md 3.2, 4.4, 5.4.",
+        )
+    )
+
+
+def _table(measured: list[Measured], *, losses: bool) -> list[list[str]]:
+    rows = []
+    for key, row in ROWS.items():
+        if losses and key == "ols":
+            continue
+        name = f"**{row.name}**" if row.ours else row.name
+        rows.append([name, *(_cell(one, key, losses=losses) for one in measured)])
+    return rows
+
+
+def _cell(measured: Measured, key: str, *, losses: bool) -> str:
+    if key not in measured.r_squared:
+        return "-"
+    values = measured.loss(key) if losses else measured.r_squared[key]
+    stated = (stated_loss if losses else stated_r_squared)(key, measured.n_phenotypes)
+    shown = f"{_digits(float(values.mean()))} +- {_digits(standard_error(values))}"
+    if math.isnan(stated):
+        return shown
+    return f"{shown}; {_digits(stated)} ({deviation(values, stated):+.1f})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"

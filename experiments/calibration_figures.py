@@ -1,0 +1,226 @@
+"""Sizes of the noise, and what the papers' constants truly promise (docs/maths.md, 1 and 3).
+
+Everything here is arithmetic: no data and no random numbers. True epsilons use the exact joint
+sensitivity and the exact Gaussian profile of the product.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from scipy.optimize import brentq
+
+from experiments import papers_constants as papers
+from experiments.figures import Figure, figures_table, markdown_table
+from experiments.zero_concentrated import zcdp_sigma
+from primo_scale.privacy.calibration import epsilon_for, log_delta, mu_for
+from primo_scale.privacy.sensitivity import Adjacency, pair
+
+N_HAPLOTYPES = 5008
+DELTA = 1 / N_HAPLOTYPES**2
+EPSILON = 5.0
+N_VARIANTS = 25
+_REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+
+
+class NoiseSizes(NamedTuple):
+    """Noise of one epsilon: 1/mu*, and other constants as multiples of it."""
+
+    epsilon: float
+    exact: Figure
+    paper_c: Figure
+    zcdp: Figure
+    classical: Figure
+
+
+_STATED_SIZES = {
+    0.1: ("43.21", "1.355", "1.070", "1.360"),
+    1.0: ("4.851", "1.238", "1.061", "1.211"),
+    5.0: ("1.0933", "1.214", "1.052", "1.075"),
+    10.0: ("0.5943", "1.237", "1.047", "0.989"),
+}
+
+
+def noise_sizes() -> list[NoiseSizes]:
+    """The table of section 1: sigma per unit sensitivity at delta = 1/5008^2."""
+    rows = []
+    for epsilon, (exact, c, zcdp, classical) in _STATED_SIZES.items():
+        unit = 1 / mu_for(epsilon, DELTA)
+        at = f"eps = {epsilon:g}"
+        rows.append(
+            NoiseSizes(
+                epsilon,
+                Figure(f"1/mu*, {at}", unit, exact),
+                Figure(f"c/exact, {at}", papers.primo_c(epsilon, DELTA) / unit, c),
+                Figure(f"zCDP/exact, {at}", zcdp_sigma(epsilon, DELTA) / unit, zcdp),
+                Figure(
+                    f"classical/exact, {at}",
+                    papers.classical_gaussian(epsilon, DELTA) / unit,
+                    classical,
+                ),
+            )
+        )
+    return rows
+
+
+def classical_limits() -> list[Figure]:
+    """Up to which epsilon the classical formula is numerically private, and how it fails above."""
+    limits = [
+        Figure(f"classical formula holds up to eps, delta = {delta:g}", _limit(delta), stated, True)
+        for delta, stated in ((1e-5, "8.41"), (4e-8, "9.21"), (1e-10, "9.84"))
+    ]
+    beyond = math.exp(log_delta(8.45, 1 / papers.classical_gaussian(8.45, 1e-5))) / 1e-5
+    return [*limits, Figure("its delta at eps = 8.45, over 1e-5", beyond, "1.016")]
+
+
+def _limit(delta: float) -> float:
+    return float(
+        brentq(
+            lambda epsilon: (
+                log_delta(epsilon, 1 / papers.classical_gaussian(epsilon, delta)) - math.log(delta)
+            ),
+            1.0,
+            30.0,
+        )
+    )
+
+
+def true_epsilon(scales: papers.PrintedScales, delta: float, adjacency: Adjacency) -> float:
+    """Epsilon of (X'X, X'Y) with these sigmas (units Bx^2, Bx By), by exact joint accounting."""
+    return epsilon_for(math.sqrt(pair(scales.gram**-2, scales.cross**-2, adjacency)), delta)
+
+
+def primo_epsilons() -> list[Figure]:
+    """What PRIMO's algorithms truly promise at nominal (5, 1/5008^2); section 3, items 1 and 2."""
+    printed = (
+        ("Algorithm 1 as printed", papers.primo_algorithm_1, "6.85", "4.61"),
+        ("proof of Theorem 1", papers.primo_theorem_1_proof, "49.4", "30.8"),
+        ("Algorithm 3", papers.primo_algorithm_3, "4.62", "2.99"),
+        ("c(eps/2, delta/2) twice", papers.primo_halves, "4.51", "2.89"),
+    )
+    figures = []
+    for name, constants, replaced, added in printed:
+        scales = constants(EPSILON, DELTA)
+        for adjacency, stated in ((_REPLACE, replaced), (_ADD, added)):
+            value = true_epsilon(scales, DELTA, adjacency)
+            figures.append(Figure(f"{name}: true eps, {adjacency}", value, stated))
+    full_budget = epsilon_for(2 / papers.primo_c(EPSILON, DELTA), DELTA)
+    half = papers.primo_algorithm_2_cross(EPSILON / 2, DELTA / 2)
+    return [
+        *figures,
+        Figure("label privacy, whole budget, Delta = Bx By: true eps", full_budget, "8.80"),
+        Figure("Algorithm 2 at (2.5, delta/2): true eps", epsilon_for(2 / half, DELTA / 2), "4.33"),
+    ]
+
+
+def subsampling() -> list[Figure]:
+    """PRIMO, Algorithm 4, at s/n = 0.1 (section 3, item 3)."""
+    share = 0.1
+    figures = [
+        Figure(
+            "Algorithm 4, s/n = 0.1, eps = 5: true eps of X'X, claimed 2.5",
+            amplified(papers.primo_algorithm_4_epsilon_1(EPSILON, share), share),
+            "22.7",
+        )
+    ]
+    for epsilon, sigmas, exposed in ((5.0, "21", "0.10"), (1.0, "4.2", "0.087")):
+        # One record moves X_S'X_S / s by Bx^2/s, and the noise is in units of Bx^2/n.
+        shift = 1 / (share * papers.primo_algorithm_4_gram(epsilon, DELTA, share))
+        delta = share * math.exp(log_delta(amplified_inverse(epsilon, share), shift))
+        figures += [
+            Figure(f"Algorithm 4, eps = {epsilon:g}: sigmas one record moves X'X", shift, sigmas),
+            Figure(f"Algorithm 4, eps = {epsilon:g}: true delta at least", delta, exposed),
+        ]
+    return figures
+
+
+def amplified(epsilon: float, share: float) -> float:
+    """Epsilon on the cohort of a mechanism run on a secret uniform share of it."""
+    return math.log1p(share * math.expm1(epsilon))
+
+
+def amplified_inverse(epsilon: float, share: float) -> float:
+    """Epsilon that a mechanism may spend on a secret share to promise `epsilon` on the cohort."""
+    return math.log1p(math.expm1(epsilon) / share)
+
+
+def label_budget() -> list[Figure]:
+    """Section 3, items 4 and 5: label privacy, and where the projections become active."""
+    mu = mu_for(EPSILON, DELTA)
+    half = papers.primo_c(EPSILON / 2, DELTA / 2)
+    x_side = (N_HAPLOTYPES * mu / (2 * N_VARIANTS)) ** 2
+    y_side = N_HAPLOTYPES * mu / (2 * math.sqrt(N_VARIANTS))
+    return [
+        Figure(
+            "label privacy: noise saved by the whole budget",
+            half / papers.primo_c(EPSILON, DELTA),
+            "1.9",
+        ),
+        Figure("label privacy: noise saved in all, Delta = 2 Bx By for both", half * mu, "2.33"),
+        Figure("Proj_X active from l =, hundreds", x_side / 100, "84"),
+        Figure("Proj_Y active from l =", y_side, "458"),
+    ]
+
+
+def other_papers() -> list[Figure]:
+    """The thesis and Wu et al.: what their nominal epsilon truly is (section 3)."""
+    delta = 1280**-1.1
+    twice = papers.thesis_gaussian(0.5, delta / 2)
+    thrice = papers.thesis_gaussian(1 / 3, delta / 3)
+    figures = []
+    for adjacency, ssp, ada in ((_ADD, "0.41", "0.32"), (_REPLACE, "0.66", "0.45")):
+        mu_ssp = math.sqrt(pair(twice**-2, twice**-2, adjacency))
+        mu_ada = math.sqrt(pair(thrice**-2, thrice**-2, adjacency) + thrice**-2)
+        figures += [
+            Figure(
+                f"thesis, SSP at nominal eps 1: true eps, {adjacency}",
+                epsilon_for(mu_ssp, delta),
+                ssp,
+            ),
+            Figure(
+                f"thesis, adaSSP at nominal eps 1: true eps, {adjacency}",
+                epsilon_for(mu_ada, delta),
+                ada,
+            ),
+        ]
+    for nominal, stated in ((1.0, "1.92"), (0.3, "0.51"), (0.1, "0.155")):
+        person = math.sqrt(11 / 2) / papers.classical_gaussian(nominal, 1e-5)
+        value = epsilon_for(person, 1e-5)
+        figures.append(Figure(f"Wu et al., nominal eps {nominal:g}: eps a person", value, stated))
+    return figures
+
+
+def all_figures() -> list[Figure]:
+    """Every figure of this module."""
+    sizes = [
+        figure
+        for row in noise_sizes()
+        for figure in (row.exact, row.paper_c, row.zcdp, row.classical)
+    ]
+    return [
+        *sizes,
+        *classical_limits(),
+        *primo_epsilons(),
+        *subsampling(),
+        *label_budget(),
+        *other_papers(),
+    ]
+
+
+def report() -> str:
+    """Section 1 (with section 3) as Markdown."""
+    sizes = [
+        (f"{row.epsilon:g}", *(f"{f.shown} ({f.stated})" for f in row[1:])) for row in noise_sizes()
+    ]
+    header = ("eps", "1/mu*", "c/exact", "zCDP(CKS)/exact", "classical/exact")
+    rest = [*classical_limits(), *primo_epsilons(), *subsampling(), *label_budget()]
+    return "\n\n".join(
+        (
+            "## Section 1: sizes of the noise",
+            f"Sigma per unit sensitivity at delta = 1/{N_HAPLOTYPES}^2; docs/maths.md in brackets.",
+            markdown_table(header, sizes),
+            "Limits of the classical formula, and what the papers' constants truly promise.",
+            figures_table([*rest, *other_papers()]),
+        )
+    )

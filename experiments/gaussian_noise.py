@@ -1,0 +1,47 @@
+"""Noise of the experiments: standard normals from numpy, shared by all methods of a repetition.
+
+NOT the product's sampler. These are simulations of accuracy under fixed seeds: nothing is
+released and nothing is private. Methods that share their draws differ by their scales alone,
+which makes the differences between rows of a table far more certain than the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Noise of scale 1.
+
+    Attributes
+    ----------
+    upper : ndarray of float64, shape (d, d)
+        Symmetric, variance 1 on and off the diagonal: the layout of the papers.
+    svec : ndarray of float64, shape (d, d)
+        Symmetric, variance 1 on the diagonal and 1/2 off it: the layout of the product.
+    cross : ndarray of float64, shape (d, l)
+    """
+
+    upper: Float64
+    svec: Float64
+    cross: Float64
+
+
+def draw(n_variants: int, n_phenotypes: int, rng: np.random.Generator) -> Draws:
+    """Draw the noise of one repetition."""
+    upper = symmetric_upper(n_variants, rng)
+    off_diagonal = ~np.eye(n_variants, dtype=bool)
+    svec = np.where(off_diagonal, upper / np.sqrt(2), upper)
+    return Draws(upper, svec, rng.standard_normal((n_variants, n_phenotypes)))
+
+
+def symmetric_upper(size: int, rng: np.random.Generator) -> Float64:
+    """Symmetric matrix whose upper triangle is independent standard normal."""
+    upper = np.triu(rng.standard_normal((size, size)))
+    return np.asarray(upper + np.triu(upper, 1).T)

@@ -1,0 +1,108 @@
+"""Simulated haplotypes and phenotypes in the manner of PRIMO's experiments (its section 7).
+
+The paper takes n = 5008 haplotypes of the 1000 Genomes Project at d = 25 SNPs drawn at random from
+78,961, subtracts column means, draws ``theta_j ~ N(0, I_d / sqrt(d))`` for every phenotype and
+sets ``y = x . theta_j + N(0, 1)``. Its haplotypes are not at hand, so here they come from the
+standard neutral coalescent, in the limit of unlinked sites, which 25 SNPs of a whole genome nearly
+are: the number of carriers is k with probability proportional to 1/k, given a minor allele
+frequency of at least 1%, and the carriers are a uniform k of the n. That limit needs no tree: it
+is the exact law. The 1% is inferred: it is where least squares attains the R^2 that docs/maths.md
+reports (about .34; 5% would give .43).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+SMALLEST_MINOR_FREQUENCY = 0.01
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of one simulated cohort: haplotypes n, variants d, phenotypes l."""
+
+    n_haplotypes: int = 5008
+    n_variants: int = 25
+    n_phenotypes: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Column-centred data and their exact statistics.
+
+    Attributes
+    ----------
+    haplotypes : ndarray of float64, shape (n, d)
+    phenotypes : ndarray of float64, shape (n, l)
+    gram, cross : ndarray of float64, shapes (d, d) and (d, l)
+        ``X'X`` and ``X'Y``.
+    """
+
+    haplotypes: Float64
+    phenotypes: Float64
+    gram: Float64
+    cross: Float64
+
+    @property
+    def n(self) -> int:
+        """Number of haplotypes."""
+        return len(self.haplotypes)
+
+    @property
+    def total(self) -> float:
+        """Squared phenotypes, summed."""
+        return float((self.phenotypes**2).sum())
+
+    @property
+    def phenotype_sd(self) -> float:
+        """Standard deviation, pooled over phenotypes; our rows take it as public."""
+        return math.sqrt(self.total / self.phenotypes.size)
+
+    def pooled_r_squared(self, weights: Float64) -> float:
+        """In-sample R^2 over all phenotypes together: ``1 - ||Y - XW||_F^2 / ||Y||_F^2``.
+
+        Parameters
+        ----------
+        weights
+            Shape (d, l).
+        """
+        explained = 2 * np.sum(weights * self.cross) - np.sum(weights * (self.gram @ weights))
+        return float(explained / self.total)
+
+
+def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
+    """Draw new variants, new haplotypes, new effects and new residuals."""
+    X = centred(_alleles(sizes, rng))
+    effect_sd = sizes.n_variants**-0.25
+    theta = effect_sd * rng.standard_normal((sizes.n_variants, sizes.n_phenotypes))
+    Y = centred(X @ theta + rng.standard_normal((sizes.n_haplotypes, sizes.n_phenotypes)))
+    return Cohort(X, Y, X.T @ X, X.T @ Y)
+
+
+def centred(values: Float64) -> Float64:
+    """Columns minus their means, as the paper does; docs/maths.md, section 3, item 8, on that."""
+    return values - values.mean(axis=0)
+
+
+def row_norms(values: Float64) -> Float64:
+    """Euclidean norm of every row, shape (n,)."""
+    return np.sqrt((values**2).sum(axis=1))
+
+
+def _alleles(sizes: Sizes, rng: np.random.Generator) -> Float64:
+    """0/1 alleles, shape (n, d)."""
+    n = sizes.n_haplotypes
+    carriers = np.arange(1, n)
+    common = np.minimum(carriers, n - carriers) >= SMALLEST_MINOR_FREQUENCY * n
+    chance = np.where(common, 1 / carriers, 0.0)
+    alleles = np.zeros((n, sizes.n_variants))
+    counts = rng.choice(carriers, size=sizes.n_variants, p=chance / chance.sum())
+    for variant, count in enumerate(counts):
+        alleles[rng.permutation(n)[:count], variant] = 1
+    return alleles

@@ -1,0 +1,100 @@
+"""The papers' own constants, as printed, for comparison only (docs/maths.md, section 3).
+
+Several are wrong for the adjacency they are stated for, and none can reach a release: the product
+does not import this package. PRIMO is Neel, "Private Regression in Multiple Outcomes"; the thesis
+is Piazza, "Differentially Private Ridge Regression"; Wu et al. is "Differentially Private
+Multi-Party Data Release for Linear Regression". Scales are unnormalised sigmas in units of Bx^2
+(X'X) and Bx By (X'Y), where By is what each paper takes for the norm of an outcome row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+THESIS_RHO = 0.05
+"""Failure probability in the thesis' ridge."""
+
+ADASSP_EIGENVALUE_SHARE = 1 / 3
+"""gamma of adaSSP: the share of epsilon and delta for the smallest eigenvalue."""
+
+MULTI_PARTY_RIDGE = 1e-5
+"""What Wu et al. add to every Hessian matrix."""
+
+
+@dataclass(frozen=True)
+class PrintedScales:
+    """Sigmas of the noise on X'X and X'Y, in units of Bx^2 and Bx By."""
+
+    gram: float
+    cross: float
+
+
+def primo_c(epsilon: float, delta: float) -> float:
+    """``c(eps, delta)`` of PRIMO, Lemma 1: valid for every epsilon, and loose."""
+    return math.sqrt(2 * (1 / epsilon + math.log(1 / delta) / epsilon**2))
+
+
+def classical_gaussian(epsilon: float, delta: float) -> float:
+    """``sqrt(2 log(1.25/delta)) / eps``: proved for epsilon below 1, not private far above."""
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def primo_algorithm_1(epsilon: float, delta: float) -> PrintedScales:
+    """PRIMO, Algorithm 1 with the Gaussian mechanism: X'X gets epsilon, X'Y epsilon/2."""
+    return PrintedScales(primo_c(epsilon, delta), primo_c(epsilon / 2, delta / 2))
+
+
+def primo_theorem_1_proof(epsilon: float, delta: float) -> PrintedScales:
+    """PRIMO, proof of Theorem 1: c is divided by epsilon a second time."""
+    c = primo_c(epsilon, delta)
+    return PrintedScales(c / epsilon, 2 * c / epsilon)
+
+
+def primo_algorithm_3(epsilon: float, delta: float) -> PrintedScales:
+    """PRIMO, Algorithm 3: the classical formula for X'X, Lemma 1 for X'Y."""
+    gram = 2 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon
+    return PrintedScales(gram, primo_c(epsilon / 2, delta / 2))
+
+
+def primo_halves(epsilon: float, delta: float) -> PrintedScales:
+    """Lemma 1 at (epsilon/2, delta/2) for both: what the composition in the proof calls for."""
+    c = primo_c(epsilon / 2, delta / 2)
+    return PrintedScales(c, c)
+
+
+def primo_algorithm_2_cross(epsilon: float, delta: float) -> float:
+    """PRIMO, Algorithm 2, line 1: sigma of X'Y in units of Bx By, its factor 2 missing."""
+    return primo_c(epsilon, delta)
+
+
+def primo_algorithm_4_epsilon_1(epsilon: float, sampled_share: float) -> float:
+    """PRIMO, Algorithm 4, line 2: ``(n/s) eps/2``, the small-epsilon limit taken as exact."""
+    return epsilon / (2 * sampled_share)
+
+
+def primo_algorithm_4_gram(epsilon: float, delta: float, sampled_share: float) -> float:
+    """PRIMO, Algorithm 4, line 3: sigma of ``X_S'X_S / s`` in units of ``Bx^2 / n``."""
+    epsilon_1 = primo_algorithm_4_epsilon_1(epsilon, sampled_share)
+    return 2 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon_1
+
+
+def thesis_gaussian(epsilon: float, delta: float) -> float:
+    """``sqrt(2 log(2/delta)) / eps``, stated in the thesis without a limit on epsilon."""
+    return math.sqrt(2 * math.log(2 / delta)) / epsilon
+
+
+def thesis_ridge(epsilon: float, delta: float, n_variables: int) -> float:
+    """Ridge of constSSPfull and adaSSPbudget before the eigenvalue, in units of Bx^2."""
+    logs = math.log(2 / delta) * math.log(2 * n_variables**2 / THESIS_RHO)
+    return math.sqrt(2 * n_variables * logs) / epsilon
+
+
+def multi_party_noise(epsilon: float, delta: float, largest_party: int) -> float:
+    """Wu et al.: sd of the noise on every entry, for parties of at most so many attributes."""
+    return 2 * math.sqrt(largest_party) * classical_gaussian(epsilon, delta)
+
+
+def multi_party_mixtures(n_people: int, epsilon: float, delta: float) -> int:
+    """Wu et al.: rows k of RMGM-OLS, ``sqrt(n) / sigma``, in the synthetic experiments."""
+    return max(1, round(math.sqrt(n_people) / classical_gaussian(epsilon, delta)))

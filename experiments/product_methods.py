@@ -1,0 +1,212 @@
+"""Our rows: the product's noise scales, split and shrinkage on simulated haplotypes.
+
+Public are the standard deviation of phenotypes and two norm quantiles: genotype rows are clipped
+at the 99% quantile of their norms, phenotype rows at that of a chi distribution on l degrees of
+freedom. Feature privacy has public phenotypes, so there By is their largest norm and nothing of
+them is clipped. Data are floats here and integers in the product; the sigmas are those of the
+product's lattice, at 2^12 steps a unit. The sampler is not the product's (`gaussian_noise`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+from experiments.gaussian_noise import Draws
+from experiments.haplotypes import Cohort, Float64, row_norms
+from primo_scale.methods.projection import project_phenotypes
+from primo_scale.methods.shrinkage import (
+    JamesStein,
+    KnownNoise,
+    Ridge,
+    Shrinkage,
+    floored_at_zero,
+    noise_norm,
+)
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.planning import (
+    PRIOR_HERITABILITY,
+    PublicSizes,
+    attenuation_at,
+    split_for,
+    variance_left,
+)
+from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.sensitivity import PrivacyUnit
+
+_QUANTILE = 0.99
+_STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a phenotype
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyStatistics:
+    """X'X and X'Y of clipped rows with noise; phenotypes in standard deviations.
+
+    Attributes
+    ----------
+    gram, cross : ndarray of float64, shapes (d, d) and (d, l)
+    gram_sigma, cross_sigma : float
+        Of the noise; that of X'X in the svec layout.
+    attenuation : float
+        What clipping phenotype rows does to covariances; weights are divided by it.
+    prior : KnownNoise
+        Rule of shrinkage for a heritability of 0.3 and this noise.
+    unit : float
+        One standard deviation of a phenotype.
+    """
+
+    gram: Float64
+    cross: Float64
+    gram_sigma: float
+    cross_sigma: float
+    attenuation: float
+    prior: KnownNoise
+    unit: float
+
+    @property
+    def noise_norm(self) -> float:
+        """Bound on the norm of the noise in X'X."""
+        return noise_norm(self.gram_sigma, len(self.gram))
+
+    @property
+    def usual_noise_norm(self) -> float:
+        """That norm to leading order, ``sigma1 sqrt(2d)``, which it exceeds in half of draws."""
+        return self.gram_sigma * math.sqrt(2 * len(self.gram))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Norms of rows: genotypes in haplotypes, phenotypes in standard deviations."""
+
+    row: float
+    phenotype: float
+
+
+def release(
+    cohort: Cohort, draws: Draws, promise: Promise, *, noise_factor: float = 1.0
+) -> NoisyStatistics:
+    """Clip rows, sum and add noise by the product's joint calibration.
+
+    Parameters
+    ----------
+    cohort, draws
+        Data and standard noise.
+    promise
+        Full, label or feature privacy; replace-one.
+    noise_factor
+        Multiplies every sigma: 1, except in a test that has to see the difference.
+    """
+    unit = cohort.phenotype_sd
+    Y = cohort.phenotypes / unit
+    bounds = _public_bounds(cohort.haplotypes, Y, promise.privacy)
+    X, Y = _clipped(cohort.haplotypes, Y, bounds, promise.privacy)
+    gram_sigma, cross_sigma = _scales(cohort, bounds, promise)
+    gram_sigma, cross_sigma = gram_sigma * noise_factor, cross_sigma * noise_factor
+    n_phenotypes = Y.shape[1]
+    public_y = promise.privacy is PrivacyUnit.FEATURE
+    kept = 1.0 if public_y else attenuation_at(bounds.phenotype, n_phenotypes)
+    left = 1.0 if public_y else variance_left(bounds.phenotype / n_phenotypes**0.5, n_phenotypes)
+    effect_variance = PRIOR_HERITABILITY * kept**2 * cohort.n / float(np.trace(cohort.gram))
+    return NoisyStatistics(
+        gram=X.T @ X + gram_sigma * draws.svec,
+        cross=X.T @ Y + cross_sigma * draws.cross,
+        gram_sigma=gram_sigma,
+        cross_sigma=cross_sigma,
+        attenuation=kept,
+        prior=KnownNoise(
+            np.full(n_phenotypes, effect_variance),
+            np.full(n_phenotypes, left),
+            np.full(n_phenotypes, cross_sigma),
+            gram_sigma,
+        ),
+        unit=unit,
+    )
+
+
+def james_stein_weights(noisy: NoisyStatistics, *, floor: float, penalty: float) -> Float64:
+    """Eigenvalues raised to `floor`, plus `penalty`; James-Stein over phenotypes from l = 3."""
+    sigma = np.full(noisy.cross.shape[1], noisy.cross_sigma)
+    return _weights(noisy, JamesStein(penalty, sigma), floor)
+
+
+def known_noise_weights(noisy: NoisyStatistics) -> Float64:
+    """The product's default rule."""
+    return _weights(noisy, noisy.prior, 0.0)
+
+
+def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:
+    """Ridge on eigenvalues floored at zero."""
+    return _weights(noisy, Ridge(penalty), 0.0)
+
+
+def projected_on_phenotypes(noisy: NoisyStatistics, cohort: Cohort) -> NoisyStatistics:
+    """Project X'Y onto what rows of bounded norm can make of the public phenotypes."""
+    Y = cohort.phenotypes / noisy.unit
+    bounds = _public_bounds(cohort.haplotypes, Y, PrivacyUnit.FEATURE)
+    projection = project_phenotypes(Y.T @ Y, [noisy.cross], cohort.n * bounds.row**2)
+    return NoisyStatistics(**{**vars(noisy), "cross": noisy.cross @ projection.matrix})
+
+
+def _weights(noisy: NoisyStatistics, rule: Shrinkage, floor: float) -> Float64:
+    values, vectors = np.linalg.eigh(noisy.gram)
+    values = np.maximum(floored_at_zero(values), floor)
+    target = vectors.T @ noisy.cross
+    lattice = vectors @ (rule.factors(values, target) * target)
+    return np.asarray(lattice * (noisy.unit / noisy.attenuation))
+
+
+def _public_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
+    row = float(np.quantile(row_norms(X), _QUANTILE))
+    if privacy is PrivacyUnit.FEATURE:
+        return _Bounds(row, float(row_norms(Y).max()))
+    return _Bounds(row, math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
+
+
+def _clipped(
+    X: Float64, Y: Float64, bounds: _Bounds, privacy: PrivacyUnit
+) -> tuple[Float64, Float64]:
+    """The product's rules for long records (`primo_scale.accumulate.row_rules`), in floats."""
+    x_norms, y_norms = row_norms(X), np.maximum(row_norms(Y), 1e-300)
+    if privacy is PrivacyUnit.LABEL:
+        allowed = bounds.phenotype * np.minimum(1, bounds.row / np.maximum(x_norms, 1e-300))
+        return X, Y * np.minimum(1, allowed / y_norms)[:, None]
+    weights = np.minimum(1, bounds.row / np.maximum(x_norms, 1e-300))[:, None]
+    if privacy is PrivacyUnit.FEATURE:
+        return X * weights, Y
+    Y = Y * weights
+    return X * weights, Y * np.minimum(1, bounds.phenotype / np.maximum(row_norms(Y), 1e-300))[:, None]
+
+
+def _scales(cohort: Cohort, bounds: _Bounds, promise: Promise) -> tuple[float, float]:
+    """Sigmas of X'X and X'Y from the product's calibration."""
+    n_variants, n_phenotypes = cohort.cross.shape
+    public = PublicBounds(
+        row_norm=math.ceil((bounds.row * _STEPS) ** 2),
+        block_norms=None,
+        fixed_norm=1,
+        phenotype_norm=math.ceil((bounds.phenotype * _STEPS) ** 2),
+        block_sizes=(n_variants,),
+        n_samples=cohort.n,
+        n_phenotypes=n_phenotypes,
+    )
+    sizes = PublicSizes(
+        n_samples=cohort.n,
+        n_variants=n_variants,
+        n_phenotypes=n_phenotypes,
+        largest_block=n_variants,
+        row_norm=public.row_norm,
+        variant_variance=float(np.trace(cohort.gram)) / (cohort.n * n_variants) * _STEPS**2,
+        phenotype_scale=_STEPS,
+    )
+    split = split_for(
+        sizes,
+        outcome_norm=public.outcome_norm,
+        adjacency=promise.adjacency,
+        block_norm=None,
+    )
+    scales = calibrate(public, promise, Recipe(), split=split).scales
+    gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
+    return gram / _STEPS**2, scales.phenotype_cross / _STEPS**2

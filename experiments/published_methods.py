@@ -1,0 +1,96 @@
+"""PRIMO's algorithms as printed, and the naive baseline, on simulated cohorts.
+
+What the paper leaves open is inferred, and stated here. Bounds are read off the data, as its
+experiments do (docs/maths.md, section 3, item 8): Bx is the largest row norm, and By is
+``sqrt(l) max |y|``. Where X'X is noisy the ridge is the norm of that noise, ``2 sigma1 sqrt(d)`` in
+the papers' layout, without which the matrix is often indefinite. Every row uses the sigma of X'Y
+that Algorithm 1 passes to its mechanism, which lacks the factor 2 of replace-one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from experiments import papers_constants as papers
+from experiments.gaussian_noise import Draws, symmetric_upper
+from experiments.haplotypes import Cohort, Float64, row_norms
+from primo_scale.methods.projection import ball_multiplier, project_phenotypes
+from primo_scale.privacy.calibration import mu_for
+
+# The oracle of the naive baseline takes the best of these multiples of its noise norm.
+_ORACLE_RIDGES = np.geomspace(0.1, 30, 24)
+
+
+class PrintedNoise:
+    """Sigmas of Algorithm 1 as printed, for one cohort; unnormalised."""
+
+    def __init__(self, cohort: Cohort, epsilon: float, delta: float) -> None:
+        scales = papers.primo_algorithm_1(epsilon, delta)
+        self.row_bound = float(row_norms(cohort.haplotypes).max())
+        self.largest_value = float(np.abs(cohort.phenotypes).max())
+        outcome_bound = math.sqrt(cohort.phenotypes.shape[1]) * self.largest_value
+        self.gram = scales.gram * self.row_bound**2
+        self.cross = scales.cross * self.row_bound * outcome_bound
+
+    def ridge(self, n_variants: int) -> float:
+        """Norm of symmetric noise of variance 1 everywhere, to leading order."""
+        return 2 * self.gram * math.sqrt(n_variants)
+
+
+def least_squares(cohort: Cohort) -> Float64:
+    """OLS, not private; shape (d, l) as everywhere here."""
+    return np.linalg.solve(cohort.gram, cohort.cross)
+
+
+def algorithm_1(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
+    """ReuseCovGauss as printed."""
+    return _solve_noisy(cohort, draws, noise, cohort.cross + noise.cross * draws.cross)
+
+
+def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: float) -> Float64:
+    """Label privacy: exact X'X, X'Y projected onto ``{X'Z : ||Z||_F <= radius}``."""
+    eigenvalues, vectors = np.linalg.eigh(cohort.gram)
+    target = vectors.T @ (cohort.cross + noise.cross * draws.cross)
+    multiplier = ball_multiplier(eigenvalues, (target**2).sum(axis=1), radius**2)
+    return np.asarray(vectors @ (target / (eigenvalues + multiplier)[:, None]))
+
+
+def projection_y(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
+    """Feature privacy: X'Y projected onto ``{Z'Y : ||Z||_F <= sqrt(n) Bx}``, noisy X'X."""
+    target = cohort.cross + noise.cross * draws.cross
+    squared_radius = cohort.n * noise.row_bound**2
+    outcome_gram = cohort.phenotypes.T @ cohort.phenotypes
+    projection = project_phenotypes(outcome_gram, [target], squared_radius)
+    return _solve_noisy(cohort, draws, noise, target @ projection.matrix)
+
+
+def naive(
+    cohort: Cohort, draws: Draws, epsilon: float, delta: float, rng: np.random.Generator
+) -> Float64:
+    """One SSP a phenotype with noise of its own on X'X: share ``mu / sqrt(2l)`` a release.
+
+    The ridge is an oracle's: the one of a grid that gives the best in-sample R^2.
+    """
+    n_variants, n_phenotypes = cohort.cross.shape
+    share = mu_for(epsilon, delta) / math.sqrt(2 * n_phenotypes)
+    row_bound = float(row_norms(cohort.haplotypes).max())
+    gram_sigma = math.sqrt(2) * row_bound**2 / share
+    cross_sigma = 2 * row_bound * float(np.abs(cohort.phenotypes).max()) / share
+    copies = np.stack([symmetric_upper(n_variants, rng) for _ in range(n_phenotypes)])
+    values, vectors = np.linalg.eigh(cohort.gram + gram_sigma * copies)
+    noisy = (cohort.cross + cross_sigma * draws.cross).T[:, :, None]
+    target = np.swapaxes(vectors, 1, 2) @ noisy
+    norm = 2 * gram_sigma * math.sqrt(n_variants)
+    candidates = [
+        (vectors @ (target / (values[:, :, None] + multiple * norm)))[:, :, 0].T
+        for multiple in _ORACLE_RIDGES
+    ]
+    return max(candidates, key=cohort.pooled_r_squared)
+
+
+def _solve_noisy(cohort: Cohort, draws: Draws, noise: PrintedNoise, target: Float64) -> Float64:
+    n_variants = len(cohort.gram)
+    noisy_gram = cohort.gram + noise.gram * draws.upper
+    return np.linalg.solve(noisy_gram + noise.ridge(n_variants) * np.eye(n_variants), target)

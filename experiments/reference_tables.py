@@ -1,0 +1,44 @@
+"""``python -m experiments.reference_tables``: the reference figures of docs/maths.md, computed.
+
+Prints Markdown, sections 1 (with 3), 2 and 8; docs/reference_figures.md holds the last full run.
+Sections 1 and 2 are arithmetic. Section 8 is simulation under fixed seeds.
+"""
+
+from __future__ import annotations
+
+import click
+
+from experiments import (
+    accuracy,
+    calibration_figures,
+    multi_party,
+    sensitivity_figures,
+    thesis,
+)
+
+SECTIONS = ("1", "2", "8")
+
+
+@click.command()
+@click.option("--section", type=click.Choice([*SECTIONS, "all"]), default="all", show_default=True)
+@click.option(
+    "--repetitions",
+    type=click.IntRange(min=2),
+    default=accuracy.STATED_REPETITIONS,
+    show_default=True,
+    help="Of the accuracy table; the rows of the other papers take ten times as many data sets.",
+)
+def main(section: str, repetitions: int) -> None:
+    """Print reference figures beside those of docs/maths.md."""
+    if section in ("1", "all"):
+        click.echo(calibration_figures.report() + "\n")
+    if section in ("2", "all"):
+        click.echo(sensitivity_figures.report() + "\n")
+    if section in ("8", "all"):
+        click.echo(accuracy.report(repetitions) + "\n")
+        click.echo(thesis.report(10 * repetitions) + "\n")
+        click.echo(multi_party.report(10 * repetitions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What the options of the command line ask for, sorted by what it is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primo_scale.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from pipelines.design import Budget, PaidMoments
+    from pipelines.design_choices import ModelChoices
+    from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
+    from primo_scale.outcomes.coding import OutcomeCoding
+
+
+@dataclass(frozen=True)
+class BoundedTable:
+    """A table of phenotypes or covariates, and the public bounds of its columns."""
+
+    values: Path
+    bounds: Path
+
+
+@dataclass(frozen=True)
+class OutcomeChoices:
+    """Phenotypes and covariates as given on the command line.
+
+    Attributes
+    ----------
+    phenotypes, covariates
+        Tables and their bounds.
+    phenotype_names
+        Columns asked for; None: every one.
+    pay_moments
+        Buy noisy means and sds of the phenotypes.
+    """
+
+    phenotypes: BoundedTable
+    covariates: BoundedTable | None
+    phenotype_names: tuple[str, ...] | None
+    pay_moments: bool
+
+
+@dataclass(frozen=True)
+class ExecutionChoices:
+    """Where tasks run, as given on the command line."""
+
+    scheduler: str | None
+    workers: int | None
+    memory_limit: str | None
+
+
+def choices_from(
+    options: dict[str, Any],
+) -> tuple[OutcomeChoices, ModelChoices, ExecutionChoices]:
+    """Sort the options of the command line into what they are about.
+
+    Raises
+    ------
+    UsageError
+        No bounds, or epsilon and delta that no release could have.
+    """
+    outcomes = OutcomeChoices(
+        phenotypes=_bounded(options, "pheno"),
+        covariates=None if options["covar"] is None else _bounded(options, "covar"),
+        phenotype_names=options["pheno_name"],
+        pay_moments=options["pheno_moments"],
+    )
+    model = _model_choices(options)
+    execution = ExecutionChoices(
+        **{name: options[name] for name in ExecutionChoices.__dataclass_fields__}
+    )
+    if model.nominal_n is not None and execution.scheduler is not None:
+        raise UsageError(
+            "the number of people is private, and a shared scheduler shows the number of tasks",
+            where="--scheduler",
+            remedy="Leave it out, or use --adjacency replace-one",
+        )
+    return outcomes, model, execution
+
+
+def _model_choices(options: dict[str, Any]) -> ModelChoices:
+    """Options that shape the statistics.
+
+    Raises
+    ------
+    UsageError
+        A nominal size without need, or none where the real one is private; or a subsample that
+        no release can use.
+    """
+    from pipelines.design_choices import ModelChoices
+    from primo_scale.privacy.mechanism import Promise
+    from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+
+    privacy, adjacency = PrivacyUnit(options["privacy"]), Adjacency(options["adjacency"])
+    budget = budget_from(options)
+    # What (epsilon, delta) are does not matter for what they would protect.
+    hides_n = not options["non_private"] and Promise(1.0, 1e-6, privacy, adjacency).n_is_private
+    if hides_n != (options["nominal_n"] is not None):
+        raise UsageError(
+            "the number of people is private: name a public round size to plan for"
+            if hides_n
+            else "the number of people is public and needs no stand-in",
+            where="--nominal-n",
+            value=options["nominal_n"],
+            remedy="Give the order of magnitude, such as 500000" if hides_n else "Leave it out",
+        )
+    if options["non_private"] and options["subsample"]:
+        raise UsageError("without noise a subsample only loses people", where="--subsample")
+    return ModelChoices(
+        ref_freq=options["ref_freq"],
+        ld_blocks=options["ld_blocks"],
+        row_norm=options["row_norm"],
+        privacy=privacy,
+        adjacency=adjacency,
+        nominal_n=options["nominal_n"],
+        subsample=options["subsample"],
+        budget=budget,
+        non_private=options["non_private"],
+    )
+
+
+def budget_from(options: dict[str, Any]) -> Budget | None:
+    """The (epsilon, delta) asked for, or None; refused here if no release could have them."""
+    from pipelines.design import Budget
+    from primo_scale.privacy.calibration import release_mu
+
+    epsilon, delta = options["epsilon"], options["delta"]
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        raise UsageError("--epsilon and --delta go together", remedy="Give both")
+    release_mu(epsilon, delta)
+    return Budget(epsilon, delta)
+
+
+def phenotype_bounds(outcomes: OutcomeChoices) -> tuple[PhenotypeBounds, ...]:
+    """Public bounds of the phenotypes asked for, from headers and bounds alone."""
+    from primo_scale.outcomes.bounds import read_phenotype_bounds
+    from primo_scale.outcomes.tables import open_outcome_table
+
+    table = outcomes.phenotypes
+    names = outcomes.phenotype_names or open_outcome_table(table.values).names
+    if not names:
+        raise InputError("holds no phenotype", where=table.values, remedy="Add a column")
+    return read_phenotype_bounds(table.bounds, names)
+
+
+def outcome_coding(
+    outcomes: OutcomeChoices, model: ModelChoices, moments: PaidMoments | None
+) -> OutcomeCoding:
+    """Public coding of the columns asked for, with means and sds that were paid for if any."""
+    from pipelines.design_choices import outcome_weight
+    from primo_scale.outcomes.bounds import read_covariate_bounds
+    from primo_scale.outcomes.coding import code_outcomes
+    from primo_scale.outcomes.tables import open_outcome_table
+    from primo_scale.privacy.phenotype_moments import with_moments
+
+    phenotypes = phenotype_bounds(outcomes)
+    if moments is not None:
+        phenotypes = with_moments(phenotypes, moments.bought)
+    covariates: tuple[CovariateBounds, ...] = ()
+    if outcomes.covariates is not None:
+        columns = open_outcome_table(outcomes.covariates.values).names
+        covariates = read_covariate_bounds(outcomes.covariates.bounds, columns)
+    weight = outcome_weight(len(phenotypes), len(covariates), model)
+    return code_outcomes(phenotypes, covariates, weight=weight)
+
+
+def _bounded(options: dict[str, Any], table: str) -> BoundedTable:
+    if options[f"{table}_bounds"] is None:
+        raise UsageError(
+            "public bounds are needed, since bounds taken from the data would be private",
+            where=f"--{table}-bounds",
+            remedy="Give a table of name, lower and upper for every column",
+        )
+    return BoundedTable(options[table], options[f"{table}_bounds"])

@@ -1,0 +1,77 @@
+"""The stage that buys noisy phenotype means and sds, before anything is coded with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.command_line import LOGGER, interruptions_deferred
+from primo_scale.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.choices import OutcomeChoices
+    from pipelines.design import PaidMoments
+    from pipelines.design_choices import ModelChoices
+    from primo_scale.genotypes.store import GenotypeStore
+
+FILE = "phenotype_moments.json"
+
+
+def moments_stage(
+    store: GenotypeStore,
+    outcomes: OutcomeChoices,
+    model: ModelChoices,
+    options: dict[str, Any],
+    work_dir: Path,
+) -> PaidMoments | None:
+    """Pay for the moments, or find them paid for; None where they were not asked for.
+
+    Parameters
+    ----------
+    store
+        For the people.
+    outcomes, model
+        Choices of the command line.
+    options
+        ``ledger`` and ``cohort`` of the command line.
+    work_dir
+        Where the noisy moments are kept for a retry.
+
+    Raises
+    ------
+    UsageError
+        Nothing can be paid without (epsilon, delta), or nothing has to be.
+    BudgetRefused
+        The budget does not cover the moments and the rest of the release.
+    """
+    if not outcomes.pay_moments:
+        return None
+    from pipelines.choices import phenotype_bounds
+    from pipelines.design import PaidMoments
+    from primo_scale.outcomes.moments import sum_moments
+    from primo_scale.privacy.ledger import Ledger, default_ledger_path
+    from primo_scale.privacy.mechanism import Promise
+    from primo_scale.privacy.payer import Payer
+    from primo_scale.privacy.phenotype_moments import moments_sigma, pay_for_moments
+
+    if model.budget is None or model.non_private:
+        raise UsageError(
+            "phenotype moments are part of a private release",
+            where="--pheno-moments",
+            remedy="Give --epsilon and --delta, and leave --non-private out",
+        )
+    bounds = phenotype_bounds(outcomes)
+    promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
+    moments_sigma(len(bounds), promise)  # what can be refused is refused before the file is read
+    raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
+    with Ledger(options["ledger"] or default_ledger_path()) as ledger:
+        people = ledger.cohort_identifier(store.cohort_digest)
+        account = ledger.account_named(
+            options["cohort"] or people, unit=model.privacy, adjacency=model.adjacency
+        )
+        with interruptions_deferred():
+            bought = pay_for_moments(
+                raw, promise, work_dir / FILE, ledger=ledger, payer=Payer(account, people)
+            )
+    LOGGER.info("phenotype means and sds: paid with charge %s", bought.charge)
+    return PaidMoments(bought, model.budget)

@@ -1,0 +1,46 @@
+"""What lies at ``--out`` before a release is published there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError
+
+
+def check_out(out: Path) -> None:
+    """Refuse a place where no release can be published, before any work is done."""
+    if (out.exists() or out.is_symlink()) and _read_release(out) is None:
+        raise exists_already(out)
+    ancestor = next(parent for parent in out.absolute().parents if parent.exists())
+    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
+        raise InputError(
+            "cannot be created", where=out, remedy="Choose a directory you may write to"
+        )
+
+
+def charge_of(out: Path) -> str | None:
+    """The charge a published release was paid with; None if it was not paid for."""
+    ledger = (_read_release(out) or {}).get("ledger")
+    return str(ledger["charge"]) if isinstance(ledger, dict) else None
+
+
+def _read_release(out: Path) -> dict[str, Any] | None:
+    """The release.json at `out`, or None if that is no release."""
+    path = out / "release.json"
+    try:
+        document = json.loads(path.read_bytes()) if path.is_file() else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) and "ledger" in document else None
+
+
+def exists_already(out: Path) -> InputError:
+    """The refusal of a place that is taken."""
+    return InputError(
+        "exists already and is not this release",
+        where=out,
+        remedy="Choose another --out; a release is never overwritten",
+    )

@@ -1,0 +1,92 @@
+"""Noise on each part of the statistics: arrays in, arrays out.
+
+A part whose scale is 0 is public under the promise made, and is left as it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from primo_scale.privacy.mechanism import NoiseScales
+from primo_scale.privacy.noise import (
+    FineNoise,
+    Integers,
+    add_lattice_noise,
+    add_symmetric_noise,
+)
+from primo_scale.storage.block_matrices import BlockLayout
+
+
+def noisy_gram(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
+    """Symmetric noise on X_b'X_b, C'C or Y'Y: `sigma` on the diagonal, less beside it."""
+    return gram if sigma == 0 else add_symmetric_noise(gram, sigma, source=source, label=label)
+
+
+def noisy_cross(
+    cross: Integers, scales: NoiseScales, n_fixed: int, *, source: FineNoise, label: str
+) -> Integers:
+    """Noise on ``X_b'(C, Y)``, shape (d_b, q), of which `n_fixed` columns are X_b'C."""
+    fixed, phenotypes = cross[:, :n_fixed], cross[:, n_fixed:]
+    return np.hstack(
+        [
+            _noisy(fixed, scales.fixed_cross, source=source, label=f"{label}, fixed"),
+            _noisy(phenotypes, scales.phenotype_cross, source=source, label=label),
+        ]
+    )
+
+
+def noisy_outcome_gram(
+    gram: Integers, scales: NoiseScales, n_fixed: int, *, source: FineNoise
+) -> Integers:
+    """Noise on Z'Z, shape (q, q), for z = (c, y): C'C, C'Y and Y'Y each with its own scale."""
+    fixed, phenotypes = slice(0, n_fixed), slice(n_fixed, len(gram))
+    noisy = gram.copy()
+    noisy[fixed, fixed] = noisy_gram(
+        gram[fixed, fixed], scales.fixed_gram, source=source, label="C'C"
+    )
+    noisy[fixed, phenotypes] = _noisy(
+        gram[fixed, phenotypes], scales.fixed_phenotype, source=source, label="C'Y"
+    )
+    noisy[phenotypes, fixed] = noisy[fixed, phenotypes].T
+    noisy[phenotypes, phenotypes] = noisy_gram(
+        gram[phenotypes, phenotypes], scales.phenotype_gram, source=source, label="Y'Y"
+    )
+    return noisy
+
+
+def noisy_counts(observed: Integers, scales: NoiseScales, *, source: FineNoise) -> Integers:
+    """Noise on the numbers of people with each phenotype, shape (l,)."""
+    return _noisy(observed, scales.observed, source=source, label="observed")
+
+
+def noisy_smallest_eigenvalue(value: int, scales: NoiseScales, *, source: FineNoise) -> int:
+    """Noise on the smallest eigenvalue of X'X, already rounded down to an integer."""
+    exact = np.array([value], dtype=np.int64)
+    scale = scales.smallest_eigenvalue
+    return int(_noisy(exact, scale, source=source, label="smallest eigenvalue")[0])
+
+
+def count_draws(layout: BlockLayout, scales: NoiseScales, *, gram_copies: int = 1) -> int:
+    """Noisy numbers in all of a release's statistics; public."""
+    d, c, l = layout.n_variants, layout.n_fixed, layout.n_phenotypes  # noqa: E741
+    grams = sum(
+        _triangle(size) for size, sigma in zip(layout.sizes, scales.gram, strict=True) if sigma
+    )
+    return (
+        gram_copies * grams
+        + (scales.fixed_cross > 0) * d * c
+        + (scales.phenotype_cross > 0) * d * l
+        + (scales.fixed_gram > 0) * _triangle(c)
+        + (scales.fixed_phenotype > 0) * c * l
+        + (scales.phenotype_gram > 0) * _triangle(l)
+        + (scales.observed > 0) * l
+        + (scales.smallest_eigenvalue > 0)
+    )
+
+
+def _triangle(size: int) -> int:
+    return size * (size + 1) // 2
+
+
+def _noisy(values: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
+    return values if sigma == 0 else add_lattice_noise(values, sigma, source=source, label=label)

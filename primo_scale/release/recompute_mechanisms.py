@@ -1,0 +1,288 @@
+"""What the numbers in release.json prove about the noise: one theorem a calibration.
+
+Shares no code with what calibrated the noise: only the standard library. docs/maths.md, sections
+2, 3 and 7, has the theorems, in whose letters this is written: rows x with ``||x||^2 <= N_x``, and
+``<= beta_b`` in block b; constant and covariates c with N_c; phenotypes y with N_y; z = (c, y),
+``N_z = N_c + N_y``. Every result is mu^2, the squared length of the joint shift that one person can
+cause, in units of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+PARTS = (
+    "gram",
+    "fixed_cross",
+    "phenotype_cross",
+    "fixed_gram",
+    "fixed_phenotype",
+    "phenotype_gram",
+    "observed",
+)
+SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
+_PUBLIC_PARTS = {
+    "full": (),
+    "label": ("gram", "fixed_cross", "fixed_gram"),
+    "feature": ("phenotype_gram", "observed"),
+}
+_MOMENT_STEPS = 2.0**20
+_MOST_PEOPLE = 2**33  # more than live: for n where it is private
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a release.json claims of its noise.
+
+    Attributes
+    ----------
+    privacy, replace
+        ``full``, ``label`` or ``feature``; whether neighbours replace (else: add or remove).
+    row, fixed, phenotype
+        N_x, N_c and N_y.
+    blocks
+        beta_b of every block, or None.
+    largest_block
+        Variants in it.
+    people, subsample
+        n, None where it is private; people that X'X is summed over, None for all.
+    split
+        t, or None.
+    copies
+        Noisy copies of X'X.
+    sigma
+        By query: of the diagonal, or what it would have to be to have the noise beside it.
+    shapes
+        By part, what the statistic must look like.
+    """
+
+    privacy: str
+    replace: bool
+    row: int
+    fixed: int
+    phenotype: int
+    blocks: tuple[int, ...] | None
+    largest_block: int
+    people: int | None
+    subsample: int | None
+    split: float | None
+    copies: int
+    sigma: Mapping[str, tuple[float, ...]]
+    shapes: Mapping[str, list[int]]
+
+    @property
+    def outcome(self) -> int:
+        """N_z."""
+        return self.fixed + self.phenotype
+
+    @property
+    def n_phenotypes(self) -> int:
+        """How many phenotypes there are, l."""
+        return self.shapes["observed"][0]
+
+    @property
+    def block_bounds(self) -> tuple[int, ...]:
+        """What bounds each stated part of X'X: ``min(beta_b, N_x)``, or N_x alone."""
+        return tuple(min(norm, self.row) for norm in self.blocks or (self.row,))
+
+    def least(self, *names: str) -> float:
+        """The smallest of the sigmas of some queries; infinite if none of them was measured."""
+        return min((s for name in names for s in self.sigma.get(name, ())), default=math.inf)
+
+
+def claims_of(document: Document) -> Claims:
+    """Read the claims of a private release.json that follows its schema."""
+    cohort, mechanism = document["cohort"], document["mechanism"]
+    blocks = mechanism["block_norms_squared"]
+    d, l = cohort["n_variants"], cohort["n_phenotypes"]  # noqa: E741
+    c = 1 + cohort["n_covariates"]
+    return Claims(
+        privacy=document["guarantee"]["privacy"],
+        replace=document["guarantee"]["adjacency"] == "replace-one",
+        row=mechanism["row_norm_squared"],
+        fixed=mechanism["constant_and_covariates_norm_squared"],
+        phenotype=mechanism["phenotypes_norm_squared"],
+        blocks=None if blocks is None else tuple(blocks),
+        largest_block=max(cohort["block_sizes"]),
+        people=cohort["n_samples"],
+        subsample=mechanism["subsample"],
+        split=mechanism["split"],
+        copies=mechanism["gram_copies"],
+        sigma={query["name"]: _diagonal_sigmas(query) for query in mechanism["queries"]},
+        shapes={
+            "gram": [d, d],
+            "fixed_cross": [d, c],
+            "phenotype_cross": [d, l],
+            "fixed_gram": [c, c],
+            "fixed_phenotype": [c, l],
+            "phenotype_gram": [l, l],
+            "observed": [l],
+            "smallest_eigenvalue": [1],
+            "phenotype_moments": [3, l],
+        },
+    )
+
+
+def _diagonal_sigmas(query: Document) -> tuple[float, ...]:
+    beside = query["off_diagonal_sigma"]
+    if beside is None:
+        return tuple(query["sigma"])
+    pairs = zip(query["sigma"], beside, strict=True)
+    return tuple(min(on, math.sqrt(2) * off) for on, off in pairs)
+
+
+def public_parts(claims: Claims) -> tuple[str, ...]:
+    """The statistics that the promise takes as known, and that alone may go without noise."""
+    return _PUBLIC_PARTS[claims.privacy]
+
+
+def calibration_of(claims: Claims) -> str:
+    """The theorem that applies."""
+    if claims.privacy == "label":
+        return "label"
+    if claims.subsample is not None:
+        return "subsampled"
+    if not claims.replace:
+        return "add-remove"
+    return "stacked" if claims.blocks is None else "by-block"
+
+
+def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
+    """Greatest l2 change of one statistic alone, for each of its sigmas.
+
+    ``||uu' - vv'||_F <= sqrt2 N`` and ``||uw' - vt'||_F <= 2 sqrt(N M)``; with one row ``N`` and
+    ``sqrt(N M)``.
+    """
+    gram, cross = (math.sqrt(2), 2.0) if claims.replace else (1.0, 1.0)
+    row, fixed, phenotype = claims.row, claims.fixed, claims.phenotype
+    predictors = row + fixed if claims.privacy == "label" else row
+    if name == "gram":
+        return tuple(gram * norm for norm in claims.block_bounds)
+    return (
+        {
+            "fixed_cross": cross * math.sqrt(row) * math.sqrt(fixed),
+            "phenotype_cross": cross * math.sqrt(predictors) * math.sqrt(phenotype),
+            "fixed_gram": gram * fixed,
+            "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
+            "phenotype_gram": gram * phenotype,
+            "observed": math.sqrt(claims.n_phenotypes),
+            "smallest_eigenvalue": _eigenvalue_change(claims),
+            "phenotype_moments": _moments_change(claims),
+        }[name],
+    )
+
+
+def _eigenvalue_change(claims: Claims) -> float:
+    """N_x, one for rounding down, and twice the solver's error ``16 d 2^-53 n N_x``."""
+    people = _MOST_PEOPLE if claims.people is None else claims.people
+    return claims.row * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+
+
+def _moments_change(claims: Claims) -> float:
+    return _MOMENT_STEPS * math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
+
+
+def squared_ratio(claims: Claims, name: str) -> float:
+    """mu^2 of a statistic that is released beside the others and adds to them."""
+    if name not in claims.sigma:
+        return 0.0
+    return (sensitivity(claims, name)[0] / claims.least(name)) ** 2
+
+
+def joint_shift(claims: Claims) -> float:
+    """mu^2 of X'X, X'C, X'Y, C'C, C'Y and Y'Y together; X'X left out where it is subsampled."""
+    return {
+        "stacked": _stacked,
+        "by-block": _by_block,
+        "add-remove": _add_remove,
+        "label": _label,
+        "subsampled": _beside_subsample,
+    }[calibration_of(claims)](claims)
+
+
+def subsample_shift(claims: Claims) -> float:
+    """mu^2 of the noisy X'X of a subsample, against somebody who knows whom it holds."""
+    return _gram_ratio(claims, 2.0)
+
+
+def implied_split(claims: Claims) -> float | None:
+    """The t = D/A that the noise itself has under add-remove; elsewhere the theorem is told it."""
+    if calibration_of(claims) != "add-remove":
+        return None
+    return claims.row * claims.outcome / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
+
+
+def _cross(claims: Claims) -> float:
+    """sigma_2, of X'Z."""
+    return claims.least("fixed_cross", "phenotype_cross")
+
+
+def _outcome(claims: Claims) -> float:
+    """sigma_3, of the diagonal of Z'Z; beside it, where C'Y is, noise smaller by sqrt2 will do."""
+    beside = math.sqrt(2) * claims.least("fixed_phenotype")
+    return min(claims.least("fixed_gram", "phenotype_gram"), beside)
+
+
+def _gram_ratio(claims: Claims, factor: float) -> float:
+    """Largest ``factor beta_b N_x / sigma_b^2``; k copies of X'X tell as much as sigma/sqrt(k)."""
+    pairs = zip(claims.block_bounds, claims.sigma["gram"], strict=True)
+    return claims.copies * max(factor * norm * claims.row / sigma**2 for norm, sigma in pairs)
+
+
+def _stacked(claims: Claims) -> float:
+    """All in one Gram matrix of rows (x, k z), ``k^2 = t N_x/(2 N_z)``: sqrt2 (N_x + k^2 N_z)."""
+    if claims.split is None:
+        return math.inf
+    row, outcome = claims.row, claims.outcome
+    squared = claims.split * row / (2 * outcome)  # k^2
+    joint = 2 * (row + squared * outcome) ** 2
+    return max(
+        _gram_ratio(claims, joint / row**2),
+        joint / (2 * squared * _cross(claims) ** 2),
+        joint / (squared * _outcome(claims)) ** 2,
+    )
+
+
+def _by_block(claims: Claims) -> float:
+    """Rows clipped in every block and in total: docs/maths.md, section 7, "Both clips".
+
+    With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
+    beta_b N_x``, ``sigma_2^2 = K N_x N_z / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)
+    N_z^2 / (tau^2 (3 + tau^2))``; at tau = 1 that is 4 sqrt(beta_b N_x), 2 sqrt(N_x N_z) and
+    2 sqrt2 N_z.
+    """
+    if claims.split is None or not 0 < claims.split <= 2:
+        return math.inf
+    tau = claims.split / 2
+    total = 2 * (1 + tau) ** 3
+    slope = tau * (3 + tau**2)
+    return max(
+        _gram_ratio(claims, total),
+        total / slope * claims.row * claims.outcome / _cross(claims) ** 2,
+        total * (1 + tau**2) / (tau * slope) * claims.outcome**2 / _outcome(claims) ** 2,
+    )
+
+
+def _add_remove(claims: Claims) -> float:
+    """One row at all its bounds: ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``."""
+    cross = claims.row * claims.outcome / _cross(claims) ** 2
+    return _gram_ratio(claims, 1.0) + cross + claims.outcome**2 / _outcome(claims) ** 2
+
+
+def _label(claims: Claims) -> float:
+    """(X, C)'Y and Y'Y, where ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y``; Y'Y is free beside."""
+    sigma = claims.least("phenotype_cross", "fixed_phenotype")
+    cross = (claims.row + claims.fixed) * claims.phenotype / sigma**2
+    square = claims.phenotype**2 / claims.least("phenotype_gram") ** 2
+    return max(4 * cross, 8 * square) if claims.replace else cross + square
+
+
+def _beside_subsample(claims: Claims) -> float:
+    """X'Z and Z'Z of everybody: `_stacked` at t = 2, from which X'X is left out."""
+    cross = claims.row * claims.outcome / _cross(claims) ** 2
+    return max(4 * cross, 8 * claims.outcome**2 / _outcome(claims) ** 2)

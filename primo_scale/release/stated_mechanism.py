@@ -1,0 +1,100 @@
+"""The mechanism of a release as release.json states it: every noisy statistic and its noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["svec", "full"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One noisy statistic of genotypes X, fixed columns C and phenotypes Y.
+
+    Attributes
+    ----------
+    name
+        ``gram`` (X'X by LD block), ``fixed_cross`` (X'C), ``phenotype_cross`` (X'Y),
+        ``fixed_gram`` (C'C), ``fixed_phenotype`` (C'Y), ``phenotype_gram`` (Y'Y), ``observed``
+        (people with each phenotype), ``smallest_eigenvalue`` (of X'X) or ``phenotype_moments``.
+    statistic
+        The same for a reader.
+    shape
+        Of the statistic; of the dense d x d matrix for ``gram``.
+    layout
+        ``svec``: symmetric, off-diagonal noise `off_diagonal_sigma`; ``full``: all alike.
+    sensitivity
+        Greatest l2 change between neighbours, of this statistic alone, in lattice units: one
+        number, or one for every LD block where blocks have bounds of their own.
+    sigma, off_diagonal_sigma
+        Standard deviations of the noise, in lattice units; as many.
+    fine_bits
+        The noise was drawn on multiples of 2^-fine_bits, then the sum rounded to integers.
+    """
+
+    name: str
+    statistic: str
+    shape: tuple[int, ...]
+    layout: Layout
+    sensitivity: tuple[float, ...]
+    sigma: tuple[float, ...]
+    off_diagonal_sigma: tuple[float, ...] | None
+    fine_bits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """How the noise was calibrated (docs/maths.md, sections 2, 6 and 7).
+
+    Attributes
+    ----------
+    method, reason
+        Name in docs/methods.md and why it was used: ``as given``, or what chose it.
+    calibration
+        Which theorem joins the queries: ``stacked``, ``by-block``, ``add-remove``, ``label`` or
+        ``subsampled``.
+    split
+        t = D/A, the share of X'(C, Y) against that of X'X; None where nothing is shared.
+    row_norm_squared
+        N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
+        ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y`` instead.
+    block_norms_squared
+        beta_b of every LD block, where ``||x_b||^2 <= beta_b`` too; else None.
+    constant_and_covariates_norm_squared, phenotypes_norm_squared
+        N_c and N_y.
+    counts_share, eigenvalue_share
+        Shares of the statistics' mu^2 spent on ``observed`` and ``smallest_eigenvalue``.
+    share
+        Share of the release's mu^2 spent on the statistics: 1, or less where phenotype moments
+        were bought first.
+    gram_copies
+        Noisy copies of X'X, each with noise of its own.
+    subsample
+        People of the secret subsample that X'X is summed over; None: everybody.
+    exact_parts
+        Statistics that are public under the promise and got no noise.
+    queries
+        All that was measured on the cohort with noise.
+    sampler, sampler_exactness, rng
+        How noise was drawn, how near that is to its ideal, and from what randomness.
+    """
+
+    method: str
+    reason: str
+    calibration: str
+    split: float | None
+    row_norm_squared: int
+    block_norms_squared: tuple[int, ...] | None
+    constant_and_covariates_norm_squared: int
+    phenotypes_norm_squared: int
+    counts_share: float
+    eigenvalue_share: float
+    share: float
+    gram_copies: int
+    subsample: int | None
+    exact_parts: tuple[str, ...]
+    queries: tuple[Query, ...]
+    sampler: str
+    sampler_exactness: str
+    rng: str

@@ -1,0 +1,91 @@
+"""A secret subsample: uniform, of the right size, in X'X alone, and gone with the partial sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from acceptance_inputs import RealSet
+
+from pipelines.design import load_design
+from primo_scale.accumulate.partials import Inputs, open_partials
+from primo_scale.accumulate.plan import default_plan
+from primo_scale.accumulate.statistics import reduce_partials
+from primo_scale.accumulate.tasks import run_task
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.kernels.packed import decode
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.storage.groups import read_block
+
+SIZE = 120
+
+
+@pytest.fixture(scope="module")
+def everybody(real_sets, run, tmp_path_factory) -> Path:
+    """A work directory whose statistics are of all people."""
+    inputs: RealSet = real_sets["regenie"]
+    directory = tmp_path_factory.mktemp("subsample")
+    store, work = directory / "genotypes.zarr", directory / "work"
+    run("ingest", "--bfile", inputs.bfile, "--out", store)
+    run("accumulate", "--genotypes", store, *inputs.outcome_options, "--ref-freq",
+        inputs.frequencies, "--ld-blocks", "window:300", "--workers", 1, "--work-dir", work)  # fmt: skip
+    return work
+
+
+def subsampled(work: Path, path: Path, size: int):
+    """An empty store of partial sums of a subsample, cut so that a byte of genotypes is split."""
+    design = load_design(work / "design.json")
+    plan = replace(default_plan(design.layout, design.n_samples), row_group=200, rows_per_read=100)
+    content = open_outcome_store(work / "outcomes.zarr").content_digest
+    inputs = Inputs(
+        Path(design.genotype_store), work / "outcomes.zarr", design.row_rule, size,
+        {"outcomes": content},
+    )  # fmt: skip
+    return design, open_partials(path, plan, inputs, design.genotypes.code_table)
+
+
+def test_gram_is_of_the_subsample_and_the_rest_of_everybody(everybody, tmp_path) -> None:
+    design, partials = subsampled(everybody, tmp_path / "partials.zarr", SIZE)
+    chosen = read_block(partials.array("in_subsample"), (slice(None),)).astype(bool)
+    assert chosen.sum() == SIZE and chosen[:100].any() and not chosen[:100].all()
+    for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:
+        run_task(str(partials.path), partials.store_id, task)
+    matrices = reduce_partials(partials, tmp_path / "statistics.zarr").matrices
+
+    store = open_genotype_store(Path(design.genotype_store))
+    everyone = slice(0, design.n_samples)
+    packed = store.read_packed(slice(0, store.n_variants), everyone)
+    codes = decode(packed, design.genotypes.code_table, design.n_samples).astype(np.int64)
+    multipliers = read_block(partials.array("row_multipliers"), (everyone, slice(0, 1)))[:, 0]
+    assert (multipliers == 2**31).all()  # else these codes would not be the rows that are summed
+    rows = read_block(partials.array("clipped_outcomes"), (everyone, slice(None))).astype(np.int64)
+    for block in range(design.layout.n_blocks):
+        x = codes[design.layout.variants(block)]
+        np.testing.assert_array_equal(matrices.gram(block), x[:, chosen] @ x[:, chosen].T)
+        np.testing.assert_array_equal(matrices.cross(block), x @ rows)
+    np.testing.assert_array_equal(matrices.outcome_gram(), rows.T @ rows)
+
+
+def test_every_store_draws_its_own_people_and_resuming_keeps_them(everybody, tmp_path) -> None:
+    _, first = subsampled(everybody, tmp_path / "first.zarr", SIZE)
+    _, again = subsampled(everybody, tmp_path / "first.zarr", SIZE)
+    _, other = subsampled(everybody, tmp_path / "other.zarr", SIZE)
+    people = [read_block(p.array("in_subsample"), (slice(None),)) for p in (first, again, other)]
+    np.testing.assert_array_equal(people[0], people[1])
+    assert (people[0] != people[2]).any()  # equal with probability 1 / (500 choose 120)
+
+
+def test_people_are_drawn_uniformly(everybody, tmp_path) -> None:
+    """Counts over 200 stores: each person is in a store with probability 120/500."""
+    counts = np.zeros(500)
+    for number in range(200):
+        _, partials = subsampled(everybody, tmp_path / f"{number}.zarr", SIZE)
+        counts += read_block(partials.array("in_subsample"), (slice(None),))
+    share = SIZE / 500
+    # Sum over people of squared deviations: chi-square-like, mean 500, sd about sqrt(2 500).
+    statistic = ((counts - 200 * share) ** 2 / (200 * share * (1 - share))).sum()
+    assert abs(statistic - 500) < 6 * np.sqrt(1000)
+    halves = counts[:250].sum() - counts[250:].sum()
+    assert abs(halves) < 6 * np.sqrt(200 * 500 * share * (1 - share))

@@ -1,0 +1,124 @@
+"""Kill a process at a step of paying for a release, as power loss would (privacy/steps.py).
+
+A hook on the standard library's audit events sees every step and leaves with `os._exit`: no
+handler, no `finally`, no flush runs. Functions run in a forked child; commands in a process of
+their own, as ``python -m`` runs them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from primo_scale.privacy.steps import AUDIT_EVENT
+
+KILLED = 9
+# sys.argv: label to be killed at (or empty), its occurrence, file for the labels passed (or
+# empty), module, arguments. The file is opened anew for each label: what a kill would lose is not
+# what is to be watched.
+_PROGRAM = f"""
+import os, runpy, sys
+label, occurrence, record, module = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+passed = 0
+def watch(event, arguments):
+    global passed
+    if event != {AUDIT_EVENT!r}:
+        return
+    if record:
+        with open(record, "a") as file:
+            file.write(arguments[0] + "\\n")
+    if arguments[0] == label:
+        passed += 1
+        if passed == occurrence:
+            os._exit({KILLED})
+sys.addaudithook(watch)
+sys.argv = sys.argv[4:]
+sys.path.insert(0, os.getcwd())
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+_FORK = multiprocessing.get_context("fork")
+_LIMIT_S = 120
+
+
+def killed_at(
+    label: str, function: Callable[..., object], *arguments: Any, occurrence: int = 1
+) -> int:
+    """Run ``function(*arguments)`` in a child that dies when it reaches a step.
+
+    Parameters
+    ----------
+    label
+        One of `primo_scale.privacy.steps`.
+    occurrence
+        Which time that it is reached, from 1.
+
+    Returns
+    -------
+    int
+        `KILLED`, or 0 if the function ended first; 1 if it raised.
+    """
+    passed = 0
+
+    def kill(reached: str) -> None:
+        nonlocal passed
+        passed += reached == label
+        if passed == occurrence:
+            os._exit(KILLED)
+
+    return _exit_code(function, arguments, kill)
+
+
+def steps_passed(function: Callable[..., object], *arguments: Any) -> list[str]:
+    """The labels that ``function(*arguments)`` passes, in order, run in a child to its end."""
+    with tempfile.TemporaryFile("w+") as record:
+
+        def write(label: str) -> None:
+            record.write(f"{label}\n")
+            record.flush()
+
+        assert _exit_code(function, arguments, write) == 0
+        record.seek(0)
+        return record.read().splitlines()
+
+
+def run_module(
+    module: str,
+    arguments: Sequence[str | Path],
+    *,
+    cwd: Path,
+    kill_at: str = "",
+    occurrence: int = 1,
+    record: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, killed when it reaches a step.
+
+    The return code is `KILLED` then. Every label that was passed is appended to `record`, one a
+    line.
+    """
+    options = [kill_at, str(occurrence), str(record or ""), module]
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *options, *(str(argument) for argument in arguments)],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def _exit_code(
+    function: Callable[..., object], arguments: Sequence[Any], on_step: Callable[[str], object]
+) -> int:
+    def child() -> None:
+        sys.addaudithook(lambda event, values: event == AUDIT_EVENT and on_step(values[0]))
+        function(*arguments)
+
+    process = _FORK.Process(target=child)
+    process.start()
+    process.join(_LIMIT_S)
+    if process.exitcode is None:
+        process.kill()
+        raise TimeoutError(f"a child ran for more than {_LIMIT_S} s")
+    return process.exitcode

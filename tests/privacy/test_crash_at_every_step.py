@@ -1,0 +1,175 @@
+"""A release dies at every step of the ledger, and is run again: one charge never has two noises.
+
+The release here has two charges, as one with paid phenotype means has, and toy statistics.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections import Counter
+
+import pytest
+from crash import KILLED, killed_at, run_module, steps_passed
+from ledger_examples import VERSION_1_CHARGE, write_version_1
+
+from primo_scale.privacy.calibration import Cost, release_mu
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.spending import Account, ChargeState, ReleaseRequest
+from primo_scale.privacy.steps import STEPS, UPGRADE_STEPS, step
+
+DELTA = 1e-8
+ACCOUNT = Account("cohort")
+PARTS = {"means": 0.05, "main": 0.95}
+LEDGER_STEPS = (
+    "before reserve", "reserved", "before drawn", "drawn", "before published", "published",
+)  # fmt: skip
+
+
+def request(part):
+    cost = Cost(PARTS[part] * release_mu(1.0, DELTA) ** 2)
+    return ReleaseRequest(ACCOUNT, part, 1.0, DELTA, cost, "people")
+
+
+def release(folder):
+    """Both charges, each drawn and stored before it is marked, then one release of both."""
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        paid = [(part, pay_and_draw(ledger, part, folder)) for part in PARTS]
+        for part, charge in paid:
+            ledger.mark_published(charge, f"release of {stored(folder, part)[1]}")
+
+
+def pay_and_draw(ledger, part, folder):
+    at_hand = stored(folder, part)[:1]
+    charge = ledger.reserve(request(part), noise_at_hand=at_hand).charge
+    if charge.id not in at_hand:
+        assert charge.state is ChargeState.RESERVED
+        noise = secrets.token_hex(8)
+        with (folder / "noises").open("a") as noises:
+            noises.write(f"{charge.id}\n")
+        (folder / "partial").write_text(f"{charge.id} {noise}")
+        (folder / "partial").replace(folder / part)
+    ledger.mark_drawn(charge, stored(folder, part)[1])
+    return charge
+
+
+def stored(folder, part):
+    """Charge and noise that lie in the work directory for a part; empty where none do."""
+    path = folder / part
+    return path.read_text().split() if path.exists() else []
+
+
+def events(folder, kind):
+    with Ledger(folder / "ledger.sqlite", create=False) as ledger:
+        assert ledger.verify() == []
+        return [body for _, found, body in ledger._log.events() if found == kind]
+
+
+def open_budget(folder, epsilon):
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=DELTA)
+
+
+def test_the_steps_of_the_ledger_are_announced_in_their_order(tmp_path):
+    once, twice = steps_passed(release, tmp_path), steps_passed(release, tmp_path)
+    assert once == [*LEDGER_STEPS[:4] * 2, *LEDGER_STEPS[4:] * 2]
+    assert twice == once, "a retry passes the same steps"
+    assert len(events(tmp_path, "reserved")) == 2
+    assert [label for label in STEPS if label in LEDGER_STEPS] == list(LEDGER_STEPS)
+
+
+@pytest.mark.parametrize("occurrence", [1, 2])
+@pytest.mark.parametrize("label", LEDGER_STEPS)
+def test_a_crash_never_leads_to_two_noises_for_one_charge(tmp_path, label, occurrence):
+    open_budget(tmp_path, 10.0)
+    assert killed_at(label, release, tmp_path, occurrence=occurrence) == KILLED
+    with Ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+        assert ledger.verify() == []
+        before = {charge.id for charge in ledger.balance(ACCOUNT).charges}
+    release(tmp_path)
+
+    drawn = Counter(body["charge"] for body in events(tmp_path, "drawn"))
+    noises = Counter((tmp_path / "noises").read_text().split())
+    assert set(drawn.values()) == {1}, "one digest for one charge"
+    assert set(noises.values()) == {1}, "one noise for one charge"
+    assert set(drawn) == set(noises)
+    with Ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+        charges = ledger.balance(ACCOUNT).charges
+    assert before <= {charge.id for charge in charges}, "what was durable stays"
+    # Only between "reserved" and the stored noise is a charge lost; it stays paid.
+    lost = [charge for charge in charges if charge.state is ChargeState.RESERVED]
+    assert len(lost) == (label == "reserved")
+    assert len(charges) == len(PARTS) + len(lost)
+    for part in PARTS:
+        charge, noise = stored(tmp_path, part)
+        (known,) = [c for c in charges if c.id == charge]
+        assert known.state is ChargeState.PUBLISHED
+        assert (known.statistics_digest, known.release_digests) == (noise, (f"release of {noise}",))
+
+
+@pytest.mark.parametrize("label", LEDGER_STEPS)
+def test_a_transaction_is_durable_exactly_from_its_second_step_on(tmp_path, label):
+    open_budget(tmp_path, 10.0)
+    assert killed_at(label, release, tmp_path) == KILLED
+    done = LEDGER_STEPS.index(label) + 1
+    assert bool(events(tmp_path, "reserved")) == (done >= 2)
+    assert bool(events(tmp_path, "drawn")) == (done >= 4)
+    assert bool(events(tmp_path, "published")) == (done >= 6)
+
+
+def test_a_budget_that_a_release_opens_is_opened_with_its_charge_or_not_at_all(tmp_path):
+    assert killed_at("before reserve", release, tmp_path) == KILLED
+    assert events(tmp_path, "budget") == []
+    assert killed_at("reserved", release, tmp_path) == KILLED
+    assert len(events(tmp_path, "budget")) == len(events(tmp_path, "reserved")) == 1
+
+
+def test_a_crash_costs_budget_and_a_retry_that_it_does_not_cover_is_refused(tmp_path):
+    assert killed_at("reserved", release, tmp_path, occurrence=2) == KILLED
+    assert killed_at("no such step", release, tmp_path) == 1  # BudgetRefused, in the child
+    assert len(events(tmp_path, "reserved")) == 2
+    assert stored(tmp_path, "main") == []
+
+
+@pytest.mark.parametrize("label", UPGRADE_STEPS)
+def test_an_upgrade_happens_or_does_not(tmp_path, label):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    assert steps_passed(lambda: None) == []
+    assert killed_at(label, Ledger, path) == KILLED
+    with sqlite3.connect(path) as database:
+        kinds = [kind for (kind,) in database.execute("SELECT kind FROM events ORDER BY number")]
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    assert ("upgraded" in kinds) == ("signing" in tables) == (label == "upgraded")
+    assert steps_passed(Ledger, path) == list(UPGRADE_STEPS if label != "upgraded" else ())
+    with Ledger(path) as ledger:
+        assert ledger.verify() == []
+        assert [charge.id for charge in ledger.balances()[0].charges] == [VERSION_1_CHARGE]
+    assert len(events(tmp_path, "upgraded")) == 1
+
+
+def test_a_whole_command_can_be_killed_at_a_step(tmp_path):
+    """What the acceptance test rests on: the hook acts in a process of its own, too."""
+    (tmp_path / "toy.py").write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from primo_scale.privacy.steps import step\n"
+        "assert __name__ == '__main__'\n"
+        "for name in sys.argv[1:]:\n"
+        "    step('block written')\n"
+        "    Path(name).touch()\n"
+    )
+    names, record = ["a", "b", "c"], tmp_path / "record"
+    killed = run_module("toy", names, cwd=tmp_path, kill_at="block written", occurrence=2)
+    assert (killed.returncode, killed.stderr) == (KILLED, "")
+    assert [(tmp_path / name).exists() for name in names] == [True, False, False]
+    whole = run_module("toy", names, cwd=tmp_path, record=record)
+    assert whole.returncode == 0
+    assert all((tmp_path / name).exists() for name in names)
+    assert record.read_text().splitlines() == ["block written"] * 3
+
+
+def test_labels_are_known_and_distinct():
+    assert len(set(STEPS + UPGRADE_STEPS)) == len(STEPS) + len(UPGRADE_STEPS)
+    assert set(LEDGER_STEPS) < set(STEPS)
+    assert steps_passed(lambda: [step(label) for label in STEPS]) == list(STEPS)

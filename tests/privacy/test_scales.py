@@ -1,0 +1,256 @@
+"""Every case of the calibrated release against brute force over neighbouring records.
+
+A record contributes outer products to seven statistics. Divided by the noise that each gets, two
+neighbouring records must be no further apart than mu, and what gets no noise must not change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from primo_scale.errors import UsageError
+from primo_scale.privacy.calibration import composed_epsilon, mu_for, release_mu
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.scales import calibrate, counts_share
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+
+FULL, LABEL, FEATURE = PrivacyUnit
+REPLACE, ADD = Adjacency
+BOUNDS = PublicBounds(
+    row_norm=20_000,
+    block_norms=None,
+    fixed_norm=10_000,
+    phenotype_norm=40_000,
+    block_sizes=(30, 40),
+    n_samples=343,
+    n_phenotypes=70,
+)
+# Small enough for every record: two blocks of two variants, a constant, one or two phenotypes.
+SMALL = [
+    PublicBounds(4, None, 1, 4, (2, 2), 10, 1),
+    PublicBounds(4, (2, 4), 1, 4, (2, 2), 10, 1),
+    PublicBounds(5, (4, 1), 1, 4, (2, 2), 10, 1),
+    PublicBounds(2, None, 1, 9, (1, 1), 10, 2),
+    PublicBounds(9, (4, 5), 4, 1, (1, 1), 10, 1),
+    PublicBounds(7, None, 1, 3, (1,), 10, 1),
+]
+
+
+def rows_within(n_columns, norm):
+    side = range(-math.isqrt(norm), math.isqrt(norm) + 1)
+    rows = np.array(list(itertools.product(side, repeat=n_columns)), dtype=float)
+    return rows[(rows**2).sum(1) <= norm]
+
+
+def records(bounds, privacy):
+    """Every record (x, c, y) that the row rule can leave; shape (records, d + 1 + l)."""
+    d = sum(bounds.block_sizes)
+    genotypes = rows_within(d, bounds.row_norm)
+    if bounds.block_norms is not None:
+        starts = np.cumsum([0, *bounds.block_sizes])[:-1]
+        norms = np.add.reduceat(genotypes**2, starts, axis=1)
+        genotypes = genotypes[(norms <= np.array(bounds.block_norms)).all(axis=1)]
+    if privacy is LABEL:  # genotypes are as long as they are
+        genotypes = rows_within(d, 2 * bounds.row_norm)
+    fixed = rows_within(1, bounds.fixed_norm)
+    phenotypes = rows_within(bounds.n_phenotypes, bounds.phenotype_norm)
+    all_parts = [np.hstack(parts) for parts in itertools.product(genotypes, fixed, phenotypes)]
+    rows = np.array(all_parts)
+    if privacy is LABEL:
+        known = (rows[:, : d + 1] ** 2).sum(1)
+        own = (rows[:, d + 1 :] ** 2).sum(1)
+        bound = (bounds.row_norm + bounds.fixed_norm) * bounds.phenotype_norm
+        rows = rows[known * own <= bound]
+    return rows
+
+
+def contributions(rows, bounds, scales):
+    """Noise-scaled contributions (records, k), and those that get no noise."""
+    d = sum(bounds.block_sizes)
+    x, c, y = rows[:, :d], rows[:, d : d + 1], rows[:, d + 1 :]
+    starts = np.cumsum([0, *bounds.block_sizes])
+    blocks = [x[:, a:b] for a, b in itertools.pairwise(starts)]
+    parts = [
+        *((b, b, s, True) for b, s in zip(blocks, scales.gram, strict=True)),
+        (x, c, scales.fixed_cross, False),
+        (x, y, scales.phenotype_cross, False),
+        (c, c, scales.fixed_gram, True),
+        (c, y, scales.fixed_phenotype, False),
+        (y, y, scales.phenotype_gram, True),
+    ]
+    noisy, exact = [np.zeros((len(rows), 1))], [np.zeros((len(rows), 1))]
+    for left, right, sigma, symmetric in parts:
+        entries = np.einsum("ij,ik->ijk", left, right)
+        size = entries.shape[1]
+        weights = np.ones(entries.shape[1:])
+        if symmetric:  # each unordered pair of entries is released once, with half the variance
+            weights = np.triu(np.full((size, size), math.sqrt(2)), 1) + np.eye(size)
+        flat = (entries * weights).reshape(len(rows), -1)
+        (exact if sigma == 0 else noisy).append(flat if sigma == 0 else flat / sigma)
+    return np.hstack(noisy), np.hstack(exact)
+
+
+def neighbours(rows, bounds, promise):
+    """Index pairs of neighbouring records, and the part of a record that is protected."""
+    d = sum(bounds.block_sizes)
+    protected = {
+        FULL: slice(0, None), LABEL: slice(d + 1, None), FEATURE: slice(0, d + 1)
+    }[promise.privacy]  # fmt: skip
+    known = np.ones(rows.shape[1], dtype=bool)
+    known[protected] = False
+    _, group = np.unique(rows[:, known], axis=0, return_inverse=True)
+    return group.reshape(-1), protected
+
+
+def largest_shift(bounds, promise, scales):
+    rows = records(bounds, promise.privacy)
+    group, protected = neighbours(rows, bounds, promise)
+    worst = 0.0
+    for number in np.unique(group):
+        members = rows[group == number]
+        noisy, exact = contributions(members, bounds, scales)
+        if promise.adjacency is ADD:
+            without = members.copy()
+            without[:, protected] = 0
+            noisy_without, exact_without = contributions(without, bounds, scales)
+            assert promise.privacy is FULL or (exact == exact_without).all()
+            worst = max(worst, ((noisy - noisy_without) ** 2).sum(1).max())
+            continue
+        assert (exact == exact[:1]).all(), "what may change without noise is not public"
+        squared = (noisy**2).sum(1)
+        for start in range(0, len(noisy), 500):
+            part = slice(start, start + 500)
+            distances = squared[part, None] + squared - 2 * noisy[part] @ noisy.T
+            worst = max(worst, distances.max())
+    return worst
+
+
+@pytest.mark.parametrize("split", [0.25, 1.0, 2.0])
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("privacy", PrivacyUnit)
+@pytest.mark.parametrize("bounds", SMALL, ids=str)
+def test_no_neighbours_are_further_apart_than_mu(bounds, privacy, adjacency, split) -> None:
+    promise = Promise(1.0, 1e-6, privacy, adjacency)
+    found = calibrate(bounds, promise, Recipe(), split=split)
+    allowed = found.cost.mu_squared * (1 - counts_share(promise))
+    worst = largest_shift(bounds, promise, found.scales)
+    assert worst <= allowed * (1 + 1e-12)
+    # Integer records reach every bound at once in the first case, and at t = 2 the worst angle.
+    if bounds is SMALL[0] and privacy is not FEATURE and (adjacency is ADD or split == 2.0):
+        assert worst >= 0.99 * allowed
+    assert worst >= 0.1 * allowed, "noise out of all proportion"
+
+
+def test_dense_noise_is_that_of_the_documentation() -> None:
+    found = calibrate(BOUNDS, Promise(5.0, 1e-8), Recipe(), split=2.0)
+    mu = release_mu(5.0, 1e-8)
+    gram_mu = mu * math.sqrt(0.99)
+    scales, close = found.scales, lambda value: pytest.approx(value, rel=1e-12)
+    assert scales.gram == close((2 * math.sqrt(2) * 20_000 / gram_mu,) * 2)
+    assert scales.fixed_cross == scales.phenotype_cross
+    assert scales.phenotype_cross == close(2 * math.sqrt(20_000 * 50_000) / gram_mu)
+    assert scales.phenotype_gram == close(2 * math.sqrt(2) * 50_000 / gram_mu)
+    assert scales.fixed_phenotype == close(2 * 50_000 / gram_mu)
+    assert scales.observed == close(10 * math.sqrt(70) / mu)
+    assert found.cost.mu_squared == mu**2
+
+
+def test_blocks_get_less_noise_than_the_dense_matrix() -> None:
+    by_block = replace(BOUNDS, block_norms=(1_500,) * 20, block_sizes=(10,) * 20)
+    dense = replace(by_block, block_norms=None)
+    promise = Promise(5.0, 1e-8)
+    noise, free = (calibrate(b, promise, Recipe(), split=2.0).scales for b in (by_block, dense))
+    mu = release_mu(5.0, 1e-8) * math.sqrt(0.99)
+    assert noise.gram[0] == pytest.approx(4 * math.sqrt(1_500 * 20_000) / mu, rel=1e-12)
+    assert noise.phenotype_cross == pytest.approx(free.phenotype_cross, rel=1e-12)
+    assert noise.gram[0] < free.gram[0] / 2
+
+
+def test_shares_of_mu_squared_add_up() -> None:
+    plain = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.0)
+    third = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(eigenvalue_share=1 / 3), split=1.0)
+    ratio = math.sqrt((1 - 0.01) / (1 - 0.01 - 1 / 3))
+    assert third.scales.phenotype_cross == pytest.approx(
+        ratio * plain.scales.phenotype_cross, rel=1e-12
+    )
+    change = 20_000 + 1 + 32 * 40 * 343 * 20_000 / 2**53
+    mu = release_mu(1.0, 1e-6)
+    assert third.scales.smallest_eigenvalue == pytest.approx(
+        change / (mu / math.sqrt(3)), rel=1e-12
+    )
+    rest = calibrate(BOUNDS, Promise(1.0, 1e-6, share=0.95), Recipe(), split=1.0)
+    assert rest.cost.mu_squared == pytest.approx(0.95 * mu**2, rel=1e-12)
+
+
+def test_naive_composition_pays_for_every_copy() -> None:
+    """Copies with independent noise say together what one with a k-th of the variance says."""
+    one = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.0).scales
+    many = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(gram_copies=70), split=1.0).scales
+    assert many.gram[0] / math.sqrt(70) == pytest.approx(one.gram[0], rel=1e-12)
+    assert many.gram[0] / math.sqrt(70) >= one.gram[0]
+    assert many.phenotype_cross == one.phenotype_cross
+
+
+def test_subsample_is_amplified_as_proved_and_costs_the_promise() -> None:
+    bounds = replace(BOUNDS, n_samples=10_000)
+    found = calibrate(bounds, Promise(5.0, 4e-8), Recipe(subsample=1_000), split=1.0)
+    amplified = math.log(1 + (math.exp(2.5) - 1) * 10)
+    mu = mu_for(amplified * (1 - 1e-6), 2e-7)
+    assert found.scales.gram[0] == pytest.approx(math.sqrt(2) * 20_000 / mu, rel=1e-9)
+    assert (found.cost.epsilon, found.cost.delta) == (2.5, 2e-8)
+    assert composed_epsilon(found.cost, 4e-8) == pytest.approx(5.0, rel=3e-6)
+    # The paper's Algorithm 4 would take epsilon n/s, with far less noise.
+    wrong = mu_for(2.5 * 10, 2e-7)
+    assert found.scales.gram[0] > 2 * math.sqrt(2) * 20_000 / wrong
+    # A subsample never has less noise, relative to its size, than everybody (MATHS, 3, item 3).
+    full = calibrate(bounds, Promise(5.0, 4e-8), Recipe(), split=1.0)
+    assert found.scales.gram[0] / 1_000 > full.scales.gram[0] / 10_000
+
+
+@pytest.mark.parametrize("split", [0.0, -1.0, 2.1, math.nan])
+def test_split_out_of_range_is_refused(split) -> None:
+    with pytest.raises(UsageError, match="split"):
+        calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=split)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("row_norm", 0), ("phenotype_norm", 0), ("n_samples", 0), ("n_phenotypes", 0),
+     ("fixed_norm", 0), ("block_norms", (5, 0))],
+)  # fmt: skip
+def test_bounds_that_are_not_positive_are_refused(name, value) -> None:
+    with pytest.raises(UsageError, match=name.replace("_", " ")):
+        calibrate(replace(BOUNDS, **{name: value}), Promise(1.0, 1e-6), Recipe(), split=1.0)
+
+
+@pytest.mark.parametrize(
+    ("promise", "recipe"),
+    [
+        (Promise(1.0, 1e-6, LABEL), Recipe(subsample=10)),
+        (Promise(1.0, 1e-6, LABEL), Recipe(eigenvalue_share=0.3)),
+        (Promise(1.0, 1e-6, FULL, ADD), Recipe(subsample=10)),
+        (Promise(1.0, 1e-6), Recipe(subsample=343)),
+        (Promise(1.0, 1e-6), Recipe(subsample=0)),
+    ],
+)
+def test_recipes_without_a_proof_are_refused(promise, recipe) -> None:
+    with pytest.raises(UsageError):
+        calibrate(BOUNDS, promise, recipe, split=1.0)
+
+
+def test_sums_that_could_wrap_around_are_refused() -> None:
+    bounds = replace(BOUNDS, row_norm=2**44, n_samples=2**19)
+    with pytest.raises(UsageError, match="64-bit integers"):
+        calibrate(bounds, Promise(1.0, 1e-6), Recipe(), split=1.0)
+    calibrate(replace(bounds, n_samples=2**18), Promise(1.0, 1e-6), Recipe(), split=1.0)
+
+
+def test_noise_beyond_the_sampler_is_refused() -> None:
+    bounds = replace(BOUNDS, row_norm=2**57, n_samples=1)
+    with pytest.raises(UsageError, match="64-bit sampling"):
+        calibrate(bounds, Promise(1.0, 1e-6), Recipe(), split=1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -63,13 +63,20 @@ ROWS: Mapping[str, Row] = MappingProxyType(
             (".304", ".326", ".312", ".213"),
             ours=True,
         ),
+        "full, even": Row(
+            "the same at t = 1, which docs/maths.md seems to have used",
+            (".304", ".326", ".312", ".213"),
+            ours=True,
+        ),
         "label": Row("the same, label DP", (".308", ".330", ".319", ".224"), ours=True),
         "feature": Row(
             "feature DP, Proj_Y, joint calibration", (".299", ".320", ".297", ".276"), ours=True
         ),
         "full, known noise": Row("full DP, weights for known noise (the default)", NOT_STATED),
+        "full, planned": Row("full DP, known noise and the planner's clip", NOT_STATED),
         "full, ridge": Row("full DP, James-Stein on a ridge at the noise norm", NOT_STATED),
         "label, known noise": Row("label DP, weights for known noise (the default)", NOT_STATED),
+        "label, planned": Row("label DP, known noise and the planner's clip", NOT_STATED),
         "feature, known noise": Row("feature DP, Proj_Y, weights for known noise", NOT_STATED),
         "feature, plain": Row("feature DP, weights for known noise, no projection", NOT_STATED),
     }
@@ -110,20 +117,30 @@ def _published(cohort: Cohort, draws: Draws) -> dict[str, Float64]:
 
 
 def _ours(cohort: Cohort, draws: Draws, noise_factor: float) -> dict[str, Float64]:
-    def noisy(unit: PrivacyUnit) -> ours.NoisyStatistics:
-        promise = Promise(EPSILON, DELTA, unit)
-        return ours.release(cohort, draws, promise, noise_factor=noise_factor)
-
-    full, label, feature = map(noisy, (PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE))
+    full, label, feature = (
+        ours.release(cohort, draws, Promise(EPSILON, DELTA, unit), noise_factor=noise_factor)
+        for unit in (PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE)
+    )
+    even = ours.release(
+        cohort, draws, Promise(EPSILON, DELTA), split=1.0, noise_factor=noise_factor
+    )
     projected = ours.projected_on_phenotypes(feature, cohort)
-    known: Callable[[ours.NoisyStatistics], Float64] = ours.known_noise_weights
     return {
         "full": ours.james_stein_weights(full, floor=full.noise_norm, penalty=0.0),
+        "full, even": ours.james_stein_weights(even, floor=even.noise_norm, penalty=0.0),
         "label": ours.james_stein_weights(label, floor=0.0, penalty=0.0),
         "feature": ours.ridge_weights(projected, projected.usual_noise_norm),
-        "full, known noise": known(full),
+        "full, known noise": ours.known_noise_weights(full),
+        "full, planned": _planned(cohort, draws, PrivacyUnit.FULL),
         "full, ridge": ours.james_stein_weights(full, floor=0.0, penalty=full.noise_norm),
-        "label, known noise": known(label),
-        "feature, known noise": known(projected),
-        "feature, plain": known(feature),
+        "label, known noise": ours.known_noise_weights(label),
+        "label, planned": _planned(cohort, draws, PrivacyUnit.LABEL),
+        "feature, known noise": ours.known_noise_weights(projected),
+        "feature, plain": ours.known_noise_weights(feature),
     }
+
+
+def _planned(cohort: Cohort, draws: Draws, unit: PrivacyUnit) -> Float64:
+    promise = Promise(EPSILON, DELTA, unit)
+    bound = ours.planned_phenotype_bound(cohort, promise)
+    return ours.known_noise_weights(ours.release(cohort, draws, promise, phenotype_bound=bound))

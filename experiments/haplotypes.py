@@ -87,12 +87,12 @@ def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
 
 def centred(values: Float64) -> Float64:
     """Columns minus their means, as the paper does; docs/maths.md, section 3, item 8, on that."""
-    return values - values.mean(axis=0)
+    return np.asarray(values - values.mean(axis=0))
 
 
 def row_norms(values: Float64) -> Float64:
     """Euclidean norm of every row, shape (n,)."""
-    return np.sqrt((values**2).sum(axis=1))
+    return np.asarray(np.sqrt((values**2).sum(axis=1)))
 
 
 def _alleles(sizes: Sizes, rng: np.random.Generator) -> Float64:

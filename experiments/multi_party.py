@@ -54,7 +54,7 @@ def least_squares(released: Released, *, debias: float = 0.0) -> Float64:
         units of a sum, so that Wu et al.'s ridge is added by the caller in the same units.
     """
     hessian = released.gram[:-1, :-1] - debias * np.eye(len(released.gram) - 1)
-    return np.linalg.solve(hessian, released.gram[:-1, -1])
+    return np.asarray(np.linalg.solve(hessian, released.gram[:-1, -1]), np.float64)
 
 
 def noisy_gram(rows: Float64, sd: float, rng: np.random.Generator) -> Released:

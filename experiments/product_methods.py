@@ -31,6 +31,7 @@ from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
     attenuation_at,
+    choose_phenotype_clip,
     split_for,
     variance_left,
 )
@@ -86,7 +87,13 @@ class _Bounds:
 
 
 def release(
-    cohort: Cohort, draws: Draws, promise: Promise, *, noise_factor: float = 1.0
+    cohort: Cohort,
+    draws: Draws,
+    promise: Promise,
+    *,
+    phenotype_bound: float | None = None,
+    split: float | None = None,
+    noise_factor: float = 1.0,
 ) -> NoisyStatistics:
     """Clip rows, sum and add noise by the product's joint calibration.
 
@@ -96,16 +103,22 @@ def release(
         Data and standard noise.
     promise
         Full, label or feature privacy; replace-one.
+    phenotype_bound
+        By in standard deviations; None: the quantile, or with feature privacy the largest norm.
+    split
+        t; None: the planner's.
     noise_factor
         Multiplies every sigma: 1, except in a test that has to see the difference.
     """
     unit = cohort.phenotype_sd
     Y = cohort.phenotypes / unit
-    bounds = _public_bounds(cohort.haplotypes, Y, promise.privacy)
-    X, Y = _clipped(cohort.haplotypes, Y, bounds, promise.privacy)
-    gram_sigma, cross_sigma = _scales(cohort, bounds, promise)
-    gram_sigma, cross_sigma = gram_sigma * noise_factor, cross_sigma * noise_factor
     n_phenotypes = Y.shape[1]
+    bounds = _default_bounds(cohort.haplotypes, Y, promise.privacy)
+    if phenotype_bound is not None:
+        bounds = _Bounds(bounds.row, phenotype_bound)
+    X, Y = _clipped(cohort.haplotypes, Y, bounds, promise.privacy)
+    scales = _scales(cohort, bounds, promise, split)
+    gram_sigma, cross_sigma = (noise_factor * sigma for sigma in scales)
     public_y = promise.privacy is PrivacyUnit.FEATURE
     kept = 1.0 if public_y else attenuation_at(bounds.phenotype, n_phenotypes)
     left = 1.0 if public_y else variance_left(bounds.phenotype / n_phenotypes**0.5, n_phenotypes)
@@ -124,6 +137,19 @@ def release(
         ),
         unit=unit,
     )
+
+
+def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
+    """By in standard deviations, where the product's planner puts it: often below the quantile."""
+    Y = cohort.phenotypes / cohort.phenotype_sd
+    row = _default_bounds(cohort.haplotypes, Y, promise.privacy).row
+
+    def cross_sigma_at(phenotype_norm: int) -> float:
+        bounds = _Bounds(row, math.sqrt(phenotype_norm) / _STEPS)
+        return _scales(cohort, bounds, promise, None)[1] * _STEPS**2
+
+    clip = choose_phenotype_clip(_public_sizes(cohort, row), cross_sigma_at)
+    return min(clip * math.sqrt(Y.shape[1]), math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
 
 
 def james_stein_weights(noisy: NoisyStatistics, *, floor: float, penalty: float) -> Float64:
@@ -145,7 +171,7 @@ def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:
 def projected_on_phenotypes(noisy: NoisyStatistics, cohort: Cohort) -> NoisyStatistics:
     """Project X'Y onto what rows of bounded norm can make of the public phenotypes."""
     Y = cohort.phenotypes / noisy.unit
-    bounds = _public_bounds(cohort.haplotypes, Y, PrivacyUnit.FEATURE)
+    bounds = _default_bounds(cohort.haplotypes, Y, PrivacyUnit.FEATURE)
     projection = project_phenotypes(Y.T @ Y, [noisy.cross], cohort.n * bounds.row**2)
     return NoisyStatistics(**{**vars(noisy), "cross": noisy.cross @ projection.matrix})
 
@@ -158,7 +184,7 @@ def _weights(noisy: NoisyStatistics, rule: Shrinkage, floor: float) -> Float64:
     return np.asarray(lattice * (noisy.unit / noisy.attenuation))
 
 
-def _public_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
+def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
     row = float(np.quantile(row_norms(X), _QUANTILE))
     if privacy is PrivacyUnit.FEATURE:
         return _Bounds(row, float(row_norms(Y).max()))
@@ -177,14 +203,19 @@ def _clipped(
     if privacy is PrivacyUnit.FEATURE:
         return X * weights, Y
     Y = Y * weights
-    return X * weights, Y * np.minimum(1, bounds.phenotype / np.maximum(row_norms(Y), 1e-300))[:, None]
+    return X * weights, Y * np.minimum(1, bounds.phenotype / np.maximum(row_norms(Y), 1e-300))[
+        :, None
+    ]
 
 
-def _scales(cohort: Cohort, bounds: _Bounds, promise: Promise) -> tuple[float, float]:
+def _scales(
+    cohort: Cohort, bounds: _Bounds, promise: Promise, split: float | None
+) -> tuple[float, float]:
     """Sigmas of X'X and X'Y from the product's calibration."""
     n_variants, n_phenotypes = cohort.cross.shape
+    sizes = _public_sizes(cohort, bounds.row)
     public = PublicBounds(
-        row_norm=math.ceil((bounds.row * _STEPS) ** 2),
+        row_norm=sizes.row_norm,
         block_norms=None,
         fixed_norm=1,
         phenotype_norm=math.ceil((bounds.phenotype * _STEPS) ** 2),
@@ -192,21 +223,26 @@ def _scales(cohort: Cohort, bounds: _Bounds, promise: Promise) -> tuple[float, f
         n_samples=cohort.n,
         n_phenotypes=n_phenotypes,
     )
-    sizes = PublicSizes(
+    if split is None:
+        split = split_for(
+            sizes,
+            outcome_norm=public.outcome_norm,
+            adjacency=promise.adjacency,
+            block_norm=None,
+        )
+    scales = calibrate(public, promise, Recipe(), split=split).scales
+    gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
+    return gram / _STEPS**2, scales.phenotype_cross / _STEPS**2
+
+
+def _public_sizes(cohort: Cohort, row_bound: float) -> PublicSizes:
+    n_variants, n_phenotypes = cohort.cross.shape
+    return PublicSizes(
         n_samples=cohort.n,
         n_variants=n_variants,
         n_phenotypes=n_phenotypes,
         largest_block=n_variants,
-        row_norm=public.row_norm,
+        row_norm=math.ceil((row_bound * _STEPS) ** 2),
         variant_variance=float(np.trace(cohort.gram)) / (cohort.n * n_variants) * _STEPS**2,
         phenotype_scale=_STEPS,
     )
-    split = split_for(
-        sizes,
-        outcome_norm=public.outcome_norm,
-        adjacency=promise.adjacency,
-        block_norm=None,
-    )
-    scales = calibrate(public, promise, Recipe(), split=split).scales
-    gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
-    return gram / _STEPS**2, scales.phenotype_cross / _STEPS**2

@@ -41,7 +41,7 @@ class PrintedNoise:
 
 def least_squares(cohort: Cohort) -> Float64:
     """OLS, not private; shape (d, l) as everywhere here."""
-    return np.linalg.solve(cohort.gram, cohort.cross)
+    return np.asarray(np.linalg.solve(cohort.gram, cohort.cross), np.float64)
 
 
 def algorithm_1(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
@@ -93,4 +93,5 @@ def naive(
 def _solve_noisy(cohort: Cohort, draws: Draws, noise: PrintedNoise, target: Float64) -> Float64:
     n_variants = len(cohort.gram)
     noisy_gram = cohort.gram + noise.gram * draws.upper
-    return np.linalg.solve(noisy_gram + noise.ridge(n_variants) * np.eye(n_variants), target)
+    solvable = noisy_gram + noise.ridge(n_variants) * np.eye(n_variants)
+    return np.asarray(np.linalg.solve(solvable, target), np.float64)

@@ -107,13 +107,13 @@ def joint(problem: Problem, noise: ThesisNoise, *, at_noise_norm: bool) -> Float
     svec = np.where(np.eye(size, dtype=bool), noise.symmetric, noise.symmetric / math.sqrt(2))
     ridge = noise_norm(gram, size) if at_noise_norm else 0.0
     noisy = problem.gram + gram * svec + ridge * np.eye(size)
-    return np.linalg.solve(noisy, problem.cross + cross * noise.cross)
+    return np.asarray(np.linalg.solve(noisy, problem.cross + cross * noise.cross), np.float64)
 
 
 def _solve(problem: Problem, noise: ThesisNoise, scale: float, ridge: float) -> Float64:
     noisy = problem.gram + scale * noise.symmetric + ridge * np.eye(len(problem.cross))
     target = problem.cross + scale * problem.outcome_bound * noise.cross
-    return np.linalg.solve(noisy, target)
+    return np.asarray(np.linalg.solve(noisy, target), np.float64)
 
 
 def relative_efficiencies(

@@ -4,28 +4,59 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from pipelines.design import Design
-from pipelines.estimation import Estimate
 from primo_scale import __version__
-from primo_scale.privacy import sensitivity
-from primo_scale.privacy.calibration import composed_epsilon
-from primo_scale.privacy.mechanism import COUNTS_SHARE, GramMechanism
-from primo_scale.privacy.noise import Sampler, fine_bits, sampler_for
+from primo_scale.genotypes.coding import default_row_norm
+from primo_scale.privacy.calibration import Cost, composed_epsilon
+from primo_scale.privacy.noise import Sampler, sampler_for
+from primo_scale.privacy.noisy_matrices import count_draws
 from primo_scale.privacy.planning import effective_sample_size
-from primo_scale.privacy.private_statistics import count_draws
-from primo_scale.privacy.sensitivity import Adjacency
-from primo_scale.privacy.spending import Balance, Charge
+from primo_scale.privacy.spending import total_cost
+from primo_scale.release import stated_inputs as inputs
 from primo_scale.release import statement as said
+from primo_scale.release.state_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.release.stated_mechanism import Mechanism as StatedMechanism
 
-_STATISTICS = ("X'X by LD block", "X'Z", "Z'Z", "people with each phenotype")
+if TYPE_CHECKING:
+    from pipelines.design import Design
+    from pipelines.estimation import Solved
+    from primo_scale.methods.fit import Fit
+    from primo_scale.privacy.mechanism import Mechanism
+    from primo_scale.privacy.spending import Balance, Charge
+
+_UNPROTECTED = (
+    "X'X by LD block",
+    "X'Y and X'C, genotypes by phenotypes, constant and covariates",
+    "C'C, C'Y and Y'Y of constant, covariates and phenotypes",
+    "people with each phenotype",
+)
+_EFFECTIVE_SIZE = (
+    "n c^2 / (v + noise) for one variant, from public sizes; noise averages out over variants in "
+    "linkage disequilibrium, so that scores do better than this"
+)
+_IN_SAMPLE = (
+    "of the released model in the cohort itself, for clipped phenotypes adjusted for the "
+    "covariates, estimated from the noisy statistics alone (post-processing); the standard error "
+    "is what noise gives it; what scores of different LD blocks have in common is left out"
+)
+_IN_SAMPLE_WITHOUT_NOISE = (
+    "of the model in the cohort itself, for phenotypes adjusted for the covariates; what scores "
+    "of different LD blocks have in common is left out"
+)
 
 
-_RNG = {
-    Sampler.OPENDP: "operating system entropy, through OpenDP",
-    Sampler.KEYSTREAM: "AES-256-CTR under a fresh key from operating system entropy, so that the "
-    "guarantee is computational (docs/noise.md)",
-}
+@dataclass(frozen=True)
+class MomentsPaid:
+    """Noisy moments of phenotypes that a charge of their own bought.
+
+    Attributes
+    ----------
+    sigma
+        Of their noise, in lattice units of the moments.
+    """
+
+    sigma: float
 
 
 @dataclass(frozen=True)
@@ -36,170 +67,206 @@ class Payment:
     ----------
     mechanism
         The calibrated noise.
-    charge
-        In the ledger.
+    charges
+        In the ledger, the one that bought the statistics last.
     balance
-        Of the account, this charge included.
+        Of the account, these charges included.
+    moments
+        What the charge before it bought, or None.
     """
 
-    mechanism: GramMechanism
-    charge: Charge
+    mechanism: Mechanism
+    charges: tuple[Charge, ...]
     balance: Balance
+    moments: MomentsPaid | None = None
 
 
 def make_statement(
-    design: Design, estimate: Estimate, payment: Payment | None, *, genome_build: str
+    design: Design, solved: Solved, payment: Payment | None, *, genome_build: str
 ) -> said.Statement:
     """State a release; one without a payment is NOT PRIVATE."""
-    layout = design.layout
     return said.Statement(
         software=said.Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
         private=payment is not None,
-        guarantee=None if payment is None else _guarantee(payment.mechanism),
-        mechanism=None if payment is None else _mechanism(design, payment.mechanism),
-        cohort=said.Cohort(
-            n_samples=design.n_samples,
-            n_variants=layout.n_variants,
-            n_phenotypes=layout.n_phenotypes,
-            n_covariates=layout.n_fixed - 1,
-            block_sizes=layout.sizes,
-        ),
+        guarantee=None if payment is None else _guarantee(payment),
+        mechanism=None if payment is None else _mechanism(design, solved, payment),
+        cohort=_cohort(design, payment),
         public_inputs=_public_inputs(design, genome_build),
-        estimation=said.Estimation(
-            shrinkage=estimate.rule,
-            parameters=estimate.parameters,
-            eigenvalue_floor=estimate.floor,
-            attenuation=tuple(estimate.response.slope.tolist()),
-        ),
-        accuracy=_accuracy(design, payment),
+        estimation=_estimation(solved),
+        accuracy=_accuracy(design, solved, payment),
         ledger=None if payment is None else _ledger_entry(payment),
-        unprotected=() if payment is not None else _STATISTICS,
+        public_by_assumption=(
+            ()
+            if payment is None
+            else said.public_by_assumption(str(design.privacy), str(design.adjacency))
+        ),
+        unprotected=() if payment is not None else _UNPROTECTED,
     )
 
 
-def _guarantee(mechanism: GramMechanism) -> said.Guarantee:
-    return said.Guarantee(
-        epsilon=mechanism.epsilon,
-        delta=mechanism.delta,
-        mu=mechanism.mu,
-        adjacency="replace-one",
-        unit="one person's whole row",
-        privacy="full",
-        accountant="analytic Gaussian profile (Balle and Wang 2018), mu^2 added over queries",
+def _guarantee(payment: Payment) -> said.Guarantee:
+    whole = total_cost(charge.cost for charge in payment.charges)
+    return state_guarantee(payment.mechanism.promise, whole)
+
+
+def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechanism:
+    chosen = solved.chosen
+    also = Stated(
+        method=chosen.method.name,
+        summary=chosen.method.summary,
+        reason=chosen.reason,
+        n_fixed=design.layout.n_fixed,
+        sampler=_sampler(design, payment.mechanism),
+        moments_sigma=None if payment.moments is None else payment.moments.sigma,
     )
+    return state_mechanism(payment.mechanism, also)
 
 
-def _mechanism(design: Design, mechanism: GramMechanism) -> said.Mechanism:
-    sampler = sampler_for(count_draws(design.layout))
-    return said.Mechanism(
-        name="reuse-cov-gauss",
-        split=mechanism.split,
-        row_norm_squared=mechanism.row_norm,
-        outcome_norm_squared=mechanism.outcome_norm,
-        constant_and_covariates_norm_squared=design.outcomes.constant_norm,
-        phenotypes_norm_squared=design.phenotype_norm,
-        joint_sensitivity=sensitivity.stacked(mechanism.row_norm, mechanism.split),
-        counts_share=COUNTS_SHARE,
-        queries=_queries(design, mechanism),
-        sampler=str(sampler),
-        rng=_RNG[sampler],
-    )
+def _sampler(design: Design, mechanism: Mechanism) -> Sampler:
+    """What drew the noise: a rule of public sizes, as `paid_statistics` applies it."""
+    recipe = mechanism.recipe
+    draws = count_draws(design.layout, mechanism.scales, gram_copies=recipe.gram_copies)
+    return sampler_for(draws, continuable=recipe.subsample is not None)
 
 
-def _queries(design: Design, mechanism: GramMechanism) -> tuple[said.Query, ...]:
+def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
     layout = design.layout
-    d, q, l = layout.n_variants, layout.n_outcomes, layout.n_phenotypes  # noqa: E741
-    row, outcome = mechanism.row_norm, mechanism.outcome_norm
-    replace = Adjacency.REPLACE_ONE
-    return (
-        said.Query(
-            name="gram",
-            statistic=_STATISTICS[0],
-            shape=(d, d),
-            layout="svec",
-            sensitivity=sensitivity.gram(row, replace),
-            sigma=mechanism.gram_sigma,
-            off_diagonal_sigma=mechanism.gram_off_diagonal_sigma,
-            fine_bits=fine_bits(mechanism.gram_off_diagonal_sigma),
-        ),
-        said.Query(
-            name="cross",
-            statistic=_STATISTICS[1],
-            shape=(d, q),
-            layout="full",
-            sensitivity=sensitivity.cross(row, outcome, replace),
-            sigma=mechanism.cross_sigma,
-            off_diagonal_sigma=None,
-            fine_bits=fine_bits(mechanism.cross_sigma),
-        ),
-        said.Query(
-            name="outcome_gram",
-            statistic=_STATISTICS[2],
-            shape=(q, q),
-            layout="svec",
-            sensitivity=sensitivity.gram(outcome, replace),
-            sigma=mechanism.outcome_sigma,
-            off_diagonal_sigma=mechanism.outcome_off_diagonal_sigma,
-            fine_bits=fine_bits(mechanism.outcome_off_diagonal_sigma),
-        ),
-        said.Query(
-            name="observed",
-            statistic=_STATISTICS[3],
-            shape=(l,),
-            layout="full",
-            sensitivity=sensitivity.observed_counts(l),
-            sigma=mechanism.counts_sigma,
-            off_diagonal_sigma=None,
-            fine_bits=fine_bits(mechanism.counts_sigma),
-        ),
+    hidden = payment is not None and payment.mechanism.promise.n_is_private
+    return said.Cohort(
+        n_samples=None if hidden else design.n_samples,
+        nominal_n=design.public_n if hidden else None,
+        n_variants=layout.n_variants,
+        n_phenotypes=layout.n_phenotypes,
+        n_covariates=layout.n_fixed - 1,
+        block_sizes=layout.sizes,
     )
 
 
-def _public_inputs(design: Design, genome_build: str) -> said.PublicInputs:
+def _public_inputs(design: Design, genome_build: str) -> inputs.PublicInputs:
     outcomes = design.outcomes
-    return said.PublicInputs(
+    return inputs.PublicInputs(
         reference_frequencies=(
             "uninformative"
             if design.reference is None
-            else said.ReferenceFrequencies(**design.reference)
+            else inputs.ReferenceFrequencies(**design.reference)
         ),
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
         constant=outcomes.constant,
-        phenotypes=tuple(said.PhenotypeBounds(**asdict(p)) for p in outcomes.phenotypes),
-        covariates=tuple(said.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
+        phenotypes=tuple(inputs.PhenotypeBounds(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(inputs.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
         genome_build=genome_build,
+        sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
     )
 
 
-def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
+def _data_sources(design: Design, genome_build: str) -> list[inputs.Source]:
+    """Where the coding of genotypes, their blocks and the planned size came from."""
+    reference = design.reference
+    dense = design.ld_blocks == "one dense block"
+    sources = [
+        inputs.Source(
+            "Reference allele frequencies",
+            "none: every genotype is coded about one copy" if reference is None
+            else reference["file"],
+            "default" if reference is None else "--ref-freq, a public panel",
+        ),
+        inputs.Source("LD blocks", design.ld_blocks, "default" if dense else "--ld-blocks"),
+        inputs.Source(
+            "Genome build",
+            genome_build,
+            "default: not reported" if genome_build == "NR" else "--genome-build",
+        ),
+    ]  # fmt: skip
+    if design.nominal_n is not None:
+        stands = inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
+        sources.append(stands)
+    if design.subsample is not None:
+        sources.append(inputs.Source("Subsample", f"{design.subsample} people", "--subsample"))
+    return sources
+
+
+def _bound_sources(design: Design) -> list[inputs.Source]:
+    """Where the bounds that noise rests on came from."""
+    sources = [inputs.Source("Bounds of phenotypes", "listed in full", "--pheno-bounds")]
+    if design.outcomes.covariates:
+        sources.append(inputs.Source("Bounds of covariates", "listed in full", "--covar-bounds"))
+    if not design.clipped:
+        return sources
+    by_rule = design.row_norm == default_row_norm(design.genotypes)
+    sources += [
+        inputs.Source(
+            "Bound N_x on genotype rows",
+            str(design.row_norm),
+            "default rule, from the reference frequencies" if by_rule else "--row-norm",
+        ),
+        inputs.Source(
+            "Bound N_y on phenotype rows",
+            str(design.phenotype_norm),
+            "planner, from public sizes and the noise",
+        ),
+    ]
+    if design.block_norms is not None:
+        rule = "default rule, from the reference frequencies"
+        value = f"{len(design.block_norms)} bounds, listed in release.json"
+        sources.append(inputs.Source("Bounds beta_b on rows in LD blocks", value, rule))
+    return sources
+
+
+def _estimation(solved: Solved) -> said.Estimation:
+    solution = solved.solution
+    return said.Estimation(
+        estimator=str(solved.chosen.estimator),
+        shrinkage=solution.rule,
+        eigenvalue_floor=solution.floor,
+        parameters=solution.parameters,
+        penalties=solution.penalties,
+        attenuation=tuple(min(slope, 1.0) for slope in solved.response.slope.tolist()),
+    )
+
+
+def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.Accuracy:
+    fit = _in_sample(solved.solution.fit)
     if payment is None:
-        return said.Accuracy(float(design.n_samples), "no noise: the cohort's own size")
+        size, definition = float(design.n_samples), "no noise: the cohort's own size"
+        return said.Accuracy(size, definition, fit, _IN_SAMPLE_WITHOUT_NOISE)
     size = effective_sample_size(
-        design.sizes, clip=design.clip, cross_sigma=payment.mechanism.cross_sigma
+        design.sizes, clip=design.clip, cross_sigma=payment.mechanism.scales.phenotype_cross
     )
-    return said.Accuracy(
-        size,
-        "n c^2 / (v + noise) for one variant, from public sizes; noise averages out over "
-        "variants in linkage disequilibrium, so that scores do better than this",
+    return said.Accuracy(size, _EFFECTIVE_SIZE, fit, _IN_SAMPLE)
+
+
+def _in_sample(fit: Fit) -> tuple[said.InSampleR2 | None, ...]:
+    return tuple(
+        None if value is None or error is None else said.InSampleR2(value, error)
+        for value, error in zip(fit.r_squared, fit.sigma, strict=True)
     )
 
 
 def _ledger_entry(payment: Payment) -> said.LedgerEntry:
-    balance, cost = payment.balance, payment.charge.mu_squared
-    delta = balance.budget.delta
-    before = max(0.0, balance.mu_squared_spent - cost)
+    balance = payment.balance
+    account, budget = balance.account, balance.budget
+    own = {charge.id for charge in payment.charges}
+    others = [charge.cost for charge in balance.charges if charge.id not in own]
+    paid = [charge.cost for charge in payment.charges]
     return said.LedgerEntry(
         # The ledger's own identifier stays inside: equal ones would say that nobody joined or left.
-        cohort=balance.account.given_name or "unnamed",
-        charge=payment.charge.id,
-        mu_squared_before=before,
-        mu_squared_after=before + cost,
-        mu_squared_budget=balance.budget.mu_squared,
-        epsilon_before=composed_epsilon(before, delta),
-        epsilon_after=composed_epsilon(before + cost, delta),
-        epsilon_budget=composed_epsilon(balance.budget.mu_squared, delta),
-        delta=delta,
+        cohort=account.given_name or "unnamed",
+        unit=str(account.unit),
+        adjacency=str(account.adjacency),
+        delta=budget.delta,
+        charges=tuple(said.LedgerCharge(c.id, _stated(c.cost)) for c in payment.charges),
+        before=_balance(total_cost(others), budget.delta),
+        after=_balance(total_cost([*others, *paid]), budget.delta),
+        budget=said.LedgerBudget(budget.epsilon, budget.mu_squared),
     )
+
+
+def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
+    return said.LedgerBalance(_stated(cost), composed_epsilon(cost, delta))
+
+
+def _stated(cost: Cost) -> said.Cost:
+    return said.Cost(cost.mu_squared, cost.epsilon, cost.delta)

@@ -144,7 +144,7 @@ def lattice_noise(
     bits
         k of the lattice ``2^-k Z``; `fine_bits(sigma)` unless a finer one is wanted.
     source
-        Where the draws come from, see `noise_for`.
+        Where the draws come from, see `noise_from`.
     label
         What they are for; a keystream gives each label once.
 

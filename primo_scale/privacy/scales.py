@@ -89,10 +89,10 @@ def _scales(
         scales = _label(bounds, promise, left)
     elif promise.adjacency is Adjacency.ADD_REMOVE:
         scales, used = _separate(bounds, left, split), split
-    elif bounds.block_norms is not None:
-        scales, used = _by_block(bounds, left, split), split
-    else:
+    elif bounds.block_norms is None or sum(bounds.block_norms) <= bounds.row_norm:
         scales, used = _stacked(bounds, left, split), split
+    else:
+        scales, used = _by_block(bounds, left, split), split
     scales = replace(
         scales,
         gram=_for_copies(scales.gram, recipe.gram_copies),
@@ -105,12 +105,20 @@ def _scales(
 
 
 def _stacked(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
-    """Replace-one: all parts of one Gram matrix of rows (x, k z), ``k^2 = t N_x / (2 N_z)``."""
-    gram = sensitivity.stacked(bounds.row_norm, split) / mu
+    """Replace-one: all parts of one Gram matrix of rows (x, k z), ``k^2 = t N_x / (2 N_z)``.
+
+    Blocks whose bounds add up to no more than the row's need less noise each.
+    """
+    dense = sensitivity.stacked(bounds.row_norm, split) / mu
     stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.outcome_norm))
-    return _jointly(
-        (gram,) * len(bounds.block_sizes), gram / (math.sqrt(2) * stacking), gram / stacking**2
-    )
+    if bounds.block_norms is None:
+        gram = (dense,) * len(bounds.block_sizes)
+    else:
+        gram = tuple(
+            sensitivity.stacked_block(norm, bounds.row_norm, split) / mu
+            for norm in bounds.block_norms
+        )
+    return _jointly(gram, dense / (math.sqrt(2) * stacking), dense / stacking**2)
 
 
 def _by_block(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
@@ -183,7 +191,8 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mecha
         raise UsageError("the subsample is too small for delta", where="--subsample", value=s)
     gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
     mu = release_mu(epsilon, delta)
-    free = _stacked(bounds, mu * math.sqrt(gram_share(promise, recipe)), split=2.0)
+    dense = replace(bounds, block_norms=None)
+    free = _stacked(dense, mu * math.sqrt(gram_share(promise, recipe)), split=2.0)
     gram = sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu
     scales = replace(
         free,

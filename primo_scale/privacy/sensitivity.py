@@ -184,6 +184,16 @@ def stacked(row_norm: int, split: float) -> float:
     return _root(2 * (row_norm * (1 + Fraction(split) / 2)) ** 2)
 
 
+def stacked_block(block_norm: int, row_norm: int, split: float) -> float:
+    """`stacked` for one block, where the bounds beta_b of all blocks add up to at most N_x.
+
+    ``sqrt(beta_b / N_x)`` times `stacked`, beside the same X'Z and Z'Z: the mean over blocks, with
+    weights beta_b / N_x, of the Gram matrices of ``(x_b / sqrt(beta_b), k z / sqrt(N_x))``
+    (docs/maths.md, section 7, "Block bounds that fill the row").
+    """
+    return _root(2 * block_norm * row_norm * (1 + Fraction(split) / 2) ** 2)
+
+
 def label_phenotype_gram_factor(phenotype_norm: int) -> float:
     """Label privacy, replace-one: sigma of Y'Y (svec) at mu = 1 that is free beside X'Y.
 

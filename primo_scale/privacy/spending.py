@@ -156,13 +156,16 @@ class ReleaseRequest:
         UsageError
             Epsilon or delta out of range.
         """
-        release_mu(self.epsilon, self.delta)
+        whole = release_mu(self.epsilon, self.delta) ** 2
         parts = (self.cost.mu_squared, self.cost.epsilon, self.cost.delta)
         if not all(math.isfinite(part) and part >= 0 for part in parts) or max(parts) == 0:
             return "costs what is no cost"
-        if composed_epsilon(self.cost, self.delta) > self.epsilon * (1 + _REPORTED):
-            return "costs more than its epsilon and delta"
-        return None
+        too_much = "costs more than its epsilon and delta"
+        # Implied by what follows, which finds no epsilon for a mu^2 far above any promise.
+        if self.cost.mu_squared > whole * (1 + _REPORTED):
+            return too_much
+        composed = composed_epsilon(self.cost, self.delta)
+        return too_much if composed > self.epsilon * (1 + _REPORTED) else None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ STEPS = (
     "before published",
     "published",
 )
+# Before them, where phenotype means and standard deviations are paid for.
+MOMENTS_STEPS = ("before reserve", "reserved", "moments stored", "before drawn", "drawn")
 # When a ledger of format version 1 is opened.
 UPGRADE_STEPS = ("before upgrade", "upgraded")
 

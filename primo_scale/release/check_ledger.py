@@ -11,6 +11,7 @@ from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Balance, Charge, ChargeState, total_cost
 from primo_scale.release.document import Document
 from primo_scale.release.recompute import Finding
+from primo_scale.release.statement import NOT_PRIVATE
 from primo_scale.release.verify import RELEASE_FILE, read_document
 from primo_scale.storage.files import sha256_of_file
 
@@ -39,13 +40,19 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
         `ledger_file` is no ledger.
     """
     document, schema = read_document(directory)
-    if document is None or not document["private"]:
-        return [schema] if document is None else [Finding(False, "ledger file", "NOT PRIVATE")]
+    if document is None:
+        return [schema]
+    if not document["private"]:
+        return [
+            Finding(False, "ledger file", f"no ledger pays for a release that is {NOT_PRIVATE}")
+        ]
     digest = sha256_of_file(directory / RELEASE_FILE)
     with Ledger(ledger_file, create=False) as ledger:
         chain, key, balances = ledger.verify(), ledger.public_key, ledger.balances()
     named = document["signature"]["public_key"]
-    signed = [] if key == named else [f"the ledger's key is {key}, the release was signed by {named}"]
+    signed = (
+        [] if key == named else [f"the ledger's key is {key}, the release was signed by {named}"]
+    )
     return [
         _finding("ledger file", chain, "its chain of events is whole"),
         _finding("signer", signed, f"the ledger's own key {key}"),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from primo_scale.errors import InputError
-from primo_scale.release.pgs import write_pgs_files
-from primo_scale.release.report import render_report
-from primo_scale.release.statement import (
+from primo_scale.release.document import (
     Document,
-    Statement,
     check_schema,
+    people_in_words,
     serialise,
     statement_digest,
     statement_document,
 )
+from primo_scale.release.pgs import write_pgs_files
+from primo_scale.release.report import render_report
+from primo_scale.release.signature import signature_of
+from primo_scale.release.statement import Statement
 from primo_scale.release.verify import (
     CENTRE_FILE,
     LOG_FILE,
@@ -36,10 +41,36 @@ from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
+# The date and the balance go on while a release stays what it is; the rest is made at the end.
+_PASSING = ("created", "ledger", "files", "signature")
+# Computed, perhaps by another number of threads: the same up to rounding.
+_COMPUTED = ("estimation", "accuracy")
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who vouches for a release.
+
+    Attributes
+    ----------
+    public_key
+        64 hexadecimal digits.
+    sign
+        Signs bytes with the private key to it (Ed25519).
+    """
+
+    public_key: str
+    sign: Callable[[bytes], bytes]
 
 
 def publish_release(
-    directory: Path, weights: ScoringWeights, statement: Statement, options: Mapping[str, str]
+    directory: Path,
+    weights: ScoringWeights,
+    statement: Statement,
+    options: Mapping[str, str],
+    *,
+    signer: Signer | None,
 ) -> Path:
     """Write, verify and publish a release in one step that cannot be half done.
 
@@ -54,6 +85,8 @@ def publish_release(
     options
         Options in effect, name to value, for the log and the report. They are published: the
         caller leaves out paths and whatever else is the custodian's own.
+    signer
+        Of a private release; one that is NOT PRIVATE is vouched for by nobody.
 
     Returns
     -------
@@ -67,7 +100,11 @@ def publish_release(
         written, or the release fails its own verification.
     ResourceError
         The disk is full.
+    ValueError
+        A private release without a signer, or the other way round.
     """
+    if (signer is not None) != statement.private:
+        raise ValueError("private releases are signed, and no others")
     check_releasable(weights)
     document = statement_document(statement)
     digest = statement_digest(document)
@@ -80,11 +117,13 @@ def publish_release(
             genome_build=statement.public_inputs.genome_build,
             stamp=statement.stamp,
         )
-        report = render_report(document, digest=digest, options=options)
+        key = None if signer is None else signer.public_key
+        report = render_report(document, digest=digest, options=options, public_key=key)
         (staging / REPORT_FILE).write_text(report, encoding="utf-8")
         log = _log(document, digest=digest, options=options)
         (staging / LOG_FILE).write_text(log, encoding="utf-8")
         document["files"] = _file_entries(staging)
+        document["signature"] = _signature(document, signer)
         check_schema(document)
         (staging / RELEASE_FILE).write_bytes(serialise(document))
         _refuse_unverified(staging)
@@ -96,39 +135,78 @@ def publish_release(
 def is_same_release(directory: Path, statement: Statement) -> bool:
     """Whether the release at `directory` states what `statement` does.
 
-    The date and the ledger's balance may differ: they go on while a release stays what it is.
+    The date, the ledger's balance and the accountant's versions may differ: they go on while a
+    release stays what it is. What was computed may differ by rounding.
     """
     path = directory / RELEASE_FILE
     if not path.is_file():
         return False
     found, wanted = json.loads(path.read_bytes()), statement_document(statement)
-    passing = ("created", "ledger", "files")
-    return all(found.get(name) == wanted[name] for name in wanted if name not in passing)
+    for document in (found, wanted):
+        if isinstance(document.get("guarantee"), dict):
+            document["guarantee"].pop("accountant", None)
+    return all(
+        _is_about(found.get(name), wanted[name])
+        if name in _COMPUTED
+        else found.get(name) == wanted[name]
+        for name in wanted
+        if name not in _PASSING
+    )
+
+
+def _is_about(found: Any, wanted: Any) -> bool:
+    """Whether two JSON values are equal up to the rounding of their numbers."""
+    if isinstance(wanted, dict):
+        same = isinstance(found, dict) and found.keys() == wanted.keys()
+        return same and all(_is_about(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list):
+        same = isinstance(found, list) and len(found) == len(wanted)
+        return same and all(map(_is_about, found, wanted))
+    if isinstance(wanted, float) and isinstance(found, int | float):
+        return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    return bool(found == wanted)
+
+
+def _signature(document: Document, signer: Signer | None) -> dict[str, str] | None:
+    if signer is None:
+        return None
+    return signature_of(document, public_key=signer.public_key, sign=signer.sign)
 
 
 def _log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
     """What happened, in public terms: no time of day, no path, nothing counted in the cohort."""
     cohort, software = document["cohort"], document["software"]
-    mechanism = document["mechanism"]
     lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]
     lines += [document["stamp"]]
     lines += [f"option --{name} {value}" for name, value in options.items()]
     lines += [
-        f"cohort: {cohort['n_samples']} people, {cohort['n_variants']} variants in "
+        f"cohort: {people_in_words(document)}, {cohort['n_variants']} variants in "
         f"{len(cohort['block_sizes'])} LD blocks, {cohort['n_phenotypes']} phenotypes, "
         f"{cohort['n_covariates']} covariates",
     ]
-    for query in mechanism["queries"] if mechanism else []:
-        lines.append(f"measured: {query['statistic']}, noise sd {query['sigma']:.6g}")
+    lines += _mechanism_lines(document["mechanism"])
     if document["ledger"]:
         ledger = document["ledger"]
         lines.append(
-            f"charged: epsilon {ledger['epsilon_before']:.6g} -> {ledger['epsilon_after']:.6g} "
-            f"of {ledger['epsilon_budget']:.6g} at delta {ledger['delta']:.6g}"
+            f"charged: epsilon {ledger['before']['epsilon']:.6g} -> "
+            f"{ledger['after']['epsilon']:.6g} of {ledger['budget']['epsilon']:.6g} "
+            f"at delta {ledger['delta']:.6g}"
         )
     lines.append(f"effective sample size: {document['accuracy']['effective_sample_size']:.6g}")
     lines.append(f"statement sha256: {digest}")
     return "\n".join(lines) + "\n"
+
+
+def _mechanism_lines(mechanism: Document | None) -> list[str]:
+    if mechanism is None:
+        return []
+    lines = [f"method {mechanism['method']}: {mechanism['reason']}"]
+    for query in mechanism["queries"]:
+        low, high = min(query["sigma"]), max(query["sigma"])
+        scale = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
+        lines.append(f"measured: {query['statistic']}, noise sd {scale}")
+    lines += [f"public, without noise: {name}" for name in mechanism["exact_parts"]]
+    return lines
 
 
 def _file_entries(directory: Path) -> list[Document]:

@@ -70,13 +70,16 @@ def _epsilons(ledger: Document) -> list[str]:
         if not math.isclose(found, said, rel_tol=_EPSILON_TOLERANCE, abs_tol=1e-12):
             problems.append(f"epsilon {name} is {found:.9g}, stated {said:.9g}")
     if stated["after"][0] > budget["epsilon"] * (1 + _EPSILON_TOLERANCE):
-        problems.append(f"epsilon {stated['after'][0]:.9g} is over the budget of {budget['epsilon']}")
+        problems.append(
+            f"epsilon {stated['after'][0]:.9g} is over the budget of {budget['epsilon']}"
+        )
     return problems
 
 
 def _epsilon(cost: Document, delta: float) -> float:
     """``eps(mu, delta - sum delta_j) + sum eps_j``."""
-    return epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"]) + cost["epsilon"]
+    gaussian = epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"])
+    return gaussian + float(cost["epsilon"])
 
 
 def _close(found: float, expected: float) -> bool:

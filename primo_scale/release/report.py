@@ -3,46 +3,117 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from scipy.special import expit, ndtr, ndtri
 
-from primo_scale.release.statement import Document
+from primo_scale.release.document import Document, people_in_words
 
 _TEMPLATE = "report.html.j2"
+_FALSE_ALARMS = (0.01, 0.05)
+# What a neighbouring cohort is, to finish "The guarantee compares this cohort with one in which".
+_NEIGHBOURS = {
+    ("full", "replace-one"): "any one person's whole row (all genotypes, covariates and "
+    "phenotypes, and which of them are missing) is replaced by any other row",
+    ("full", "add-remove"): "any one person is missing, or any one person more takes part",
+    ("label", "replace-one"): "any one person's phenotypes (their values and which of them are "
+    "missing) are replaced by any others, while everybody's genotypes and covariates are known",
+    ("label", "add-remove"): "any one person contributes no phenotype at all, while everybody's "
+    "genotypes and covariates are known",
+    ("feature", "replace-one"): "any one person's genotypes and covariates are replaced by any "
+    "others, while everybody's phenotypes are known",
+    ("feature", "add-remove"): "any one person contributes no genotypes and covariates at all, "
+    "while everybody's phenotypes are known",
+}
+_CALIBRATIONS = {
+    "stacked": "X'X, X'Z and Z'Z are parts of one Gram matrix of stacked rows (x, k z), which has "
+    "one joint sensitivity; the split t, by k, says how X'X and X'Z share it",
+    "by-block": "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
+    "all blocks, X'Z and Z'Z jointly; the split t says how X'X and X'Z share",
+    "add-remove": "one row at all its bounds moves X'X, X'Z and Z'Z most, so that the squared "
+    "shifts of the three add up; the split t is that of X'Z over that of X'X",
+    "label": "only what phenotypes enter has noise: (X, C)'Y and Y'Y, with phenotypes clipped so "
+    "that the product of the norms of (x, c) and y is bounded",
+    "subsampled": "X'X is summed over a secret random subsample and is private by amplification; "
+    "X'Z and Z'Z of everybody are calibrated jointly and the two are added",
+}
 
 
-def render_report(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
+def render_report(
+    document: Document, *, digest: str, options: Mapping[str, str], public_key: str | None
+) -> str:
     """One self-contained HTML page: no script, no resource from anywhere else.
 
     Parameters
     ----------
     document
-        The statement (`primo_scale.release.statement.statement_document`).
+        The statement (`primo_scale.release.document.statement_document`).
     digest
         Its digest, which ties the page to release.json.
     options
         Public options in effect, name to value.
+    public_key
+        What release.json is signed with; None for a release that is NOT PRIVATE.
     """
-    guarantee: dict[str, Any] | None = document["guarantee"]
+    guarantee, mechanism = document["guarantee"], document["mechanism"]
     return _environment().get_template(_TEMPLATE).render(
         **document,
         digest=digest,
         options=options,
-        odds_factor=_odds_factor(guarantee["epsilon"]) if guarantee else None,
+        public_key=public_key,
+        people=people_in_words(document),
+        meaning=_meaning(guarantee) if guarantee else None,
+        calibrated=_CALIBRATIONS[mechanism["calibration"]] if mechanism else None,
+        gain=_gains(document),
     )  # fmt: skip
 
 
-def _odds_factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < math.log(1e6) else "more than a million"
+def _meaning(guarantee: Document) -> dict[str, Any]:
+    """What the promise comes to, in numbers that can be imagined."""
+    epsilon = guarantee["epsilon"]
+    gaussian = guarantee["cost"]["epsilon"] == 0
+    return {
+        "neighbour": _NEIGHBOURS[guarantee["privacy"], guarantee["adjacency"]],
+        "odds": f"{math.exp(epsilon):.3g}" if epsilon < math.log(1e6) else "more than a million",
+        "belief": _percent(float(expit(epsilon))),
+        "power": [
+            (_percent(alarms), _percent(float(ndtr(ndtri(alarms) + guarantee["mu"]))))
+            for alarms in (_FALSE_ALARMS if gaussian else ())
+        ],
+    }
+
+
+def _gains(document: Document) -> list[dict[str, Any]]:
+    """By phenotype, what clipping took and how well the weights fit the cohort."""
+    attenuation = document["estimation"]["attenuation"]
+    fits = document["accuracy"]["in_sample_r2"]
+    phenotypes = document["public_inputs"]["phenotypes"]
+    return [
+        {"name": phenotype["name"], "attenuation": factor, "fit": fit}
+        for phenotype, factor, fit in zip(phenotypes, attenuation, fits, strict=False)
+    ]
+
+
+def _percent(share: float) -> str:
+    """To three digits, and never rounded to certainty."""
+    if share > 0.9999:
+        return "more than 99.99 %"
+    return f"{100 * share:.3g} %"
 
 
 def _significant(value: float) -> str:
     """Up to six significant digits, for people; release.json has every digit."""
     return f"{value:.6g}"
+
+
+def _span(values: Sequence[float]) -> str:
+    """A list of numbers by its ends."""
+    low, high = _significant(min(values)), _significant(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 @cache
@@ -55,4 +126,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["significant"] = _significant
+    environment.filters["span"] = _span
     return environment

@@ -18,8 +18,8 @@ from primo_scale.privacy.mechanism import Mechanism, Promise
 from primo_scale.privacy.noise import Sampler, fine_bits, off_diagonal_sigma
 from primo_scale.privacy.scales import counts_share
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.release import statement as said
 from primo_scale.release import stated_mechanism as stated
+from primo_scale.release import statement as said
 
 _ACCOUNTANT = (
     "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
@@ -66,8 +66,8 @@ class Stated:
 
     Attributes
     ----------
-    method, reason
-        Name of the method, and why it was used.
+    method, summary, reason
+        Name of the method, what it does, and why it was used.
     n_fixed
         Columns of C: the constant and the covariates.
     sampler
@@ -77,6 +77,7 @@ class Stated:
     """
 
     method: str
+    summary: str
     reason: str
     n_fixed: int
     sampler: Sampler
@@ -112,6 +113,7 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
     noise = _noise(mechanism, also)
     return stated.Mechanism(
         method=also.method,
+        summary=also.summary,
         reason=also.reason,
         calibration=_calibration(mechanism),
         split=mechanism.split,
@@ -164,9 +166,7 @@ def _noise(mechanism: Mechanism, also: Stated) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _query(
-    name: str, sigmas: Sequence[float], mechanism: Mechanism, n_fixed: int
-) -> stated.Query:
+def _query(name: str, sigmas: Sequence[float], mechanism: Mechanism, n_fixed: int) -> stated.Query:
     symmetric = name in _SYMMETRIC
     beside = tuple(off_diagonal_sigma(sigma) for sigma in sigmas)
     drawn = beside if symmetric else sigmas

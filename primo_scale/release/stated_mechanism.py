@@ -49,8 +49,8 @@ class Mechanism:
 
     Attributes
     ----------
-    method, reason
-        Name in docs/methods.md and why it was used: ``as given``, or what chose it.
+    method, summary, reason
+        Name in docs/methods.md, what it does, and why it was used: ``as given``, or what chose it.
     calibration
         Which theorem joins the queries: ``stacked``, ``by-block``, ``add-remove``, ``label`` or
         ``subsampled``.
@@ -81,6 +81,7 @@ class Mechanism:
     """
 
     method: str
+    summary: str
     reason: str
     calibration: str
     split: float | None

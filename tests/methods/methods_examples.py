@@ -72,9 +72,7 @@ def with_noise(exact, scales: NoiseScales, rng, *, copies=1):
     phenotypes = symmetric_noise(layout.n_phenotypes, scales.phenotype_gram, rng)
     outcomes[f:, f:] = noisy(outcomes[f:, f:], phenotypes)
     grams = tuple(
-        tuple(
-            noisy(gram[0], symmetric_noise(len(gram[0]), sigma, rng)) for _ in range(copies)
-        )
+        tuple(noisy(gram[0], symmetric_noise(len(gram[0]), sigma, rng)) for _ in range(copies))
         for gram, sigma in zip(exact.grams, scales.gram, strict=True)
     )
     column_sigmas = np.repeat(

@@ -1,18 +1,23 @@
-"""Rules of shrinkage against closed forms, posterior means and a reference vector."""
+"""Rules of shrinkage against closed forms, posterior means, derivatives and a reference vector."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from primo_scale.methods.adjustment import shrunk_columns
 from primo_scale.methods.shrinkage import (
+    JamesStein,
     KnownNoise,
     Ridge,
     automatic_penalty,
     floored_at_zero,
     noise_norm,
-    shrunk_columns,
 )
+
+
+def coefficients(rule, values, target):
+    return rule.factors(values, target) * target
 
 
 def test_reference_vector_01(shared):
@@ -26,12 +31,13 @@ def test_reference_vector_01(shared):
     np.testing.assert_allclose(noisy / n + vector["lam"] * np.eye(6), vector["out_Ihat"], rtol=1e-9)
     # This noisy Gram matrix is indefinite, and the paper solves with it as it is.
     values, vectors = np.linalg.eigh(noisy)
-    W = vectors @ (Ridge(penalty).factors(values) * (vectors.T @ target))
+    W = vectors @ coefficients(Ridge(penalty), values, vectors.T @ target)
     np.testing.assert_allclose(W, vector["out_W"], rtol=1e-9)
 
 
 def test_ridge_zero_ignores_null_directions():
-    factors = Ridge(0.0).factors(floored_at_zero(np.array([-3.0, 0.0, 1e-17, 2.0])))
+    values = floored_at_zero(np.array([-3.0, 0.0, 1e-17, 2.0]))
+    factors = Ridge(0.0).factors(values, np.ones((4, 1)))
     np.testing.assert_array_equal(factors[:, 0], [0, 0, 0, 0.5])
 
 
@@ -42,7 +48,7 @@ def test_known_noise_is_the_posterior_mean():
     rule = KnownNoise(np.array([effects]), np.array([residual]), np.array([noise]), gram_sigma=0.0)
     target = rng.normal(size=(6, 1))
     values, vectors = np.linalg.eigh(gram)
-    ours = vectors @ (rule.factors(values) * (vectors.T @ target))
+    ours = vectors @ coefficients(rule, values, vectors.T @ target)
     # X'y = S b + N(0, residual S + noise^2 I), b ~ N(0, effects I): Gaussian conditioning.
     covariance = effects * gram @ gram + residual * gram + noise**2 * np.eye(6)
     expected = effects * gram @ np.linalg.solve(covariance, target)
@@ -52,7 +58,9 @@ def test_known_noise_is_the_posterior_mean():
 def test_without_noise_known_noise_is_ridge():
     values = np.array([0.5, 3.0, 40.0])
     rule = KnownNoise(np.array([0.2]), np.array([1.4]), np.zeros(1), gram_sigma=0.0)
-    np.testing.assert_allclose(rule.factors(values), Ridge(1.4 / 0.2).factors(values), rtol=1e-12)
+    target = np.ones((3, 1))
+    ridge = Ridge(1.4 / 0.2).factors(values, target)
+    np.testing.assert_allclose(rule.factors(values, target), ridge, rtol=1e-12)
 
 
 def test_known_noise_predicts_better_than_any_ridge():
@@ -74,7 +82,7 @@ def test_known_noise_predicts_better_than_any_ridge():
             np.array([0.09]), np.ones(1), np.array([cross_sigma]), gram_sigma
         )
         for name, rule in rules.items():
-            W = vectors @ (rule.factors(values) * (vectors.T @ target))
+            W = vectors @ coefficients(rule, values, vectors.T @ target)
             losses.setdefault(name, []).append(float(((mixing.T @ (W - beta)) ** 2).sum()))
     known = np.mean(losses.pop("known"))
     assert known < min(np.mean(loss) for loss in losses.values())
@@ -87,6 +95,72 @@ def test_noise_norm_bounds_the_spectral_norm_of_svec_noise():
         norms = np.abs(np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)).max(axis=1)
         assert (norms <= noise_norm(1.0, size)).all()
         assert (norms > 0.3 * noise_norm(1.0, size)).any(), "the bound would be useless"
+
+
+def test_known_noise_of_an_empty_direction_is_no_weight():
+    rule = KnownNoise(np.array([1.0]), np.array([1.0]), np.zeros(1), gram_sigma=0.0)
+    np.testing.assert_array_equal(rule.factors(np.array([0.0, 1.0]), np.ones((2, 1))), [[0], [0.5]])
+
+
+def test_james_stein_is_the_textbook_estimator():
+    """James and Stein's estimate of the mean of a normal vector of known variance."""
+    H = np.array([[3.0, -1.0, 2.0, 0.5], [0.1, 0.2, -0.1, 0.3]])
+    rule = JamesStein(penalty=0.0, cross_sigma=np.full(4, 1.5))
+    ours = coefficients(rule, np.ones(2), H)
+    squared = 3.0**2 + 1 + 2.0**2 + 0.5**2
+    np.testing.assert_allclose(ours[0], (1 - 2 * 1.5**2 / squared) * H[0], rtol=1e-12)
+    np.testing.assert_array_equal(ours[1], 0)
+
+
+def test_james_stein_beats_the_observation_at_every_mean():
+    rng = np.random.default_rng(4)
+    sigma = np.array([1.0, 0.2, 3.0, 1.0, 1.0])
+    for size in (0.0, 1.0, 3.0, 30.0):
+        means = size * sigma * rng.standard_normal((2000, 5))
+        seen = means + sigma * rng.standard_normal((2000, 5))
+        rule = JamesStein(0.0, sigma)
+        loss = (((coefficients(rule, np.ones(2000), seen) - means) / sigma) ** 2).sum()
+        assert loss < (((seen - means) / sigma) ** 2).sum()
+        if size == 0:
+            assert loss < 0.5 * ((seen / sigma) ** 2).sum()
+
+
+def test_james_stein_measures_every_phenotype_in_its_own_noise():
+    rng = np.random.default_rng(5)
+    H, scale = rng.normal(0, 2, (6, 4)), np.array([1.0, 10.0, 0.1, 3.0])
+    alike = JamesStein(2.0, np.ones(4)).factors(np.arange(6.0), H)
+    np.testing.assert_allclose(
+        JamesStein(2.0, scale).factors(np.arange(6.0), H * scale), alike, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("sigma", [np.ones(2), np.ones(1), np.zeros(5), np.array([1.0, 0, 1, 1])])
+def test_james_stein_is_ridge_where_it_has_nothing_to_say(sigma):
+    values = np.array([0.0, 1.0, 5.0])
+    H = np.full((3, len(sigma)), 0.01)
+    expected = Ridge(0.5).factors(values, H)
+    np.testing.assert_array_equal(JamesStein(0.5, sigma).factors(values, H), expected)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Ridge(0.7),
+        KnownNoise(np.array([0.2, 1, 3]), np.array([1.0, 2, 1]), np.array([0.3, 1, 2]), 0.1),
+        JamesStein(0.7, np.array([0.5, 1.0, 0.8])),
+    ],
+)
+def test_slopes_are_derivatives(rule):
+    rng = np.random.default_rng(7)
+    values, H, step = np.array([0.0, 0.4, 2.0, 9.0]), rng.normal(0, 3, (4, 3)), 1e-6
+    H[0] *= 1e-3  # dropped by James-Stein
+    slopes = np.broadcast_to(rule.slopes(values, H), H.shape)
+    for j, k in np.ndindex(H.shape):
+        above, below = H.copy(), H.copy()
+        above[j, k] += step
+        below[j, k] -= step
+        change = coefficients(rule, values, above) - coefficients(rule, values, below)
+        assert slopes[j, k] == pytest.approx(change[j, k] / (2 * step), rel=1e-6, abs=1e-9)
 
 
 def test_the_floor_keeps_what_is_positive_and_drops_the_rest():

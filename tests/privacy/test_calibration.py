@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 
 from primo_scale.errors import UsageError
 from primo_scale.privacy.calibration import (
+    Cost,
     composed_epsilon,
     epsilon_for,
     log_delta,
     mu_for,
     optimal_split,
+    optimal_split_by_block,
     release_mu,
 )
+from primo_scale.privacy.sensitivity import Adjacency
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -83,7 +86,7 @@ def test_composition_is_that_of_dp_accounting():
     composed = privacy_loss_distribution.from_gaussian_mechanism(1 / parts[0])
     for mu in parts[1:]:
         composed = composed.compose(privacy_loss_distribution.from_gaussian_mechanism(1 / mu))
-    ours = composed_epsilon(sum(mu**2 for mu in parts), delta)
+    ours = composed_epsilon(Cost(sum(mu**2 for mu in parts)), delta)
     assert ours == pytest.approx(composed.get_epsilon_for_delta(delta), rel=1e-5)
 
 
@@ -111,7 +114,7 @@ def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digit
 
 def test_composed_epsilon_of_one_release_is_what_was_asked():
     mu = release_mu(5.0, 1e-8)
-    assert 5.0 <= composed_epsilon(mu**2, 1e-8) <= 5.0 * (1 + 2e-6)
+    assert 5.0 <= composed_epsilon(Cost(mu**2), 1e-8) <= 5.0 * (1 + 2e-6)
 
 
 @settings(max_examples=50, deadline=None)
@@ -122,10 +125,52 @@ def test_optimal_split_minimises_the_excess_loss(ratio):
     def loss(t):
         return (t + 2) ** 2 / 2 * (ratio + 1 / t)
 
-    best = optimal_split(ratio, 1.0)
+    best = optimal_split(ratio, 1.0, Adjacency.REPLACE_ONE)
     assert 0 < best <= 2
     grid = [2 * (k / 2000) ** 3 for k in range(1, 2001)]
     assert loss(best) <= min(map(loss, grid)) * (1 + 1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ratio=st.floats(1e-3, 1e3))
+def test_optimal_split_of_added_shares_minimises_the_excess_loss(ratio):
+    """Add-remove: a/A + b/D with A = 1/(1+t) and D = t/(1+t)."""
+
+    def loss(t):
+        return (1 + t) * (ratio + 1 / t)
+
+    best = optimal_split(ratio, 1.0, Adjacency.ADD_REMOVE)
+    assert loss(best) <= min(loss(best * (1 + k / 100)) for k in range(-50, 51)) * (1 + 1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ratio=st.floats(1e-3, 1e4))
+def test_optimal_split_by_block_minimises_the_excess_loss(ratio):
+    """With the shares of docs/maths.md, section 7: mu^2 = 2Q(1+tau)^3, D = Q (tau^3 + 3 tau)."""
+
+    def loss(t):
+        gram = 1 / (2 * (1 + t / 2) ** 3)
+        return ratio / gram + 1 / (gram * ((t / 2) ** 3 + 3 * t / 2))
+
+    best = optimal_split_by_block(ratio, 1.0)
+    assert 0 < best <= 2
+    allowed = [k / 64 for k in range(1, 129)]
+    assert loss(best) <= min(map(loss, allowed)) * (1 + 1e-2)
+
+
+@given(
+    parts=st.lists(st.tuples(st.floats(0.01, 2), st.floats(1e-12, 1e-8)), max_size=3),
+    mu=st.floats(0.05, 3),
+)
+def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
+    """docs/maths.md, section 1: eps(mu, delta - sum delta_j) + sum eps_j."""
+    delta = 1e-7
+    total = sum((Cost(0.0, *part) for part in parts), start=Cost(mu**2))
+    ours = composed_epsilon(total, delta)
+    left = delta - sum(part for _, part in parts)
+    expected = epsilon_for(mu, left) + sum(part for part, _ in parts)
+    assert expected <= ours <= expected * (1 + 3e-6)
+    assert composed_epsilon(Cost(mu**2, 0.1, delta), delta) == math.inf
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf])

@@ -5,9 +5,11 @@ The release here has two charges, as one with paid phenotype means has, and toy 
 
 from __future__ import annotations
 
+import re
 import secrets
 import sqlite3
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from crash import KILLED, killed_at, run_module, steps_passed
@@ -16,8 +18,10 @@ from ledger_examples import VERSION_1_CHARGE, write_version_1
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Account, ChargeState, ReleaseRequest
-from primo_scale.privacy.steps import STEPS, UPGRADE_STEPS, step
+from primo_scale.privacy.steps import MOMENTS_STEPS, STEPS, UPGRADE_STEPS, step
 
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("primo_scale", "pipelines")
 DELTA = 1e-8
 ACCOUNT = Account("cohort")
 PARTS = {"means": 0.05, "main": 0.95}
@@ -173,3 +177,10 @@ def test_labels_are_known_and_distinct():
     assert len(set(STEPS + UPGRADE_STEPS)) == len(STEPS) + len(UPGRADE_STEPS)
     assert set(LEDGER_STEPS) < set(STEPS)
     assert steps_passed(lambda: [step(label) for label in STEPS]) == list(STEPS)
+
+
+def test_no_step_is_announced_under_another_label():
+    sources = [path.read_text() for name in CODE for path in (ROOT / name).rglob("*.py")]
+    announced = {label for text in sources for label in re.findall(r"\bstep\(\"(.+?)\"\)", text)}
+    assert set(LEDGER_STEPS + UPGRADE_STEPS) < announced
+    assert announced <= {*STEPS, *MOMENTS_STEPS, *UPGRADE_STEPS}

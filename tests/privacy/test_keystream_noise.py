@@ -34,7 +34,7 @@ from primo_scale.privacy.noise import (
     add_lattice_noise,
     add_symmetric_noise,
     lattice_noise,
-    noise_for,
+    noise_from,
     off_diagonal_sigma,
     sampler_for,
 )
@@ -476,8 +476,9 @@ def test_law_is_that_of_opendp():
 def test_sampler_depends_on_the_number_of_draws_alone():
     assert sampler_for(KEYSTREAM_FROM_DRAWS - 1) is Sampler.OPENDP
     assert sampler_for(KEYSTREAM_FROM_DRAWS) is Sampler.KEYSTREAM
-    assert noise_for(10, KEY) is OPENDP
-    assert isinstance(noise_for(10**6, KEY), KeystreamNoise)
+    assert sampler_for(1, continuable=True) is Sampler.KEYSTREAM
+    assert noise_from(Sampler.OPENDP, KEY) is OPENDP
+    assert isinstance(noise_from(Sampler.KEYSTREAM, KEY), KeystreamNoise)
 
 
 @pytest.mark.parametrize("sigma", [2.0**-20, 0.7, 12_345.6, 2.0**33 * 1.1, 2.0**58])

@@ -694,6 +694,24 @@ def test_the_one_delta_of_an_account_is_never_exhausted(path):
         assert ledger.verify() == []
 
 
+def test_parts_without_a_gaussian_one_exhaust_a_budget_too(path):
+    """Where no mu^2 is spent, the sums of epsilon_j and delta_j alone decide."""
+    budget = Budget(5.0, DELTA)
+    assert budget.covers(Cost(0.0, 5.0, 0.999 * DELTA))
+    assert not budget.covers(Cost(0.0, 5.001, 0.5 * DELTA))
+    assert not budget.covers(Cost(0.0, 2.5, DELTA))
+    part = request(epsilon=2.0, cost=Cost(0.0, 2.0, 0.5 * DELTA))
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
+        ledger.reserve(part)
+        with pytest.raises(BudgetRefused, match="would use up the cohort's delta"):
+            ledger.reserve(replace(part, digest="second"))
+        with pytest.raises(BudgetRefused, match="does not cover"):
+            ledger.reserve(request("second", epsilon=3.1, cost=Cost(0.0, 3.1, 0.1 * DELTA)))
+        ledger.reserve(request("second", epsilon=2.0, cost=Cost(0.0, 2.0, 0.1 * DELTA)))
+        assert ledger.verify() == []
+
+
 def test_two_charges_of_one_release_share_its_budget(path):
     moments = request("moments", cost=gaussian(5.0, share=0.05))
     main = request("main", cost=gaussian(5.0, share=0.95))
@@ -733,6 +751,8 @@ IMPOSSIBLE = [
     (Cost(release_mu(5.0, DELTA) ** 2, 0.001, DELTA / 1000), "costs more"),
     (Cost(0.0, 5.001, DELTA / 2), "costs more"),
     (Cost(0.01, 0.1, DELTA), "costs more"),
+    (Cost(1e300), "costs more"),
+    (Cost(0.01, 1e308, DELTA / 2), "costs more"),
 ]
 
 
@@ -746,7 +766,7 @@ def test_a_cost_that_breaks_the_promise_is_never_charged(path, cost, problem):
 
 
 @pytest.mark.parametrize(
-    ("cost", "problem"), [case for case in IMPOSSIBLE if case[0].mu_squared < 9]
+    ("cost", "problem"), [case for case in IMPOSSIBLE if math.isfinite(case[0].mu_squared)]
 )
 def test_a_recorded_cost_that_breaks_the_promise_is_found(path, cost, problem):
     with Ledger(path) as ledger:
@@ -810,6 +830,22 @@ def test_version_1_is_upgraded_on_opening(tmp_path, create):
     with Ledger(path, create=create) as again:
         assert (again.public_key, again.head()) == (key, head)
         assert again.verify() == []
+
+
+def test_who_comes_second_to_an_upgrade_does_nothing(tmp_path, monkeypatch):
+    """Both saw version 1; the other one was faster."""
+    path, upgrade = tmp_path / "ledger.sqlite", EventLog._upgrade
+    write_version_1(path)
+
+    def upgrade_second(log):
+        monkeypatch.setattr(EventLog, "_upgrade", upgrade)
+        Ledger(path).__exit__(None, None, None)
+        upgrade(log)
+
+    monkeypatch.setattr(EventLog, "_upgrade", upgrade_second)
+    with Ledger(path) as ledger:
+        assert ledger.verify() == []
+        assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
 
 
 def test_processes_that_upgrade_together_make_one_key(tmp_path):

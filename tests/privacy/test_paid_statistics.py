@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-
 import numpy as np
 import pytest
+from crash import KILLED, killed_at
 from scipy.stats import norm
 
 from primo_scale.accumulate.statistics import RawStatistics
-from primo_scale.errors import BudgetRefused
+from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.privacy import noise
 from primo_scale.privacy.ledger import Ledger
-from primo_scale.privacy.mechanism import PublicBounds, calibrate
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.noise import off_diagonal_sigma
 from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.paid_statistics import Payer, pay_and_draw
-from primo_scale.privacy.private_statistics import count_draws, privatise
+from primo_scale.privacy.noisy_matrices import count_draws
+from primo_scale.privacy.paid_statistics import pay_and_draw
+from primo_scale.privacy.payer import Payer
+from primo_scale.privacy.private_statistics import privatise
+from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.spending import Account, ChargeState
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 
 LAYOUT = BlockLayout((0, 90, 210), n_fixed=3, n_phenotypes=40)
 N_SAMPLES = 1000
 ACCOUNT = Account("cohort")
-PROCESSES = multiprocessing.get_context("fork")
+PLAIN = Recipe()
 
 
 def raw_statistics(path):
@@ -38,19 +40,23 @@ def raw_statistics(path):
     return RawStatistics(writer.finish({}), N_SAMPLES, "digest", {})
 
 
-def mechanism(epsilon=1.0):
-    bounds = PublicBounds(10_000, 3_000_000, N_SAMPLES, LAYOUT.n_phenotypes)
-    return calibrate(bounds, epsilon=epsilon, delta=1e-6, split=1.3)
+def mechanism(epsilon=1.0, *, privacy=PrivacyUnit.FULL, recipe=PLAIN, block_norms=None):
+    bounds = PublicBounds(
+        10_000, block_norms, 1_000_000, 2_000_000, LAYOUT.sizes, N_SAMPLES, LAYOUT.n_phenotypes
+    )
+    return calibrate(bounds, Promise(epsilon, 1e-6, privacy), recipe, split=1.3)
 
 
-def pay(folder, raw, *, epsilon=1.0, on_block=lambda done, total: None):
+def pay(folder, raw, *, asked=None, on_block=lambda done, total: None):
+    asked = asked or mechanism()
+    account = Account("cohort", asked.promise.privacy, asked.promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
         return pay_and_draw(
             raw,
-            mechanism(epsilon),
+            asked,
             NoiseAtHand(folder / "noise"),
             ledger=ledger,
-            payer=Payer(ACCOUNT, "people"),
+            payer=Payer(account, "people"),
             on_block=on_block,
         )
 
@@ -66,42 +72,66 @@ def sampler(request, monkeypatch):
     return request.param
 
 
-def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, sampler):
-    raw, scales = raw_statistics(tmp_path / "raw"), mechanism()
-    matrices = pay(tmp_path, raw).private.matrices
+def parts_of(matrices, scales):
+    """Every part of the noise with its scale; the statistics were zero."""
     upper = [np.triu_indices(size, 1) for size in LAYOUT.sizes]
-    grams = [matrices.gram(block) for block in range(2)]
-    outcome_gram = matrices.outcome_gram()
-    for gram in (*grams, outcome_gram):
-        np.testing.assert_array_equal(gram, gram.T)
-    parts = {
-        "diagonal of X'X": (np.concatenate([g.diagonal() for g in grams]), scales.gram_sigma),
-        "X'X": (
-            np.concatenate([g[u] for g, u in zip(grams, upper, strict=True)]),
-            scales.gram_off_diagonal_sigma,
-        ),
-        "X'Z": (
-            np.concatenate([matrices.cross(block).ravel() for block in range(2)]),
-            scales.cross_sigma,
-        ),
-        "Z'Z": (
-            outcome_gram[np.triu_indices(LAYOUT.n_outcomes, 1)],
-            scales.outcome_off_diagonal_sigma,
-        ),
-        "diagonal of Z'Z": (outcome_gram.diagonal(), scales.outcome_sigma),
-        "observed": (matrices.observed(), scales.counts_sigma),
-    }
-    assert sum(part.size for part, _ in parts.values()) == count_draws(LAYOUT)
+    f, gram = LAYOUT.n_fixed, matrices.outcome_gram()
+    parts = {}
+    for block, sigma in enumerate(scales.gram):
+        for copy in range(matrices.gram_copies):
+            noisy = matrices.gram(block, copy)
+            np.testing.assert_array_equal(noisy, noisy.T)
+            parts[f"diagonal of X'X {block} {copy}"] = (noisy.diagonal(), sigma)
+            parts[f"X'X {block} {copy}"] = (noisy[upper[block]], off_diagonal_sigma(sigma))
+        cross = matrices.cross(block)
+        parts[f"X'C {block}"] = (cross[:, :f].ravel(), scales.fixed_cross)
+        parts[f"X'Y {block}"] = (cross[:, f:].ravel(), scales.phenotype_cross)
+    np.testing.assert_array_equal(gram, gram.T)
+    fixed, phenotypes = gram[:f, :f], gram[f:, f:]
+    for name, square, sigma in (("C'C", fixed, scales.fixed_gram),
+                                ("Y'Y", phenotypes, scales.phenotype_gram)):  # fmt: skip
+        off = square[np.triu_indices(len(square), 1)]
+        parts[name] = (off, off_diagonal_sigma(sigma))
+        parts[f"diagonal of {name}"] = (square.diagonal(), sigma)
+    parts["C'Y"] = (gram[:f, f:].ravel(), scales.fixed_phenotype)
+    parts["observed"] = (matrices.observed(), scales.observed)
+    return parts
+
+
+CASES = {
+    "full": mechanism(),
+    "by block": mechanism(block_norms=(6_000, 8_000)),
+    "label": mechanism(privacy=PrivacyUnit.LABEL),
+    "feature": mechanism(privacy=PrivacyUnit.FEATURE),
+    "eigenvalue": mechanism(recipe=Recipe(eigenvalue_share=1 / 3)),
+    "naive": mechanism(recipe=Recipe(gram_copies=3)),
+    "subsample": mechanism(recipe=Recipe(subsample=100)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, sampler, case):
+    asked = CASES[case]
+    matrices = pay(tmp_path, raw_statistics(tmp_path / "raw"), asked=asked).private.matrices
+    parts = parts_of(matrices, asked.scales)
+    drawn = sum(part.size for part, sigma in parts.values() if sigma > 1e-300)
+    drawn += matrices.smallest_eigenvalue() is not None
+    copies = asked.recipe.gram_copies
+    assert drawn == count_draws(LAYOUT, asked.scales, gram_copies=copies)
     for name, (part, sigma) in parts.items():
-        # Two-sided at a false alarm of 1e-7 for each statistic; the sd of an sd is sigma/sqrt(2m).
-        margin = norm.isf(5e-8) / np.sqrt(2 * part.size)
+        if sigma < 1e-300:
+            assert not part.any(), f"{name} is public and gets no noise"
+            continue
+        # Two-sided at a false alarm of 1e-8 for each statistic; the sd of an sd is sigma/sqrt(2m).
+        margin = norm.isf(5e-9) / np.sqrt(2 * part.size)
         sd = np.sqrt(np.mean((part / sigma) ** 2))
-        assert abs(sd - 1) < max(margin, 1e-9) * 1.2, name
-        if part.size > 5000:
+        assert abs(sd - 1) < margin * 1.2, name
+        if part.size > 7000:
             assert margin * 1.2 < 0.06, "a scale off by 6% would be found"
-    # The sum over everything says that no two statistics share their noise.
-    first, second = parts["X'X"][0][:5000], parts["X'Z"][0][:5000]
-    assert abs(np.corrcoef(first, second)[0, 1]) < norm.isf(5e-8) / np.sqrt(5000)
+    # No two statistics share their noise.
+    large = [part[:900] for part, sigma in parts.values() if part.size >= 900 and sigma > 1e-300]
+    correlations = np.corrcoef(large) - np.eye(len(large))
+    assert np.abs(correlations).max() < norm.isf(5e-9) / np.sqrt(900)
 
 
 def test_no_noise_is_said_to_be_none(tmp_path):
@@ -117,8 +147,8 @@ def test_the_same_request_is_paid_once_and_another_anew(tmp_path, sampler):
     assert again.charge.id == first.charge.id
     assert content(again.private.matrices) == content(first.private.matrices)
     with pytest.raises(BudgetRefused):
-        pay(tmp_path, raw, epsilon=0.9)
-    third = pay(tmp_path, raw, epsilon=0.3)
+        pay(tmp_path, raw, asked=mechanism(0.9))
+    third = pay(tmp_path, raw, asked=mechanism(0.3))
     assert content(third.private.matrices) != content(first.private.matrices)
     # Another release in between does not take the first one's noise away.
     assert content(pay(tmp_path, raw).private.matrices) == content(first.private.matrices)
@@ -137,43 +167,25 @@ def test_lost_noise_is_paid_again_and_said(tmp_path, sampler):
     assert content(second.private.matrices) != first_content
 
 
-def crash_at(point, folder, raw):
-    """Run a release in a child that kills itself at a labelled point."""
-
-    def kill(*_):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def child():
-        if point == "after reserving":
-            NoiseAtHand.key = kill
-            NoiseAtHand.store = kill
-        if point == "before recording":
-            Ledger.mark_drawn = kill
-        if point == "after recording":
-            NoiseAtHand.forget_key = kill
-        pay(folder, raw, on_block=kill if point == "while drawing" else lambda *_: None)
-
-    process = PROCESSES.Process(target=child)
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+STEPS = [
+    ("before reserve", 1),
+    ("reserved", 2),  # nothing was drawn, but the ledger cannot know
+    ("key stored", 1),
+    ("block written", 1),
+    ("statistics stored", 1),
+    ("before drawn", 1),
+    ("drawn", 1),
+    ("key removed", 1),
+]
 
 
-@pytest.mark.parametrize(
-    ("point", "charges"),
-    [
-        ("after reserving", 2),  # nothing was drawn, but the ledger cannot know
-        ("while drawing", 1),
-        ("before recording", 1),
-        ("after recording", 1),
-    ],
-)
-def test_a_crash_is_continued_with_the_very_same_noise(tmp_path, monkeypatch, point, charges):
+@pytest.mark.parametrize(("label", "charges"), STEPS)
+def test_a_crash_is_continued_with_the_very_same_noise(tmp_path, monkeypatch, label, charges):
     monkeypatch.setattr(noise, "KEYSTREAM_FROM_DRAWS", 0)
     raw = raw_statistics(tmp_path / "raw")
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
-    crash_at(point, tmp_path, raw)
+    assert killed_at(label, pay, tmp_path, raw) == KILLED
     half = [path.read_bytes() for path in sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))]
     done = pay(tmp_path, raw)
     assert done.charge.id in NoiseAtHand(tmp_path / "noise").charges()
@@ -183,6 +195,47 @@ def test_a_crash_is_continued_with_the_very_same_noise(tmp_path, monkeypatch, po
         assert ledger.verify() == []
     assert len(known) == charges
     assert known[-1].state is ChargeState.DRAWN
-    if point == "while drawing":
-        finished = sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))
-        assert [path.read_bytes() for path in finished] == half != []
+    finished = sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))
+    if half:
+        assert [path.read_bytes() for path in finished] == half
+
+
+@pytest.mark.parametrize(("label", "charges"), STEPS)
+def test_a_crash_while_opendp_draws_pays_again_or_replays(tmp_path, monkeypatch, label, charges):
+    """Never two noises for one charge: what was not stored when the process died is not reused."""
+    monkeypatch.setattr(noise, "KEYSTREAM_FROM_DRAWS", 10**9)
+    raw = raw_statistics(tmp_path / "raw")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
+    assert killed_at(label, pay, tmp_path, raw) == KILLED
+    pay(tmp_path, raw)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        known = ledger.balance(ACCOUNT).charges
+        assert ledger.verify() == []
+    unstored = label in ("reserved", "key stored", "block written")
+    assert len(known) == (2 if unstored else charges)
+    drawn = [charge for charge in known if charge.state is ChargeState.DRAWN]
+    assert len(drawn) == 1
+
+
+def test_a_subsample_serves_one_release(tmp_path):
+    raw = raw_statistics(tmp_path / "raw")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
+    first, other = (mechanism(e, recipe=Recipe(subsample=100)) for e in (1.0, 2.0))
+    paid = pay(tmp_path, raw, asked=first)
+    with pytest.raises(InputError, match="served a release already"):
+        pay(tmp_path, raw, asked=other)
+    assert pay(tmp_path, raw, asked=first).charge.id == paid.charge.id
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+
+
+def test_budgets_of_other_units_do_not_mix(tmp_path):
+    raw = raw_statistics(tmp_path / "raw")
+    pay(tmp_path, raw)
+    pay(tmp_path, raw, asked=mechanism(privacy=PrivacyUnit.LABEL))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        accounts = [balance.account for balance in ledger.balances()]
+    assert [a.unit for a in accounts] == [PrivacyUnit.FULL, PrivacyUnit.LABEL]
+    assert all(a.adjacency is Adjacency.REPLACE_ONE for a in accounts)

@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
-from primo_scale.privacy.calibration import release_mu
-from primo_scale.privacy.mechanism import PublicBounds, calibrate
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PublicSizes,
     attenuation,
@@ -21,6 +20,8 @@ from primo_scale.privacy.planning import (
     split_for,
     variance_left,
 )
+from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.sensitivity import Adjacency
 
 SIZES = PublicSizes(
     n_samples=100_000,
@@ -30,8 +31,9 @@ SIZES = PublicSizes(
     row_norm=7_800,
     variant_variance=0.4,
     phenotype_scale=1024,
-    fixed_outcome_norm=1024**2,
 )
+FIXED_NORM = 1024**2
+REPLACE, ADD = Adjacency
 
 
 @pytest.mark.parametrize("clip", [0.3, 0.8, 2.0])
@@ -49,30 +51,36 @@ def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
     assert attenuation(clip, 1) == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)
 
 
-def planned(sizes, clip, *, epsilon=5.0):
-    """Effective sample size at a clip, through the calibrated mechanism itself."""
-    norm = sizes.fixed_outcome_norm + phenotype_norm(sizes, clip=clip)
-    mechanism = calibrate(
-        PublicBounds(sizes.row_norm, norm, sizes.n_samples, sizes.n_phenotypes),
-        epsilon=epsilon,
-        delta=1e-10,
-        split=split_for(sizes, outcome_norm=norm),
-    )
-    return effective_sample_size(sizes, clip=clip, cross_sigma=mechanism.cross_sigma)
+def cross_sigma(sizes, norm, *, epsilon=5.0, adjacency=REPLACE):
+    """Noise on X'Y at a bound on phenotype rows, through the calibrated mechanism itself."""
+    bounds = PublicBounds(
+        sizes.row_norm, None, FIXED_NORM, norm, (sizes.n_variants,), sizes.n_samples,
+        sizes.n_phenotypes,
+    )  # fmt: skip
+    split = split_for(sizes, outcome_norm=bounds.outcome_norm, adjacency=adjacency, block_norm=None)
+    promise = Promise(epsilon, 1e-10, adjacency=adjacency)
+    return calibrate(bounds, promise, Recipe(), split=split).scales.phenotype_cross
+
+
+def planned(sizes, clip):
+    """Effective sample size at a clip."""
+    sigma = cross_sigma(sizes, phenotype_norm(sizes, clip=clip))
+    return effective_sample_size(sizes, clip=clip, cross_sigma=sigma)
 
 
 @pytest.mark.parametrize("n_samples", [343, 100_000, 5_000_000])
 @pytest.mark.parametrize("n_phenotypes", [1, 10, 100])
 def test_chosen_clip_is_the_best(n_samples, n_phenotypes):
     sizes = replace(SIZES, n_samples=n_samples, n_phenotypes=n_phenotypes)
-    chosen = choose_phenotype_clip(sizes, mu=release_mu(5.0, 1e-10) * math.sqrt(0.99))
+    chosen = choose_phenotype_clip(sizes, lambda norm: cross_sigma(sizes, norm))
     others = [planned(sizes, clip) for clip in np.linspace(0.26, 4.0, 60)]
     assert planned(sizes, chosen) >= 0.999 * max(others)
 
 
 def test_little_noise_needs_little_clipping():
-    small = choose_phenotype_clip(SIZES, mu=0.1)
-    assert small < 1.5 < choose_phenotype_clip(replace(SIZES, n_samples=10**8), mu=5.0)
+    small = choose_phenotype_clip(SIZES, lambda norm: cross_sigma(SIZES, norm, epsilon=0.5))
+    many = replace(SIZES, n_samples=10**8)
+    assert small < 1.5 < choose_phenotype_clip(many, lambda norm: cross_sigma(many, norm))
 
 
 def test_effective_sample_size_is_that_of_a_simulated_release():
@@ -106,11 +114,18 @@ def test_phenotype_bounds_without_room_are_refused():
         phenotype_norm(SIZES, clip=1.0, largest_norm=0.0)
 
 
-def test_split_gives_many_phenotypes_to_the_cross_products():
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("block_norm", [None, 400])
+def test_split_gives_many_phenotypes_to_the_cross_products(adjacency, block_norm):
     splits = [
-        split_for(replace(SIZES, n_phenotypes=count), outcome_norm=1024**2 * (1 + count))
+        split_for(
+            replace(SIZES, n_phenotypes=count),
+            outcome_norm=1024**2 * (1 + count),
+            adjacency=adjacency,
+            block_norm=block_norm,
+        )
         for count in (1, 100, 10_000)
     ]
     assert splits == sorted(splits)
-    assert splits[0] == 0.5
-    assert 1.9 < splits[-1] <= 2
+    assert splits[0] == 0.5 or block_norm is not None
+    assert 1.5 < splits[-1] <= 2

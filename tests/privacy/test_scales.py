@@ -35,6 +35,8 @@ SMALL = [
     PublicBounds(4, None, 1, 4, (2, 2), 10, 1),
     PublicBounds(4, (2, 4), 1, 4, (2, 2), 10, 1),
     PublicBounds(5, (4, 1), 1, 4, (2, 2), 10, 1),
+    PublicBounds(5, (4, 1), 1, 4, (1, 2), 10, 2),
+    PublicBounds(3, (1, 1, 1), 4, 4, (1, 1, 2), 10, 1),
     PublicBounds(2, None, 1, 9, (1, 1), 10, 2),
     PublicBounds(9, (4, 5), 4, 1, (1, 1), 10, 1),
     PublicBounds(7, None, 1, 3, (1,), 10, 1),

@@ -1,0 +1,190 @@
+"""Statistics of simulated people with real LD, for experiments that need many of them.
+
+People are mosaics of the demo's public panel (`primo_scale.simulation.mosaic`) at neighbouring
+variants, coded and clipped by the product's public rules, in floats where the product has
+integers. LD ends at the blocks' boundaries, where everyone copies a new member of the panel: what
+cutting real LD costs is another question. Effects are normal on the product's codes and give every phenotype exactly the
+heritability asked for, in the population. That population has a closed-form covariance, so the
+R^2 of any weights in people outside the cohort is exact: no test set, no sampling error of one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.genotypes.coding import (
+    GenotypeCoding,
+    block_row_norms,
+    default_row_norm,
+    reference_coding,
+)
+from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, decode
+from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
+from primo_scale.simulation.panel import Panel, read_panel
+
+Float64 = npt.NDArray[np.float64]
+
+HERITABILITY = 0.3
+_PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
+_MEAN_SEGMENT = 60.0  # variants, as in the demo
+_PEOPLE_AT_A_TIME = 4 * 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Everything true of the population that a cohort is drawn from.
+
+    Attributes
+    ----------
+    mosaic : Mosaic
+        People are drawn by its seed.
+    coding : GenotypeCoding
+        From the panel's frequencies.
+    boundaries : tuple of int
+        Of the LD blocks, equally wide.
+    mean, covariance : ndarray of float64, shapes (d,) and (d, d)
+        Of coded genotypes.
+    effects : ndarray of float64, shape (d, l)
+        On coded genotypes, in standard deviations of each phenotype.
+    """
+
+    mosaic: Mosaic
+    coding: GenotypeCoding
+    boundaries: tuple[int, ...]
+    mean: Float64
+    covariance: Float64
+    effects: Float64
+
+    @property
+    def row_norm(self) -> int:
+        """N_x, the product's default."""
+        return default_row_norm(self.coding)
+
+    @property
+    def block_norms(self) -> tuple[int, ...]:
+        """beta_b, the product's default."""
+        return block_row_norms(self.coding, self.boundaries)
+
+    def r_squared(self, weights: Float64) -> float:
+        """R^2 in people outside the cohort, mean over phenotypes.
+
+        ``1 - E[(y - x'w)^2] / Var(y)`` with x and y centred on the population; y has variance 1.
+        """
+        response = self.covariance @ weights
+        explained = (2 * self.effects * response - weights * response).sum(axis=0)
+        return float(explained.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedStatistics:
+    """Exact sums over clipped people; phenotypes in standard deviations.
+
+    Attributes
+    ----------
+    grams : list of ndarray of float64, shape (d_b, d_b)
+    cross : ndarray of float64, shape (d, l)
+    """
+
+    grams: list[Float64]
+    cross: Float64
+
+
+def draw_population(
+    n_variants: int, n_blocks: int, n_phenotypes: int, rng: np.random.Generator
+) -> Population:
+    """Draw neighbouring variants of the panel, and effects."""
+    panel = _panel()
+    first = int(rng.integers(0, len(panel.variants) - n_variants + 1))
+    window = np.arange(first, first + n_variants)
+    boundaries = tuple(np.linspace(0, n_variants, n_blocks + 1).astype(int).tolist())
+    variants = panel.variants.select(window)
+    coding = reference_coding(read_reference_frequencies(Path(f"{_PANEL}.afreq"), variants))
+    mosaic = Mosaic(
+        codes=panel.codes[window],
+        panel_row=np.arange(n_variants, dtype=np.int32),
+        chromosome_starts=np.isin(np.arange(n_variants), boundaries),
+        mean_segment=_MEAN_SEGMENT,
+        missing_rate=0.0,
+        seed=int(rng.integers(0, 2**63)),
+    )
+    members = np.take_along_axis(coding.code_table, mosaic.codes, axis=1).astype(np.float64)
+    gaps = np.abs(np.subtract.outer(np.arange(n_variants), np.arange(n_variants)))
+    block = np.searchsorted(boundaries, np.arange(n_variants), side="right")
+    together = np.equal.outer(block, block) * (1 - 1 / _MEAN_SEGMENT) ** gaps
+    covariance = np.cov(members, ddof=0) * together
+    effects = rng.standard_normal((n_variants, n_phenotypes))
+    effects *= np.sqrt(HERITABILITY / (effects * (covariance @ effects)).sum(axis=0))
+    return Population(mosaic, coding, boundaries, members.mean(axis=1), covariance, effects)
+
+
+def clipped_statistics(
+    population: Population,
+    n_people: int,
+    *,
+    phenotype_bound: float,
+    by_block: bool,
+    rng: np.random.Generator,
+) -> ClippedStatistics:
+    """Draw people, code, clip and sum them.
+
+    Parameters
+    ----------
+    population, n_people
+        Whom.
+    phenotype_bound
+        By, in standard deviations.
+    by_block
+        Whether rows are clipped in every LD block too.
+    rng
+        Of the residuals.
+    """
+    packed = np.concatenate([slab.copy() for slab in packed_genotypes(population.mosaic, n_people)])
+    pairs = list(zip(population.boundaries[:-1], population.boundaries[1:], strict=True))
+    grams = [np.zeros((stop - start, stop - start)) for start, stop in pairs]
+    cross = np.zeros(population.effects.shape)
+    for first in range(0, n_people, _PEOPLE_AT_A_TIME):
+        count = min(_PEOPLE_AT_A_TIME, n_people - first)
+        start = first // GENOTYPES_PER_BYTE
+        part = packed[:, start : start + -(-count // GENOTYPES_PER_BYTE)]
+        codes = decode(np.ascontiguousarray(part), population.coding.code_table, count)
+        x = np.ascontiguousarray(codes.T, dtype=np.float32)
+        genetic = x @ population.effects.astype(np.float32)
+        y = genetic - population.mean @ population.effects
+        y += math.sqrt(1 - HERITABILITY) * rng.standard_normal(y.shape)
+        y *= _clip_genotypes(x, population, by_block=by_block)[:, None]
+        norms = np.maximum(np.sqrt((y**2).sum(axis=1)), 1e-30)
+        y *= np.minimum(1, phenotype_bound / norms)[:, None]
+        cross += x.T @ y.astype(np.float32)
+        for gram, (begin, end) in zip(grams, pairs, strict=True):
+            gram += x[:, begin:end].T @ x[:, begin:end]
+    return ClippedStatistics(grams, cross)
+
+
+def _clip_genotypes(
+    x: npt.NDArray[np.float32], population: Population, *, by_block: bool
+) -> npt.NDArray[np.float32]:
+    """Clip rows in place, as `primo_scale.accumulate.row_rules` does; multipliers of records."""
+    if by_block:
+        ends = zip(population.boundaries[:-1], population.boundaries[1:], strict=True)
+        for (begin, end), norm in zip(ends, population.block_norms, strict=True):
+            x[:, begin:end] *= _multipliers(x[:, begin:end], norm)[:, None]
+    record = _multipliers(x, population.row_norm)
+    x *= record[:, None]
+    return record
+
+
+def _multipliers(x: npt.NDArray[np.float32], norm: int) -> npt.NDArray[np.float32]:
+    squared = np.maximum(np.einsum("ij,ij->i", x, x), 1e-30)
+    return np.asarray(np.minimum(1, np.sqrt(norm / squared)), np.float32)
+
+
+@cache
+def _panel() -> Panel:
+    return read_panel(str(_PANEL))

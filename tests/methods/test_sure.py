@@ -1,0 +1,103 @@
+"""SURE against an expression of its own, against the loss it estimates, and at its limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from primo_scale.methods.sure import sure_penalty
+
+
+def estimate(values, H, s, nu):
+    """docs/maths.md, section 4, term by term."""
+    l = H.shape[1]
+    norms = (H**2).sum(axis=1)
+    terms = (values * l * s**2 + nu**2 / values * (norms - l * s**2)) / (values + nu) ** 2
+    return terms.sum()
+
+
+def draw(rng, l=20, s=3.0, size=40):
+    values = np.geomspace(0.5, 200, size)
+    W = rng.normal(0, 1.0, (size, l))
+    return values, W, values[:, None] * W + s * rng.standard_normal((size, l))
+
+
+def test_the_penalty_minimises_the_estimate():
+    rng = np.random.default_rng(1)
+    for l in (1, 2, 30):
+        values, _, H = draw(rng, l)
+        nu = sure_penalty(values, H, np.full(l, 3.0), least=0.0)
+        grid = np.geomspace(1e-4, 1e7, 20000)
+        best = min(estimate(values, H, 3.0, x) for x in grid)
+        assert estimate(values, H, 3.0, nu) <= best + 1e-7 * abs(best)
+
+
+def test_the_penalty_comes_close_to_the_least_loss():
+    """The true loss in prediction, which the estimate has not seen."""
+    rng = np.random.default_rng(2)
+    ratios, unshrunk = [], []
+    for _ in range(30):
+        values, W, H = draw(rng)
+
+        def loss(nu, values=values, W=W, H=H):
+            return (values[:, None] * (H / (values + nu)[:, None] - W) ** 2).sum()
+
+        nu = sure_penalty(values, H, np.full(20, 3.0), least=0.0)
+        least = min(loss(x) for x in np.geomspace(1e-3, 1e4, 200))
+        ratios.append(loss(nu) / least)
+        unshrunk.append(loss(0.0) / least)
+    assert np.mean(ratios) < 1.02
+    assert np.mean(unshrunk) > 1.3, "there would be nothing to gain"
+
+
+def test_nothing_but_noise_gets_no_weight():
+    rng = np.random.default_rng(3)
+    values = np.linspace(1, 50, 300)
+    H = rng.normal(0, 2.0, (300, 40))
+    nu = sure_penalty(values, H, np.full(40, 2.0), least=0.0)
+    assert nu > 50 * values.max()
+
+
+def test_without_noise_there_is_no_penalty_but_the_least():
+    values, _, H = draw(np.random.default_rng(4))
+    assert sure_penalty(values, H, np.zeros(20), least=0.0) == 0.0
+    assert sure_penalty(values, H, np.zeros(20), least=7.0) == 7.0
+    assert sure_penalty(np.zeros(40), H, np.ones(20), least=7.0) == 7.0
+
+
+def test_the_penalty_vanishes_with_the_noise():
+    values, W, _ = draw(np.random.default_rng(5))
+    noise = np.random.default_rng(6).standard_normal(W.shape)
+    penalties = [
+        sure_penalty(values, values[:, None] * W + s * noise, np.full(20, s), least=0.0)
+        for s in (3.0, 0.3, 0.03, 0.003)
+    ]
+    assert (np.diff(penalties) < 0).all()
+    assert penalties[-1] < 1e-2 * penalties[0]
+
+
+def test_phenotypes_are_measured_in_their_own_noise():
+    values, _, H = draw(np.random.default_rng(7))
+    scale = np.geomspace(0.1, 10, 20)
+    alike = sure_penalty(values, H, np.full(20, 3.0), least=0.0)
+    unlike = sure_penalty(values, H * scale, 3.0 * scale, least=0.0)
+    assert unlike == pytest.approx(alike, rel=1e-5)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    d=st.integers(1, 6),
+    l=st.integers(1, 6),
+    spread=st.floats(0, 12),
+    least=st.floats(0, 1e6),
+)
+def test_never_below_the_least_and_always_finite(seed, d, l, spread, least):
+    rng = np.random.default_rng(seed)
+    values = 10.0 ** rng.uniform(-spread, spread, d) * (rng.random(d) < 0.8)
+    H = rng.normal(0, 10.0 ** rng.uniform(-spread, spread), (d, l))
+    nu = sure_penalty(values, H, np.full(l, 1.0), least=least)
+    assert np.isfinite(nu)
+    assert nu >= least

@@ -1,0 +1,41 @@
+"""Exact sums for phenotype means and sds, against a direct count from the file's text."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from primo_scale.genotypes.tables import SampleTable
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.moments import UNIT, sum_moments
+
+BOUNDS = (
+    PhenotypeBounds("height", 100.0, 200.0, 150.0, 50.0, "quantitative"),
+    PhenotypeBounds("case", 1.0, 2.0, 1.5, 0.5, "binary"),
+)
+ROWS = {
+    "a": ("150.5", "1"), "b": ("NA", "2"), "c": ("999", "2"), "d": ("-inf", "NA"),
+    "e": ("-9", "0"), "f": ("123.4567", "1"),
+}  # fmt: skip
+
+
+def test_sums_follow_the_one_row_local_rule(tmp_path) -> None:
+    file = tmp_path / "pheno.tsv"
+    lines = [f"{name}\t{name}\t{x}\t{y}" for name, (x, y) in ROWS.items()]
+    file.write_text("\n".join(["FID\tIID\theight\tcase", *lines, "z\tz\t170\t1"]) + "\n")
+    people = [*ROWS, "not in the file"]
+    names = np.array(people, dtype=object)
+    samples = SampleTable(names, names, np.zeros(len(names), dtype=np.int8))
+    found = sum_moments(file, samples, BOUNDS).sums
+
+    height = [Fraction("150.5"), Fraction(200), Fraction(100), Fraction("123.4567")]
+    units = [math.trunc(UNIT * (value - 150) / 50) for value in height]
+    case = [-UNIT, UNIT, UNIT, -UNIT]  # 0 is missing where codes are 1 and 2
+    expected = [
+        [sum(units), sum(case)],
+        [sum(unit**2 // UNIT for unit in units), 4 * UNIT],
+        [4 * UNIT, 4 * UNIT],
+    ]
+    np.testing.assert_array_equal(found, expected)

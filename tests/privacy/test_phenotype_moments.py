@@ -1,0 +1,123 @@
+"""Paid phenotype means and sds: exact sums, the stated noise, paid once through every crash."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from crash import KILLED, killed_at
+from scipy.stats import chi2
+
+from primo_scale.errors import BudgetRefused, UsageError
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.moments import UNIT, RawMoments
+from primo_scale.privacy.calibration import release_mu
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.payer import Payer
+from primo_scale.privacy.phenotype_moments import (
+    MOMENTS_SHARE,
+    NoisyMoments,
+    moments_sigma,
+    pay_for_moments,
+    read_moments,
+    with_moments,
+)
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.spending import Account
+
+PROMISE = Promise(2.0, 1e-6)
+ACCOUNT = Account("cohort")
+NOTHING = RawMoments(np.zeros((3, 5), dtype=np.int64))
+
+
+def pay(folder, raw=NOTHING, promise=PROMISE):
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        payer = Payer(ACCOUNT, "people")
+        return pay_for_moments(raw, promise, folder / "moments.json", ledger=ledger, payer=payer)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_noise_is_that_of_a_twentieth_of_the_release(adjacency) -> None:
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else math.sqrt(3)
+    mu = release_mu(2.0, 1e-6) * math.sqrt(0.05)
+    found = moments_sigma(7, Promise(2.0, 1e-6, adjacency=adjacency))
+    assert found == pytest.approx(UNIT * factor * math.sqrt(7) / mu, rel=1e-12)
+    assert MOMENTS_SHARE == 0.05
+
+
+def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
+    raw = RawMoments(np.full((3, 2_000), 12_345, dtype=np.int64))
+    bought = pay(tmp_path, raw)
+    noise = np.array(bought.sums) - 12_345
+    statistic = (noise / bought.sigma).ravel() @ (noise / bought.sigma).ravel()
+    low, high = chi2.ppf([1e-8, 1 - 1e-8], noise.size)
+    assert low < statistic < high
+    assert not low < statistic * 1.15 < high, "a scale 7% off would be found"
+
+
+def test_public_phenotypes_have_nothing_to_pay_for() -> None:
+    with pytest.raises(UsageError, match="public"):
+        moments_sigma(1, Promise(2.0, 1e-6, PrivacyUnit.FEATURE))
+
+
+def test_paid_once_and_replayed(tmp_path) -> None:
+    first, again = pay(tmp_path), pay(tmp_path)
+    assert again == first == read_moments(tmp_path / "moments.json")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        (charge,) = ledger.balance(ACCOUNT).charges
+        assert ledger.verify() == []
+    assert charge.cost.mu_squared == pytest.approx(0.05 * release_mu(2.0, 1e-6) ** 2)
+
+
+def test_refused_where_the_rest_of_the_release_could_not_be_paid(tmp_path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=1.9, delta=1e-6)
+    with pytest.raises(BudgetRefused):
+        pay(tmp_path)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.balance(ACCOUNT).charges == ()
+    assert not (tmp_path / "moments.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("label", "charges"),
+    [("before reserve", 1), ("reserved", 2), ("moments stored", 1), ("before drawn", 1),
+     ("drawn", 1)],
+)  # fmt: skip
+def test_a_crash_replays_what_was_stored_and_pays_again_for_the_rest(
+    tmp_path, label, charges
+) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
+    assert killed_at(label, pay, tmp_path) == KILLED
+    stored = read_moments(tmp_path / "moments.json")
+    done = pay(tmp_path)
+    assert stored in (None, done)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger.balance(ACCOUNT).charges) == charges
+        assert ledger.verify() == []
+
+
+def test_without_noise_they_are_the_means_and_sds() -> None:
+    generator = np.random.default_rng(5)
+    values = np.clip(generator.normal(170, 12, 4_000), 120, 220)
+    units = np.trunc(UNIT * (values - 170) / 50).astype(np.int64)
+    sums = (int(units.sum()),), (int((units**2 // UNIT).sum()),), (UNIT * len(values),)
+    bounds = PhenotypeBounds("height", 120, 220, 170, 50, "quantitative")
+    (found,) = with_moments([bounds], NoisyMoments(sums, 1.0, "charge"))
+    assert found.mean == pytest.approx(values.mean(), abs=1e-3)
+    assert found.sd == pytest.approx(values.std(), rel=1e-3)
+    assert (found.lower, found.upper, found.name) == (120, 220, "height")
+
+
+@pytest.mark.parametrize("total", [-(10**12), 0, 10**12])
+@pytest.mark.parametrize("squares", [-(10**12), 0, 10**12])
+@pytest.mark.parametrize("people", [-(10**12), 0, 10**7])
+def test_any_noise_gives_a_phenotype_that_can_be_coded(total, squares, people) -> None:
+    bounds = PhenotypeBounds("trait", -1.0, 3.0, 1.0, 2.0, "quantitative")
+    (found,) = with_moments([bounds], NoisyMoments(((total,), (squares,), (people,)), 1.0, "c"))
+    assert -1 <= found.mean <= 3
+    assert code_outcomes([found], (), weight=1.0).unit >= 1024

@@ -3,9 +3,10 @@
 People are mosaics of the demo's public panel (`primo_scale.simulation.mosaic`) at neighbouring
 variants, coded and clipped by the product's public rules, in floats where the product has
 integers. LD ends at the blocks' boundaries, where everyone copies a new member of the panel: what
-cutting real LD costs is another question. Effects are normal on the product's codes and give every phenotype exactly the
-heritability asked for, in the population. That population has a closed-form covariance, so the
-R^2 of any weights in people outside the cohort is exact: no test set, no sampling error of one.
+cutting real LD costs is another question. Effects are normal on the product's codes and give every
+phenotype exactly the heritability asked for, in the population. That population has a closed-form
+covariance, so the R^2 of any weights in people outside the cohort is exact: no test set, no
+sampling error of one.
 """
 
 from __future__ import annotations

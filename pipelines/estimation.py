@@ -161,13 +161,11 @@ def solve_release(
     inputs = SolveInputs(
         bounds=design.bounds,
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
-        privacy=design.privacy,
         recipe=Recipe() if mechanism is None else mechanism.recipe,
         delta=1.0 if mechanism is None else mechanism.promise.delta,
         unit=unit,
         rescale=rescale,
         prior=_prior(design, rescale, response),
-        smallest_eigenvalue=matrices.smallest_eigenvalue(),
         penalty=penalty if chosen.estimator is Estimator.RIDGE else None,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)

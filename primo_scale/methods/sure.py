@@ -65,7 +65,8 @@ def sure_penalty(
     best = int(np.argmin([risk(point) for point in grid]))
     between = (grid[max(best - 1, 0)], grid[min(best + 1, n_points - 1)])
     refined = minimize_scalar(risk, bounds=between, method="bounded", options={"xatol": 1e-6})
-    candidates = [least, math.exp(grid[best]), math.exp(float(refined.x))]
+    found = (math.exp(grid[best]), math.exp(float(refined.x)))
+    candidates = [least, *(max(least, nu) for nu in found)]
     return min(candidates, key=lambda nu: _risk(values, squares, n_phenotypes, nu))
 
 

@@ -67,7 +67,8 @@ def log_delta(epsilon: float, mu: float) -> float:
     near = epsilon / mu - mu / 2
     far = epsilon / mu + mu / 2
     if near < 0:  # the Mills ratio grows without bound there, but nothing is small
-        return math.log(ndtr(-near) - math.exp(epsilon + log_ndtr(-far)))
+        difference = ndtr(-near) - math.exp(epsilon + log_ndtr(-far))
+        return math.log(difference) if difference > 0 else -math.inf
     difference = _mills_ratio(near) - _mills_ratio(far)
     if difference <= 0:
         return -math.inf

@@ -112,7 +112,8 @@ def _epsilon(right: Counts, wrong: Counts, runs: int, delta: float, level: float
     """Lower bound on epsilon from ``P[right] <= e^epsilon P[wrong] + delta``."""
     surplus = rate_at_least(right, runs, level) - delta
     ratio = np.maximum(surplus, 0) / rate_at_most(wrong, runs, level)
-    return np.log(np.maximum(ratio, 1))
+    bound: Floats = np.log(np.maximum(ratio, 1))
+    return bound
 
 
 def _mu(right: Counts, wrong: Counts, runs: int, level: float) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from primo_scale.accumulate.statistics import RawStatistics
@@ -22,6 +22,7 @@ from primo_scale.privacy.private_statistics import (
 )
 from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
 from primo_scale.privacy.steps import step
+from primo_scale.privacy.subsample_use import record_use, refuse_second_use
 from primo_scale.storage.files import make_private_directory
 
 
@@ -84,7 +85,8 @@ def pay_and_draw(
     request = _request(raw, mechanism, ledger, payer)
     charges = at_hand.charges()
     if mechanism.recipe.subsample is not None:
-        _refuse_second_use(request, charges, at_hand, ledger)
+        replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
+        refuse_second_use(raw, replayed, charges)
     reservation = ledger.reserve(request, noise_at_hand=charges)
     history = "paid for this release"
     if reservation.charge.id in charges:
@@ -122,25 +124,6 @@ def _request(
     )
 
 
-def _refuse_second_use(
-    request: ReleaseRequest, charges: Collection[str], at_hand: NoiseAtHand, ledger: Ledger
-) -> None:
-    """Refuse another release from a subsample that has served one.
-
-    Amplification is proved for a fresh subsample a charge: two noisy X'X of one subsample would
-    say more together than the two charges admit.
-    """
-    replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
-    others = set(charges) - ({replayed.id} if replayed is not None else set())
-    if others:
-        raise InputError(
-            "the subsample has served a release already",
-            where=at_hand.directory,
-            value=sorted(others)[0],
-            remedy="Draw a fresh one: run with another --work-dir",
-        )
-
-
 def _drawn(
     raw: RawStatistics,
     mechanism: Mechanism,
@@ -158,5 +141,7 @@ def _drawn(
     # Only a keystream can be continued, so only for it is there a key to keep.
     key = at_hand.key(charge.id) if sampler is Sampler.KEYSTREAM else b""
     step("key stored")
+    if recipe.subsample is not None:
+        record_use(raw, charge)
     make_private_directory(at_hand.directory)
     return privatise(raw, Draw(mechanism, noise_from(sampler, key), store, on_block))

@@ -106,7 +106,7 @@ def pay_for_moments(
         ledger.mark_drawn(reservation.charge, _digest_of(found, ledger))
         return found
     if reservation.charge.state is not ChargeState.RESERVED:  # drawn, and lost since
-        reservation = ledger.reserve_again(request)
+        reservation = ledger.reserve_again(request, to_follow=to_follow)
     return _draw(raw, sigma, reservation.charge, path, ledger)
 
 

@@ -113,8 +113,8 @@ def is_drawn(path: Path) -> bool:
 
 def _smallest_eigenvalue(exact: BlockMatrices) -> int:
     """Smallest eigenvalue of block-diagonal X'X, as computed and rounded down."""
-    smallest = (
+    smallest: list[float] = [
         scipy.linalg.eigvalsh(exact.gram(block).astype(np.float64), check_finite=False)[0]
         for block in range(exact.layout.n_blocks)
-    )
+    ]
     return math.floor(min(smallest))

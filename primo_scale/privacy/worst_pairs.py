@@ -26,8 +26,10 @@ Integers = npt.NDArray[np.int64]
 _ROW_NORM, _FIXED_NORM, _PHENOTYPE_NORM = 10**8, 10**6, 4 * 10**6
 _BLOCK_SIZE = 2
 _N_PHENOTYPES = 2
-# A row within the bound of the first block and of the whole leaves 2/5 to the second.
-_BLOCK_NORM = 6 * 10**7
+# Split of the audited mechanisms: the planner takes no smaller one, so X'X and X'Z both matter.
+SPLIT = 0.5
+# Two blocks that leave the worst neighbours just the room they need at this split.
+_BLOCK_NORM = math.floor(_ROW_NORM / (1 + (SPLIT / 2) ** 2))
 N_SAMPLES = 40
 _DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
 
@@ -119,16 +121,19 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     Parameters
     ----------
     mechanism
-        Calibrated to `audit_bounds`.
+        Calibrated to `audit_bounds`; at another split than `SPLIT` its pairs are close to the
+        worst, and valid.
     """
     promise, rows = mechanism.promise, _Rows(mechanism.bounds)
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
     if promise.privacy is PrivacyUnit.LABEL:
         return _label_replaced(rows) if replaced else (_label_missing(rows),)
+    if not replaced:
+        return _removed(rows) if promise.privacy is PrivacyUnit.FULL else _feature_removed(rows)
+    farthest = _farthest_genotypes(mechanism, rows)
     if promise.privacy is PrivacyUnit.FEATURE:
-        cosine = -_cosine(mechanism)
-        return _feature_replaced(rows, cosine) if replaced else _feature_removed(rows)
-    return _full_replaced(rows, _cosine(mechanism)) if replaced else _full_removed(rows)
+        return _feature_replaced(rows, *farthest)
+    return _full_replaced(rows, *farthest)
 
 
 def statistics_of(
@@ -166,15 +171,18 @@ def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
     return tuple(part.T @ part for part in parts)
 
 
-def _cosine(mechanism: Mechanism) -> float:
-    """Between the genotype rows that, with opposite outcomes, move everything the farthest.
+def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
+    """Genotype rows that move everything the farthest when the outcomes beside them are opposite.
 
-    t/2 (docs/maths.md, section 2), which is 1 where X'X is free beside X'Z. Of a subsample X'X is
-    paid for by itself, and orthogonal rows move it the farthest.
+    Their cosine is t/2 (docs/maths.md, section 2). Rows clipped in blocks lie in one direction,
+    long in one block and short in the other, each where the other is not (section 7). Of a
+    subsample X'X is paid for by itself: orthogonal rows move it the farthest.
     """
     if mechanism.recipe.subsample is not None:
-        return 0.0
-    return 1.0 if mechanism.split is None else mechanism.split / 2
+        return rows.two_genotypes(0.0, _DIAGONAL)
+    if mechanism.bounds.block_norms is not None:
+        return rows.genotypes(_DIAGONAL), rows.genotypes(_DIAGONAL, last_block_first=True)
+    return rows.two_genotypes((mechanism.split or 0.0) / 2, _DIAGONAL)
 
 
 class _Rows:
@@ -190,9 +198,13 @@ class _Rows:
         self.no_outcomes = self.fixed * 0, self.phenotypes(0.0) * 0
         self.others = np.tile(self.genotypes(0.0), (N_SAMPLES - 1, 1))
 
-    def genotypes(self, angle: float) -> Integers:
-        """As long as the bounds allow, at this angle to the first variant in every block."""
-        return np.concatenate([_in_direction(angle, norm) for norm in self._block_norms])
+    def genotypes(self, angle: float, *, last_block_first: bool = False) -> Integers:
+        """As long as the bounds allow, at this angle to the first variant in every block.
+
+        One block is filled, and the other gets what is left.
+        """
+        norms = reversed(self._block_norms) if last_block_first else self._block_norms
+        return np.concatenate([_in_direction(angle, norm) for norm in norms])
 
     def two_genotypes(self, cosine: float, centre: float) -> tuple[Integers, Integers]:
         """Two such rows; X'X moves on its diagonal if they lie about `_DIAGONAL`, else off it."""
@@ -215,9 +227,8 @@ def _person(x: Integers, outcomes: tuple[Integers, Integers], *, observed: bool 
     return Person(x, fixed, phenotypes, np.full(_N_PHENOTYPES, int(observed), dtype=np.int64))
 
 
-def _full_replaced(rows: _Rows, cosine: float) -> tuple[NeighbourPair, ...]:
+def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
     c, y = rows.fixed, rows.phenotypes(_DIAGONAL)
-    u, v = rows.two_genotypes(cosine, _DIAGONAL)
     joint = NeighbourPair(
         "everything", np.tile(v, (N_SAMPLES - 1, 1)), _person(u, (c, y)), _person(v, (-c, -y))
     )
@@ -243,7 +254,7 @@ def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
     return tuple(pairs)
 
 
-def _full_removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
+def _removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
     # At a right angle to everybody else's row the person is the smallest eigenvalue.
     x, outcomes = rows.genotypes(math.pi / 2), (rows.fixed, rows.phenotypes(_DIAGONAL))
     oblique = rows.genotypes(_DIAGONAL)
@@ -272,11 +283,10 @@ def _label_missing(rows: _Rows) -> NeighbourPair:
     return NeighbourPair("phenotypes, missing", rows.others, _person(x, (c, y)), after)
 
 
-def _feature_replaced(rows: _Rows, cosine: float) -> tuple[NeighbourPair, ...]:
+def _feature_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
     c, y = rows.fixed, rows.phenotypes(_DIAGONAL)
-    u, v = rows.two_genotypes(cosine, _DIAGONAL)
     others = np.tile(v, (N_SAMPLES - 1, 1))
-    joint = NeighbourPair("genotypes", others, _person(u, (c, y)), _person(v, (c, y)))
+    joint = NeighbourPair("everything", others, _person(u, (c, y)), _person(-v, (c, y)))
     return joint, *_gram_alone(rows), _covariates_alone(rows, rows.genotypes(_DIAGONAL))
 
 

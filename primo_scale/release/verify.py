@@ -81,12 +81,15 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
         return [schema]
     files = _check_files(directory, document)
     findings = [schema, files, _check_signature(document, public_key)]
-    findings += [_check_words(document), _check_names(document)]
     if files.ok:
         findings += _check_contents(directory, document)
-    if document["private"]:
-        findings += guarantee_findings(document)
-    return findings
+    return findings + document_findings(document)
+
+
+def document_findings(document: Document) -> list[Finding]:
+    """Check all that release.json says of itself, given that it follows its schema."""
+    findings = [_check_words(document), _check_names(document)]
+    return findings + (guarantee_findings(document) if document["private"] else [])
 
 
 def is_private(directory: Path) -> bool:
@@ -184,6 +187,10 @@ def _check_names(document: Document) -> Finding:
     names = {entry["name"] for entry in document["files"]}
     needed = {WEIGHTS_FILE, CENTRE_FILE, REPORT_FILE, LOG_FILE}
     problems += [f"{name} is not listed" for name in sorted(needed - names)]
+    copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
+    penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])
+    if penalties not in (0, solved * copies):
+        problems.append(f"{penalties} penalties for {solved} LD blocks, {copies} X'X of each")
     people = cohort["n_samples"] or cohort["nominal_n"]
     if people is None:
         problems.append("no number of people is stated, nor a nominal one")

@@ -93,8 +93,8 @@ class BlockMatrices:
     @property
     def gram_copies(self) -> int:
         """Copies of X'X, each with noise of its own."""
-        attributes = open_group(self.path, self.kind, complete=False).attrs
-        return int(attributes["gram_copies"])
+        attributes = dict(open_group(self.path, self.kind, complete=False).attrs)
+        return int(str(attributes["gram_copies"]))
 
     def gram(self, block: int, copy: int = 0) -> Int64:
         """X_b' X_b, shape (d_b, d_b)."""

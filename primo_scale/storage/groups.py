@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ FORMAT_VERSIONS = {
 _EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
 Array = zarr.Array[Any]
-Group = zarr.Group
+Group: TypeAlias = zarr.Group
 Group = zarr.Group
 
 

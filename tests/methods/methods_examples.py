@@ -91,16 +91,16 @@ def with_noise(exact, scales: NoiseScales, rng, *, copies=1):
 def inputs_for(statistics, n_samples, **changes):
     """Inputs without noise, missing values or clipping; `changes` replace fields."""
     layout = statistics.layout
-    l = layout.n_phenotypes
+    n_phenotypes = layout.n_phenotypes
     row_norm = max(1, int(max(np.abs(g[0]).max() for g in statistics.grams)))
     inputs = SolveInputs(
-        bounds=PublicBounds(row_norm, None, 1, 10**12, layout.sizes, n_samples, l),
+        bounds=PublicBounds(row_norm, None, 1, 10**12, layout.sizes, n_samples, n_phenotypes),
         scales=no_noise(layout.n_blocks),
         recipe=Recipe(),
         delta=1e-6,
         unit=1,
-        rescale=np.ones(l),
-        prior=EffectPrior(np.full(l, 1.0), np.full(l, 1.0)),
+        rescale=np.ones(n_phenotypes),
+        prior=EffectPrior(np.full(n_phenotypes, 1.0), np.full(n_phenotypes, 1.0)),
     )
     return replace(inputs, **changes)
 

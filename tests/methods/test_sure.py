@@ -12,23 +12,25 @@ from primo_scale.methods.sure import sure_penalty
 
 def estimate(values, H, s, nu):
     """docs/maths.md, section 4, term by term."""
-    l = H.shape[1]
+    n_phenotypes = H.shape[1]
     norms = (H**2).sum(axis=1)
-    terms = (values * l * s**2 + nu**2 / values * (norms - l * s**2)) / (values + nu) ** 2
+    terms = (values * n_phenotypes * s**2 + nu**2 / values * (norms - n_phenotypes * s**2)) / (
+        values + nu
+    ) ** 2
     return terms.sum()
 
 
-def draw(rng, l=20, s=3.0, size=40):
+def draw(rng, n_phenotypes=20, s=3.0, size=40):
     values = np.geomspace(0.5, 200, size)
-    W = rng.normal(0, 1.0, (size, l))
-    return values, W, values[:, None] * W + s * rng.standard_normal((size, l))
+    W = rng.normal(0, 1.0, (size, n_phenotypes))
+    return values, W, values[:, None] * W + s * rng.standard_normal((size, n_phenotypes))
 
 
 def test_the_penalty_minimises_the_estimate():
     rng = np.random.default_rng(1)
-    for l in (1, 2, 30):
-        values, _, H = draw(rng, l)
-        nu = sure_penalty(values, H, np.full(l, 3.0), least=0.0)
+    for n_phenotypes in (1, 2, 30):
+        values, _, H = draw(rng, n_phenotypes)
+        nu = sure_penalty(values, H, np.full(n_phenotypes, 3.0), least=0.0)
         grid = np.geomspace(1e-4, 1e7, 20000)
         best = min(estimate(values, H, 3.0, x) for x in grid)
         assert estimate(values, H, 3.0, nu) <= best + 1e-7 * abs(best)
@@ -90,14 +92,14 @@ def test_phenotypes_are_measured_in_their_own_noise():
 @given(
     seed=st.integers(0, 2**32 - 1),
     d=st.integers(1, 6),
-    l=st.integers(1, 6),
+    n_phenotypes=st.integers(1, 6),
     spread=st.floats(0, 12),
     least=st.floats(0, 1e6),
 )
-def test_never_below_the_least_and_always_finite(seed, d, l, spread, least):
+def test_never_below_the_least_and_always_finite(seed, d, n_phenotypes, spread, least):
     rng = np.random.default_rng(seed)
     values = 10.0 ** rng.uniform(-spread, spread, d) * (rng.random(d) < 0.8)
-    H = rng.normal(0, 10.0 ** rng.uniform(-spread, spread), (d, l))
-    nu = sure_penalty(values, H, np.full(l, 1.0), least=least)
+    H = rng.normal(0, 10.0 ** rng.uniform(-spread, spread), (d, n_phenotypes))
+    nu = sure_penalty(values, H, np.full(n_phenotypes, 1.0), least=least)
     assert np.isfinite(nu)
     assert nu >= least

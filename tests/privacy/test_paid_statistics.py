@@ -227,6 +227,26 @@ def test_a_subsample_serves_one_release(tmp_path):
     with pytest.raises(InputError, match="served a release already"):
         pay(tmp_path, raw, asked=other)
     assert pay(tmp_path, raw, asked=first).charge.id == paid.charge.id
+    (tmp_path / "noise").rename(tmp_path / "elsewhere")  # its noise is lost, or hidden
+    for asked in (first, other):
+        with pytest.raises(InputError, match="served a release already"):
+            pay(tmp_path, raw, asked=asked)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+
+
+@pytest.mark.parametrize("label", ["key stored", "block written", "drawn"])
+def test_an_interrupted_subsampled_release_is_continued(tmp_path, label):
+    raw = raw_statistics(tmp_path / "raw")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
+    asked = mechanism(recipe=Recipe(subsample=100))
+
+    def release():
+        pay(tmp_path, raw, asked=asked)
+
+    assert killed_at(label, release) == KILLED
+    release()
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert len(ledger.balance(ACCOUNT).charges) == 1
 

@@ -1,39 +1,83 @@
-"""A small release made up from public numbers, calibrated here by other code than the product's."""
+"""Small releases made up from public numbers: one for every kind of promise and of mechanism."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mpmath
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.optimize import brentq
 
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.release.publish import publish_release
-from primo_scale.release.statement import (
-    Accuracy,
-    Cohort,
+from primo_scale.privacy.calibration import Cost, release_mu
+from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
+from primo_scale.privacy.noise import Sampler
+from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit, phenotype_moments
+from primo_scale.release import statement as said
+from primo_scale.release.document import serialise, statement_digest
+from primo_scale.release.publish import Signer, publish_release
+from primo_scale.release.signature import signature_of
+from primo_scale.release.state_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.release.stated_inputs import (
     CovariateBounds,
-    Estimation,
-    Guarantee,
-    LedgerEntry,
-    Mechanism,
     PhenotypeBounds,
     PublicInputs,
-    Query,
-    Software,
-    Statement,
-    serialise,
-    statement_digest,
+    Source,
 )
 from primo_scale.release.weights import ScoringWeights
 
 OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
 ROW_NORM, FIXED_NORM, PHENOTYPE_NORM = 3_000_017, 700_001, 4_194_304
+BLOCK_NORMS = (1_900_003, 1_700_021)
+PEOPLE = 1000
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
+SIGNER = Signer(PUBLIC_KEY, KEY.sign)
+_REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A kind of promise and of mechanism, and the calibration that it needs."""
+
+    calibration: str
+    privacy: PrivacyUnit = PrivacyUnit.FULL
+    adjacency: Adjacency = _REPLACE
+    block_norms: tuple[int, ...] | None = None
+    recipe: Recipe = Recipe()
+    share: float = 1.0
+
+
+MODES = {
+    "full": Mode("stacked"),
+    "full-blocks": Mode("by-block", block_norms=BLOCK_NORMS),
+    "full-add-remove": Mode("add-remove", adjacency=_ADD),
+    "full-add-remove-blocks": Mode("add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS),
+    "label": Mode("label", PrivacyUnit.LABEL),
+    "label-add-remove": Mode("label", PrivacyUnit.LABEL, _ADD),
+    "feature": Mode("stacked", PrivacyUnit.FEATURE),
+    "feature-blocks": Mode("by-block", PrivacyUnit.FEATURE, block_norms=BLOCK_NORMS),
+    "feature-add-remove": Mode("add-remove", PrivacyUnit.FEATURE, _ADD),
+    "subsampled": Mode("subsampled", recipe=Recipe(subsample=100)),
+    "subsampled-feature": Mode(
+        "subsampled", PrivacyUnit.FEATURE, recipe=Recipe(subsample=900)
+    ),
+    "naive": Mode("stacked", recipe=Recipe(gram_copies=2)),
+    "naive-blocks": Mode("by-block", block_norms=BLOCK_NORMS, recipe=Recipe(gram_copies=2)),
+    "ada-ssp": Mode("stacked", recipe=Recipe(eigenvalue_share=1 / 3)),
+    "ada-ssp-add-remove": Mode(
+        "add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS, recipe=Recipe(eigenvalue_share=0.05)
+    ),
+    "moments": Mode("stacked", share=0.95),
+    "moments-label-add-remove": Mode("label", PrivacyUnit.LABEL, _ADD, share=0.95),
+}
 
 
 def example_variants(d: int = 7) -> VariantTable:
@@ -74,17 +118,6 @@ def profile(epsilon: float, mu: float) -> mpmath.mpf:
         return mpmath.ncdf(half - ratio) - mpmath.exp(epsilon) * mpmath.ncdf(-half - ratio)
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The mu at which the profile passes through (epsilon, delta), rounded down."""
-    root = brentq(
-        lambda log_mu: float(mpmath.log(profile(epsilon, math.exp(log_mu)) / delta)),
-        math.log(epsilon / 30),
-        math.log(epsilon + 10),
-        xtol=1e-14,
-    )
-    return math.exp(root) * (1 - 1e-13)
-
-
 def epsilon_at(mu: float, delta: float) -> float:
     """The epsilon at which the profile of `mu` falls to delta."""
     if profile(0.0, mu) <= delta:
@@ -94,109 +127,171 @@ def epsilon_at(mu: float, delta: float) -> float:
     )
 
 
-def example_mechanism(mu: float, cohort: Cohort, split: float = 1.5) -> Mechanism:
-    share = 0.01
-    outcome_norm = FIXED_NORM + PHENOTYPE_NORM
-    k = math.sqrt(split * ROW_NORM / (2 * outcome_norm))
-    joint = math.sqrt(2) * (ROW_NORM + k**2 * outcome_norm)
-    gram = joint / (mu * math.sqrt(1 - share))
-    d, n_phenotypes = cohort.n_variants, cohort.n_phenotypes
-    q = 1 + cohort.n_covariates + n_phenotypes
-    facts = [
-        ("gram", (d, d), math.sqrt(2) * ROW_NORM, gram),
-        ("cross", (d, q), 2 * math.sqrt(ROW_NORM * outcome_norm), gram / (math.sqrt(2) * k)),
-        ("outcome_gram", (q, q), math.sqrt(2) * outcome_norm, gram / k**2),
-        (
-            "observed",
-            (n_phenotypes,),
-            math.sqrt(n_phenotypes),
-            math.sqrt(n_phenotypes / share) / mu,
+def example_mechanism(
+    mode: str = "full",
+    *,
+    epsilon: float = 5.0,
+    delta: float = 1e-7,
+    block_sizes: tuple[int, ...] = (3, 4),
+    n_phenotypes: int = 2,
+) -> Mechanism:
+    kind = MODES[mode]
+    bounds = PublicBounds(
+        row_norm=ROW_NORM,
+        block_norms=kind.block_norms,
+        fixed_norm=FIXED_NORM,
+        phenotype_norm=PHENOTYPE_NORM,
+        block_sizes=block_sizes,
+        n_samples=PEOPLE,
+        n_phenotypes=n_phenotypes,
+    )
+    promise = Promise(epsilon, delta, kind.privacy, kind.adjacency, kind.share)
+    return calibrate(bounds, promise, kind.recipe, split=1.5)
+
+
+def example_charges(mechanism: Mechanism) -> list[Cost]:
+    """What each charge of a release takes: one for phenotype moments first, where they are paid."""
+    promise = mechanism.promise
+    whole = release_mu(promise.epsilon, promise.delta) ** 2
+    first = [] if promise.share == 1 else [Cost((1 - promise.share) * whole)]
+    return [*first, mechanism.cost]
+
+
+def example_ledger(mechanism: Mechanism, *, identifiers: tuple[str, ...] = ("charge-1", "charge-2")
+                   ) -> said.LedgerEntry:  # fmt: skip
+    promise, costs = mechanism.promise, example_charges(mechanism)
+    delta = promise.delta
+    paid = sum(costs[1:], costs[0])
+    earlier = Cost(0.1 * paid.mu_squared, 0.0, 0.0)
+    budget = 3 * promise.epsilon
+    return said.LedgerEntry(
+        cohort="biobank",
+        unit=str(promise.privacy),
+        adjacency=str(promise.adjacency),
+        delta=delta,
+        charges=tuple(
+            said.LedgerCharge(name, said.Cost(cost.mu_squared, cost.epsilon, cost.delta))
+            for name, cost in zip(identifiers, costs, strict=False)
         ),
-    ]
-    return Mechanism(
-        name="reuse-cov-gauss",
-        split=split,
-        row_norm_squared=ROW_NORM,
-        outcome_norm_squared=outcome_norm,
-        constant_and_covariates_norm_squared=FIXED_NORM,
-        phenotypes_norm_squared=PHENOTYPE_NORM,
-        joint_sensitivity=joint,
-        counts_share=share,
-        queries=tuple(_query(*fact) for fact in facts),
-        sampler="discrete Gaussian, exact",
-        rng="operating system",
+        before=_balance(earlier, delta),
+        after=_balance(earlier + paid, delta),
+        budget=said.LedgerBudget(budget, release_mu(budget, delta) ** 2),
     )
 
 
-def _query(name: Any, shape: tuple[int, ...], sensitivity: float, sigma: float) -> Query:
-    symmetric = name.endswith("gram")
-    sigma *= 1 + 1e-15
-    return Query(
-        name=name,
-        statistic=f"the statistic {name}",
-        shape=shape,
-        layout="svec" if symmetric else "full",
-        sensitivity=sensitivity,
-        sigma=sigma,
-        off_diagonal_sigma=sigma / math.sqrt(2) * (1 + 1e-15) if symmetric else None,
-        fine_bits=max(0, math.ceil(32.6 - math.log2(sigma))),
-    )
+def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
+    epsilon = epsilon_at(cost.mu_squared**0.5, delta - cost.delta) + cost.epsilon
+    return said.LedgerBalance(said.Cost(cost.mu_squared, cost.epsilon, cost.delta), epsilon)
 
 
 def example_statement(
-    weights: ScoringWeights, *, private: bool = True, epsilon: float = 5.0, delta: float = 1e-7
-) -> Statement:
-    d = len(weights.variants)
-    cohort = Cohort(
-        n_samples=1000,
-        n_variants=d,
-        n_phenotypes=len(weights.phenotypes),
-        n_covariates=len(weights.covariates),
-        block_sizes=(d // 2, d - d // 2),
+    weights: ScoringWeights,
+    *,
+    mode: str = "full",
+    private: bool = True,
+    epsilon: float = 5.0,
+    delta: float = 1e-7,
+) -> said.Statement:
+    d, names = len(weights.variants), weights.phenotypes
+    sizes = (d // 2, d - d // 2)
+    mechanism = example_mechanism(
+        mode, epsilon=epsilon, delta=delta, block_sizes=sizes, n_phenotypes=len(names)
     )
-    mu = gaussian_mu(epsilon * (1 - 1e-6), delta)
-    spent, budget = mu**2 / 10, 4 * mu**2
-    epsilon_before, epsilon_after, epsilon_budget = (
-        epsilon_at(math.sqrt(mu_squared), delta) for mu_squared in (spent, spent + mu**2, budget)
-    )
-    return Statement(
-        software=Software("primo_scale", "0.1.0"),
+    promise, costs = mechanism.promise, example_charges(mechanism)
+    hidden = private and promise.n_is_private
+    penalties = (1.5,) * (len(sizes) * (mechanism.recipe.gram_copies if private else 1))
+    return said.Statement(
+        software=said.Software("primo_scale", "0.1.0"),
         created="2026-11-20",
         private=private,
-        guarantee=Guarantee(
-            epsilon, delta, mu, "replace-one", "one person's whole row", "full",
-            "analytic Gaussian profile",
-        ) if private else None,
-        mechanism=example_mechanism(mu, cohort) if private else None,
-        cohort=cohort,
-        public_inputs=PublicInputs(
-            reference_frequencies="uninformative",
-            genotype_unit=1,
-            phenotype_unit=1024,
-            constant=3,
-            phenotypes=tuple(
-                PhenotypeBounds(name, "quantitative", -4.0, 4.0, 0.0, 1.0)
-                for name in weights.phenotypes
-            ),
-            covariates=tuple(
-                CovariateBounds(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates
-            ),
-            ld_blocks="window:4",
-            genome_build="GRCh37",
+        guarantee=state_guarantee(promise, sum(costs[1:], costs[0])) if private else None,
+        mechanism=state_mechanism(mechanism, _also(mechanism, weights)) if private else None,
+        cohort=said.Cohort(
+            n_samples=None if hidden else PEOPLE,
+            nominal_n=PEOPLE if hidden else None,
+            n_variants=d,
+            n_phenotypes=len(names),
+            n_covariates=len(weights.covariates),
+            block_sizes=sizes,
         ),
-        estimation=Estimation("ridge, as given", {"penalty": 1.5}, "floor at 0.3", (0.9,)),
-        accuracy=Accuracy(123.4, "n c^2 / (v + sigma2^2 / (n var))"),
-        ledger=LedgerEntry(
-            "cohort-1", "charge-1", spent, spent + mu**2, budget,
-            epsilon_before, epsilon_after, epsilon_budget, delta,
-        ) if private else None,
+        public_inputs=_inputs(weights),
+        estimation=said.Estimation(
+            "ridge", "ridge, as given", "floor at 0.3", {"prior": 1.5}, penalties,
+            (0.9,) * len(names),
+        ),
+        accuracy=said.Accuracy(
+            123.4, "n c^2 / (v + sigma2^2 / (n var))",
+            (said.InSampleR2(0.1234, 0.056), *(None,) * (len(names) - 1)), "of noisy statistics",
+        ),
+        ledger=example_ledger(mechanism) if private else None,
+        public_by_assumption=(
+            said.public_by_assumption(promise.privacy, promise.adjacency) if private else ()
+        ),
         unprotected=() if private else ("everything",),
     )  # fmt: skip
 
 
-def publish_example(directory: Path, *, private: bool = True) -> Path:
+def _also(mechanism: Mechanism, weights: ScoringWeights) -> Stated:
+    promise, moments = mechanism.promise, None
+    if promise.share < 1:
+        change = phenotype_moments(len(weights.phenotypes), promise.adjacency)
+        moments = change / example_charges(mechanism)[0].mu_squared ** 0.5
+    return Stated(
+        method="reuse-cov-gauss",
+        summary="one noisy X'X for all phenotypes",
+        reason="as given",
+        n_fixed=1 + len(weights.covariates),
+        sampler=Sampler.OPENDP,
+        moments_sigma=moments,
+    )
+
+
+def _inputs(weights: ScoringWeights) -> PublicInputs:
+    return PublicInputs(
+        reference_frequencies="uninformative",
+        genotype_unit=1,
+        phenotype_unit=1024,
+        constant=3,
+        phenotypes=tuple(
+            PhenotypeBounds(name, "quantitative", -4.0, 4.0, 0.0, 1.0)
+            for name in weights.phenotypes
+        ),
+        covariates=tuple(
+            CovariateBounds(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates
+        ),
+        ld_blocks="window:4",
+        genome_build="GRCh37",
+        sources=(Source("LD blocks", "window:4", "--ld-blocks"),),
+    )
+
+
+def publish_example(directory: Path, *, mode: str = "full", private: bool = True) -> Path:
     weights = example_weights()
-    return publish_release(directory, weights, example_statement(weights, private=private), OPTIONS)
+    statement = example_statement(weights, mode=mode, private=private)
+    return publish(directory, weights, statement)
+
+
+def publish(
+    directory: Path,
+    weights: ScoringWeights,
+    statement: said.Statement,
+    options: dict[str, str] = OPTIONS,
+) -> Path:
+    """Publish, signed by the test key if it is private."""
+    signer = SIGNER if statement.private else None
+    return publish_release(directory, weights, statement, options, signer=signer)
+
+
+def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
+    """What a private release.json says, without files."""
+    statement = example_statement(example_weights(), mode=mode, **promise)
+    document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(statement)))
+    names = ("weights.tsv.gz", "centre.afreq", "report.html", "release.log",
+             "pgs/height.txt.gz", "pgs/LDL.txt.gz")  # fmt: skip
+    files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in names]
+    signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
+    return {"schema_version": 2, "stamp": statement.stamp, **document,
+            "files": files, "signature": signature}  # fmt: skip
 
 
 def read_document(directory: Path) -> dict[str, Any]:
@@ -204,8 +299,8 @@ def read_document(directory: Path) -> dict[str, Any]:
     return document
 
 
-def forge(directory: Path, document: dict[str, Any]) -> None:
-    """Replace release.json and make every digest fit, as a forger who knows the code would."""
+def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
+    """Replace release.json and make every digest and the signature fit: a custodian who lies."""
     old = statement_digest(read_document(directory))
     new = statement_digest(document)
     for name in ("report.html", "release.log"):
@@ -215,4 +310,7 @@ def forge(directory: Path, document: dict[str, Any]) -> None:
         content = (directory / entry["name"]).read_bytes()
         entry["sha256"] = hashlib.sha256(content).hexdigest()
         entry["bytes"] = len(content)
+    if document["private"]:
+        key = signer.public_key
+        document["signature"] = signature_of(document, public_key=key, sign=signer.sign)
     (directory / "release.json").write_bytes(serialise(document))

@@ -1,0 +1,210 @@
+"""The projection against reference vectors, its optimality conditions and other optimisers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from primo_scale.methods.projection import (
+    ball_multiplier,
+    project_phenotypes,
+    shares_kept,
+    squared_radius,
+)
+from primo_scale.methods.shrinkage import Ridge, floored_at_zero
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def project(S, G, radius_squared):
+    """Nearest point of K to G and the multiplier, by the code under test."""
+    values, vectors = np.linalg.eigh(S)
+    values = floored_at_zero(values)
+    H = vectors.T @ G
+    nu = ball_multiplier(values, (H**2).sum(axis=1), radius_squared)
+    return vectors @ (shares_kept(values, nu)[:, None] * H), nu
+
+
+def test_reference_vector_03_projection_by_public_genotypes():
+    vector = np.load(VECTORS / "03_proj_x_active.npz")
+    X, n = vector["X"], len(vector["X"])
+    S, G = X.T @ X, X.T @ vector["Y"] + vector["sigma2"] * vector["Z2"]
+    P, nu = project(S, G, n * float(vector["By"]) ** 2)
+    assert nu == pytest.approx(float(vector["out_mu"]), rel=1e-9)
+    np.testing.assert_allclose(P, vector["out_G_hat"], rtol=1e-9)
+    values, vectors = np.linalg.eigh(S)
+    factors = Ridge(n * float(vector["lam"])).factors(values, P)
+    np.testing.assert_allclose(vectors @ (factors * (vectors.T @ P)), vector["out_W"], rtol=1e-9)
+
+
+def test_reference_vector_05_projection_by_public_phenotypes():
+    vector = np.load(VECTORS / "05_proj_y_active.npz")
+    X, Y, n = vector["X"], vector["Y"], len(vector["X"])
+    G = X.T @ Y + vector["sigma2"] * vector["Z2"]
+    projection = project_phenotypes(Y.T @ Y, [G[:2], G[2:]], n * float(vector["Bx"]) ** 2)
+    assert projection.multiplier == pytest.approx(float(vector["out_mu"]), rel=1e-9)
+    np.testing.assert_allclose(G @ projection.matrix, vector["out_G_hat"], rtol=1e-9)
+    off_diagonal = np.triu(vector["Z1"], 1) / np.sqrt(2)
+    noise = np.diag(vector["Z1"].diagonal()) + off_diagonal + off_diagonal.T
+    noisy = X.T @ X + vector["sigma1"] * noise
+    np.testing.assert_allclose(noisy, vector["out_S_noisy"], rtol=1e-9)
+    values, vectors = np.linalg.eigh(noisy)
+    target = vectors.T @ G @ projection.matrix
+    factors = Ridge(n * float(vector["lam"])).factors(values, target)
+    np.testing.assert_allclose(vectors @ (factors * target), vector["out_W"], rtol=1e-9)
+
+
+def descend(X, G, radius, steps=20000):
+    """Projected gradient for min ||X'Z - G|| over ||Z|| <= radius; returns X'Z."""
+    Z = np.zeros((len(X), G.shape[1]))
+    rate = 1 / np.linalg.eigvalsh(X.T @ X)[-1]
+    for _ in range(steps):
+        Z -= rate * X @ (X.T @ Z - G)
+        Z *= min(1.0, radius / max(np.linalg.norm(Z), 1e-300))
+    return X.T @ Z
+
+
+@pytest.mark.parametrize(("n", "d", "l"), [(6, 3, 2), (3, 5, 2), (4, 1, 1), (2, 3, 7), (5, 4, 1)])
+@pytest.mark.parametrize("radius", [0.05, 0.7, 100.0])
+def test_projected_gradient_descent_finds_the_same_point(n, d, l, radius):  # noqa: E741
+    rng = np.random.default_rng(n * 100 + d * 10 + l)
+    X, G = rng.normal(size=(n, d)), 3 * rng.normal(size=(d, l))
+    ours, _ = project(X.T @ X, G, radius**2)
+    np.testing.assert_allclose(ours, descend(X, G, radius), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("radius", [0.3, 2.0])
+def test_a_general_optimiser_finds_the_same_point(radius):
+    rng = np.random.default_rng(5)
+    X, G = rng.normal(size=(4, 3)), 3 * rng.normal(size=(3, 2))
+
+    def objective(z):
+        return ((X.T @ z.reshape(4, 2) - G) ** 2).sum()
+
+    result = minimize(
+        objective,
+        np.full(8, 0.01),
+        method="SLSQP",
+        constraints=[{"type": "ineq", "fun": lambda z: radius**2 - (z**2).sum()}],
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    ours, _ = project(X.T @ X, G, radius**2)
+    np.testing.assert_allclose(ours, X.T @ result.x.reshape(4, 2), atol=1e-5)
+
+
+def test_projecting_by_phenotypes_is_the_same_problem_transposed():
+    rng = np.random.default_rng(6)
+    for n, d, l in ((30, 4, 5), (4, 3, 9), (6, 2, 1)):  # noqa: E741
+        Y, G = rng.normal(size=(n, l)), 5 * rng.normal(size=(d, l))
+        ours = G @ project_phenotypes(Y.T @ Y, [G], 2.0).matrix
+        np.testing.assert_allclose(ours.T, descend(Y, G.T, np.sqrt(2.0)), rtol=1e-6, atol=1e-7)
+
+
+def test_with_more_phenotypes_than_people_the_dual_problem_agrees():
+    rng = np.random.default_rng(7)
+    Y, G = rng.normal(size=(8, 50)), rng.normal(size=(5, 50))
+    ours = project_phenotypes(Y.T @ Y, [G], 0.5)
+    # P = G Y' (YY' + nu I)^-1 Y, through n x n matrices only.
+    dual = G @ Y.T @ np.linalg.solve(Y @ Y.T + ours.multiplier * np.eye(8), Y)
+    np.testing.assert_allclose(G @ ours.matrix, dual, rtol=1e-9, atol=1e-12)
+    assert np.linalg.norm(G @ Y.T @ np.linalg.inv(Y @ Y.T + ours.multiplier * np.eye(8))) == (
+        pytest.approx(np.sqrt(0.5), rel=1e-9)
+    )
+
+
+problems = st.tuples(
+    st.integers(0, 2**32 - 1),  # seed
+    st.integers(1, 5),  # n
+    st.integers(1, 5),  # d
+    st.integers(1, 7),  # l
+    st.floats(-6, 6),  # log10 of the size of G
+    st.floats(-6, 6),  # log10 of the radius
+    st.booleans(),  # whether columns of X are repeated or zero
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems)
+def test_optimality_conditions(problem):
+    """KKT: the fit is feasible, the multiplier not negative, and it vanishes inside the ball."""
+    seed, n, d, l, size, log_radius, degenerate = problem  # noqa: E741
+    rng = np.random.default_rng(seed)
+    X, G = rng.normal(size=(n, d)), 10.0**size * rng.normal(size=(d, l))
+    if degenerate:
+        X[:, rng.integers(d)] = X[:, 0] * rng.integers(-1, 2)
+    S, radius_squared = X.T @ X, 10.0 ** (2 * log_radius)
+    P, nu = project(S, G, radius_squared)
+    assert nu >= 0
+    assert np.isfinite(P).all()
+    values, vectors = np.linalg.eigh(S)
+    values = floored_at_zero(values)
+    # Z = X (S + nu)^-1 G in the basis of right singular vectors.
+    Z = Ridge(nu).factors(values, G) * np.sqrt(values)[:, None] * (vectors.T @ G)
+    norm = (Z**2).sum()
+    assert norm <= radius_squared * (1 + 1e-9)
+    if nu > 0:
+        assert norm == pytest.approx(radius_squared, rel=1e-9)
+    else:
+        inside = vectors[:, values > 0]
+        np.testing.assert_allclose(P, inside @ (inside.T @ G), rtol=1e-9, atol=1e-12 * 10.0**size)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems)
+def test_noise_never_takes_the_projection_farther_from_the_truth(problem):
+    """Projections onto convex sets are non-expansive, and the truth X'Y lies in the set."""
+    seed, n, d, l, size, _, _ = problem  # noqa: E741
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(n, d)), rng.normal(size=(n, l))
+    truth, noise = X.T @ Y, 10.0**size * rng.normal(size=(d, l))
+    P, _ = project(X.T @ X, truth + noise, (Y**2).sum())
+    within = 1 + 1e-9
+    assert np.linalg.norm(P - truth) <= np.linalg.norm(noise) * within + 1e-9
+    other, _ = project(X.T @ X, truth - noise, (Y**2).sum())
+    assert np.linalg.norm(P - other) <= 2 * np.linalg.norm(noise) * within + 1e-9
+
+
+def test_inside_the_ball_nothing_moves():
+    """The set is a ball and not a sphere: pushing X'Y outwards would cost a negative R^2."""
+    rng = np.random.default_rng(8)
+    X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
+    G = X.T @ Y
+    P, nu = project(X.T @ X, G, 1.001 * (Y**2).sum())
+    assert nu == 0
+    np.testing.assert_allclose(P, G, rtol=1e-12)
+
+
+def test_nothing_at_all_is_inside_every_ball():
+    assert ball_multiplier(np.zeros(3), np.ones(3), 1.0) == 0
+    assert ball_multiplier(np.ones(3), np.zeros(3), 0.0) == 0
+    empty = project_phenotypes(np.zeros((2, 2)), [np.ones((3, 2))], 1.0)
+    np.testing.assert_array_equal(empty.matrix, 0)
+
+
+def test_a_ball_of_radius_zero_leaves_nothing():
+    nu = ball_multiplier(np.ones(3), np.ones(3), 0.0)
+    assert nu == np.inf
+    np.testing.assert_array_equal(shares_kept(np.ones(3), nu), 0)
+    np.testing.assert_array_equal(Ridge(nu).factors(np.ones(3), np.ones((3, 1))), 0)
+
+
+def test_eigenvalues_of_very_different_sizes():
+    """The root is found to full precision however far it lies below the bracket's top."""
+    values = np.array([1e-12, 1e-3, 1.0, 1e9])
+    squares = np.array([1e-6, 1.0, 1e2, 1e20])
+    for radius_squared in (1e-9, 1.0, 1e10, 9.9e10, 1e12):
+        nu = ball_multiplier(values, squares, radius_squared)
+        norm = (values * squares / (values + nu) ** 2).sum()
+        assert norm <= radius_squared * (1 + 1e-9)
+        assert nu == 0 or norm == pytest.approx(radius_squared, rel=1e-9)
+
+
+def test_the_radius_is_the_lesser_of_bound_and_noisy_total():
+    assert squared_radius(100.0, 50.0, 2.0) == 56.0
+    assert squared_radius(52.0, 50.0, 2.0) == 52.0
+    assert squared_radius(np.inf, -50.0, 2.0) == 6.0

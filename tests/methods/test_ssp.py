@@ -1,0 +1,106 @@
+"""The SSP family: the thesis' own numbers through this ridge, and this project's constants."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from primo_scale.methods.shrinkage import Ridge, noise_norm
+from primo_scale.methods.ssp import adaptive_ridge, eigenvalue_bound, unit_ridge
+
+RHO = 0.05
+VECTOR = np.load(Path(__file__).parents[1] / "vectors" / "10_thesis.npz")
+
+
+def classical(epsilon, delta):
+    """The thesis' sigma for sensitivity 1."""
+    return math.sqrt(2 * math.log(2 / delta)) / epsilon
+
+
+def thesis_statistics(scale):
+    """Noisy X'X and X'y of the vector; its rows have norms of at most 1 on both sides."""
+    X, y = VECTOR["X"], VECTOR["y"]
+    upper = np.triu(VECTOR["Zsym"])
+    noise = upper + np.triu(upper, 1).T
+    return X.T @ X + scale * noise, X.T @ y + scale * VECTOR["zr"]
+
+
+def solve_ridge(gram, target, penalty):
+    values, vectors = np.linalg.eigh(gram)
+    H = vectors.T @ target[:, None]
+    return (vectors @ (Ridge(penalty).factors(values, H) * H))[:, 0]
+
+
+def thesis_penalty(gamma):
+    """lambda and the private lower bound on the smallest eigenvalue of adaSSPbudget."""
+    epsilon, delta, d = float(VECTOR["eps"]), float(VECTOR["delta"]), VECTOR["X"].shape[1]
+    necessary = ((1 - gamma) * epsilon / 2, (1 - gamma) * delta / 2)
+    bound = 0.0
+    if gamma > 0:
+        smallest = np.linalg.eigvalsh(VECTOR["X"].T @ VECTOR["X"] + np.eye(d))[0]
+        sigma = classical(gamma * epsilon, gamma * delta)
+        excess = sigma * math.sqrt(2 * math.log(2 / (gamma * delta)))
+        bound = max(smallest + sigma * float(VECTOR["ze"]) - excess, 0.0)
+    norm = classical(*necessary) * math.sqrt(d * math.log(2 * d**2 / RHO))
+    return max(0.0, norm - bound), bound, classical(*necessary)
+
+
+def test_ssp_as_the_thesis_has_it():
+    scale = classical(float(VECTOR["eps"]) / 2, float(VECTOR["delta"]) / 2)
+    ours = solve_ridge(*thesis_statistics(scale), 1.0)
+    np.testing.assert_allclose(ours, VECTOR["out_ssp"], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "name"),
+    [
+        (1 / 3, "out_adassp"),
+        (0.05, "out_budget_0.05"),
+        (0.2, "out_budget_0.2"),
+        (0.6, "out_budget_0.6"),
+        (0.0, "out_const"),
+    ],
+)
+def test_adaptive_ridge_as_the_thesis_has_it(gamma, name):
+    penalty, bound, scale = thesis_penalty(gamma)
+    ours = solve_ridge(*thesis_statistics(scale), penalty + 1)
+    np.testing.assert_allclose(ours, VECTOR[name], rtol=1e-9)
+    chosen = f"out_lam_{gamma:g}"
+    if chosen in VECTOR:
+        np.testing.assert_allclose([penalty, bound], VECTOR[chosen], rtol=1e-9)
+    # The form is the product's: only its constants are not.
+    norm = penalty + bound
+    assert adaptive_ridge(norm, smallest=bound, unit=1).penalty == pytest.approx(penalty + 1)
+
+
+def test_penalties_are_in_lattice_units():
+    assert unit_ridge(16).penalty == 256
+    assert adaptive_ridge(1000.0, smallest=300.0, unit=16).penalty == 956
+    assert adaptive_ridge(1000.0, smallest=3000.0, unit=16).penalty == 256
+
+
+def test_the_eigenvalue_bound_fails_as_seldom_as_it_says():
+    """A bound with a slack of sigma sqrt(2 log(2/delta)) fails with probability delta/2 at most."""
+    rng = np.random.default_rng(1)
+    delta, sigma, true = 0.2, 30.0, 1000.0
+    bounds = [eigenvalue_bound(true + sigma * z, sigma, delta) for z in rng.standard_normal(20000)]
+    failures = np.mean(np.array(bounds) > true)
+    # The exact probability is Phi(-sqrt(2 log 10)) = 0.0159, below delta/2 = 0.1; five sigmas.
+    assert failures == pytest.approx(0.01594, abs=5 * math.sqrt(0.016 / 20000))
+    assert eigenvalue_bound(-50.0, 30.0, delta) == 0
+    assert eigenvalue_bound(None, 30.0, delta) == 0
+
+
+def test_ridge_beyond_the_smallest_eigenvalue_makes_a_noisy_gram_positive_definite():
+    """The use of it: noisy X'X + penalty is positive, nearly always, and hardly ever without."""
+    rng = np.random.default_rng(2)
+    d, sigma = 30, 40.0
+    smallest = 0.2 * noise_norm(sigma, d)
+    penalty = adaptive_ridge(noise_norm(sigma, d), smallest=smallest, unit=1).penalty
+    E = rng.normal(0, sigma, (500, d, d))
+    lowest = np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)[:, 0] + smallest
+    assert (lowest + penalty > 0).mean() > 0.97
+    assert (lowest > 0).mean() < 0.5

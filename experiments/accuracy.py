@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from experiments.accuracy_rows import N_PHENOTYPES, ROWS, all_weights
+from experiments.accuracy_rows import N_PHENOTYPES, ROWS, Trial, rows_for, weights_of
 from experiments.figures import markdown_table
 from experiments.gaussian_noise import draw
 from experiments.haplotypes import Float64, Sizes, simulate
@@ -47,28 +47,37 @@ class Measured:
         return self.r_squared["ols"] - self.r_squared[key]
 
 
-def measure(n_phenotypes: int, repetitions: int, *, noise_factor: float = 1.0) -> Measured:
-    """Run every row on `repetitions` cohorts; the r-th is the same whatever their number.
+def measure(
+    n_phenotypes: int,
+    repetitions: int,
+    *,
+    keys: tuple[str, ...] | None = None,
+    noise_factor: float = 1.0,
+) -> Measured:
+    """Run rows on `repetitions` cohorts; the r-th is the same whatever their number.
 
     Parameters
     ----------
     n_phenotypes, repetitions
         l, and how many cohorts; at least 2.
+    keys
+        Rows besides least squares, by key of `ROWS`; None: all of them.
     noise_factor
         Multiplies the sigmas of our rows; 1 but in tests.
     """
-    found: dict[str, list[float]] = {}
-    ratios = []
+    wanted = rows_for(n_phenotypes) if keys is None else ("ols", *keys)
+    r_squared = {key: np.empty(repetitions) for key in wanted}
+    ratios = np.empty(repetitions)
     for repetition in range(repetitions):
         rng = np.random.default_rng([_SEED, n_phenotypes, repetition])
         cohort = simulate(Sizes(n_phenotypes=n_phenotypes), rng)
-        draws = draw(len(cohort.gram), n_phenotypes, rng)
-        for key, weights in all_weights(cohort, draws, rng, noise_factor=noise_factor).items():
-            found.setdefault(key, []).append(cohort.pooled_r_squared(weights))
+        trial = Trial(cohort, draw(len(cohort.gram), n_phenotypes, rng), rng, noise_factor)
+        for key in wanted:
+            r_squared[key][repetition] = cohort.pooled_r_squared(weights_of(key, trial))
         largest = math.sqrt(n_phenotypes) * float(np.abs(cohort.phenotypes).max())
         clip = cohort.phenotype_sd * math.sqrt(chi2.ppf(0.99, n_phenotypes))
-        ratios.append(largest / clip)
-    return Measured(n_phenotypes, {k: np.array(v) for k, v in found.items()}, np.array(ratios))
+        ratios[repetition] = largest / clip
+    return Measured(n_phenotypes, r_squared, ratios)
 
 
 def standard_error(values: Float64) -> float:
@@ -134,8 +143,10 @@ def _cell(measured: Measured, key: str, *, losses: bool) -> str:
     shown = f"{_digits(float(values.mean()))} +- {_digits(standard_error(values))}"
     if math.isnan(stated):
         return shown
-    return f"{shown}; {_digits(stated)} ({deviation(values, stated):+.1f})"
+    return f"{shown}; {stated:.3f} ({deviation(values, stated):+.1f})"
 
 
 def _digits(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+    if abs(value) >= 1:
+        return f"{value:.2f}"
+    return f"{value:.3f}" if abs(value) >= 0.1 else f"{value:.4f}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -78,69 +79,133 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "label, known noise": Row("label DP, weights for known noise (the default)", NOT_STATED),
         "label, planned": Row("label DP, known noise and the planner's clip", NOT_STATED),
         "feature, known noise": Row("feature DP, Proj_Y, weights for known noise", NOT_STATED),
+        "feature, ridge": Row("feature DP, Proj_Y, ridge at the noise norm", NOT_STATED),
         "feature, plain": Row("feature DP, weights for known noise, no projection", NOT_STATED),
     }
 )
 
 
-def all_weights(
-    cohort: Cohort, draws: Draws, rng: np.random.Generator, *, noise_factor: float = 1.0
-) -> dict[str, Float64]:
-    """Weights of every row on one cohort, by key of `ROWS`.
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One repetition: a cohort, the noise that all rows share, and what several rows need.
 
-    Parameters
+    Attributes
     ----------
-    cohort, draws
-        Data, and noise that all rows share.
-    rng
+    cohort : Cohort
+    draws : Draws
+    rng : numpy.random.Generator
         For the copies of X'X of the naive row.
-    noise_factor
+    noise_factor : float
         Multiplies the sigmas of our rows; 1 but in tests.
     """
-    weights = {**_published(cohort, draws), **_ours(cohort, draws, noise_factor)}
-    if cohort.cross.shape[1] < _NOT_FOR_NAIVE:
-        weights["naive"] = published.naive(cohort, draws, EPSILON, DELTA, rng)
-    return weights
+
+    cohort: Cohort
+    draws: Draws
+    rng: np.random.Generator
+    noise_factor: float = 1.0
+
+    @cached_property
+    def printed(self) -> published.PrintedNoise:
+        """Sigmas of Algorithm 1."""
+        return published.PrintedNoise(self.cohort, EPSILON, DELTA)
+
+    @property
+    def small_radius(self) -> float:
+        """``sqrt(n) max |y|``: the radius of the stated set without its sqrt(l)."""
+        return math.sqrt(self.cohort.n) * self.printed.largest_value
+
+    @property
+    def stated_radius(self) -> float:
+        """``sqrt(n l) max |y|``."""
+        return self.small_radius * math.sqrt(self.cohort.cross.shape[1])
+
+    @cached_property
+    def full(self) -> ours.NoisyStatistics:
+        """Full privacy at the planner's split."""
+        return self._release(PrivacyUnit.FULL)
+
+    @cached_property
+    def even(self) -> ours.NoisyStatistics:
+        """Full privacy at t = 1."""
+        return self._release(PrivacyUnit.FULL, split=1.0)
+
+    @cached_property
+    def label(self) -> ours.NoisyStatistics:
+        """Label privacy."""
+        return self._release(PrivacyUnit.LABEL)
+
+    @cached_property
+    def feature(self) -> ours.NoisyStatistics:
+        """Feature privacy, not projected."""
+        return self._release(PrivacyUnit.FEATURE)
+
+    @cached_property
+    def projected(self) -> ours.NoisyStatistics:
+        """Feature privacy, projected on what bounded rows make of Y."""
+        radius = ours.stated_radius(self.feature, self.cohort)
+        return ours.projected_on_phenotypes(self.feature, self.cohort, radius)
+
+    @cached_property
+    def product_projected(self) -> ours.NoisyStatistics:
+        """The same with the product's radius."""
+        radius = ours.product_radius(self.feature, self.cohort)
+        return ours.projected_on_phenotypes(self.feature, self.cohort, radius)
+
+    def planned(self, unit: PrivacyUnit) -> ours.NoisyStatistics:
+        """The product's clip of phenotype rows in place of the quantile."""
+        promise = Promise(EPSILON, DELTA, unit)
+        return self._release(unit, bound=ours.planned_phenotype_bound(self.cohort, promise))
+
+    def _release(
+        self, unit: PrivacyUnit, *, split: float | None = None, bound: float | None = None
+    ) -> ours.NoisyStatistics:
+        return ours.release(
+            self.cohort,
+            self.draws,
+            Promise(EPSILON, DELTA, unit),
+            split=split,
+            phenotype_bound=bound,
+            noise_factor=self.noise_factor,
+        )
 
 
-def _published(cohort: Cohort, draws: Draws) -> dict[str, Float64]:
-    noise = published.PrintedNoise(cohort, EPSILON, DELTA)
-    small = math.sqrt(cohort.n) * noise.largest_value
-    stated = small * math.sqrt(cohort.cross.shape[1])
-    return {
-        "ols": published.least_squares(cohort),
-        "algorithm 1": published.algorithm_1(cohort, draws, noise),
-        "projection x": published.projection_x(cohort, draws, noise, radius=stated),
-        "projection x, small": published.projection_x(cohort, draws, noise, radius=small),
-        "projection y": published.projection_y(cohort, draws, noise),
-    }
+def _floored(noisy: ours.NoisyStatistics) -> Float64:
+    return ours.james_stein_weights(noisy, floor=noisy.noise_norm, penalty=0.0)
 
 
-def _ours(cohort: Cohort, draws: Draws, noise_factor: float) -> dict[str, Float64]:
-    full, label, feature = (
-        ours.release(cohort, draws, Promise(EPSILON, DELTA, unit), noise_factor=noise_factor)
-        for unit in (PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE)
-    )
-    even = ours.release(
-        cohort, draws, Promise(EPSILON, DELTA), split=1.0, noise_factor=noise_factor
-    )
-    projected = ours.projected_on_phenotypes(feature, cohort)
-    return {
-        "full": ours.james_stein_weights(full, floor=full.noise_norm, penalty=0.0),
-        "full, even": ours.james_stein_weights(even, floor=even.noise_norm, penalty=0.0),
-        "label": ours.james_stein_weights(label, floor=0.0, penalty=0.0),
-        "feature": ours.ridge_weights(projected, projected.usual_noise_norm),
-        "full, known noise": ours.known_noise_weights(full),
-        "full, planned": _planned(cohort, draws, PrivacyUnit.FULL),
-        "full, ridge": ours.james_stein_weights(full, floor=0.0, penalty=full.noise_norm),
-        "label, known noise": ours.known_noise_weights(label),
-        "label, planned": _planned(cohort, draws, PrivacyUnit.LABEL),
-        "feature, known noise": ours.known_noise_weights(projected),
-        "feature, plain": ours.known_noise_weights(feature),
-    }
+_WEIGHTS: Mapping[str, Callable[[Trial], Float64]] = {
+    "ols": lambda t: published.least_squares(t.cohort),
+    "algorithm 1": lambda t: published.algorithm_1(t.cohort, t.draws, t.printed),
+    "projection x": lambda t: published.projection_x(
+        t.cohort, t.draws, t.printed, radius=t.stated_radius
+    ),
+    "projection x, small": lambda t: published.projection_x(
+        t.cohort, t.draws, t.printed, radius=t.small_radius
+    ),
+    "projection y": lambda t: published.projection_y(t.cohort, t.draws, t.printed),
+    "naive": lambda t: published.naive(t.cohort, t.draws, EPSILON, DELTA, t.rng),
+    "full": lambda t: _floored(t.full),
+    "full, even": lambda t: _floored(t.even),
+    "label": lambda t: _floored(t.label),
+    "feature": lambda t: ours.ridge_weights(t.projected, t.projected.usual_noise_norm),
+    "full, known noise": lambda t: ours.known_noise_weights(t.full),
+    "full, planned": lambda t: ours.known_noise_weights(t.planned(PrivacyUnit.FULL)),
+    "full, ridge": lambda t: ours.james_stein_weights(t.full, floor=0.0, penalty=t.full.noise_norm),
+    "label, known noise": lambda t: ours.known_noise_weights(t.label),
+    "label, planned": lambda t: ours.known_noise_weights(t.planned(PrivacyUnit.LABEL)),
+    "feature, known noise": lambda t: ours.known_noise_weights(t.product_projected),
+    "feature, ridge": lambda t: ours.ridge_weights(
+        t.product_projected, t.product_projected.noise_norm
+    ),
+    "feature, plain": lambda t: ours.known_noise_weights(t.feature),
+}
 
 
-def _planned(cohort: Cohort, draws: Draws, unit: PrivacyUnit) -> Float64:
-    promise = Promise(EPSILON, DELTA, unit)
-    bound = ours.planned_phenotype_bound(cohort, promise)
-    return ours.known_noise_weights(ours.release(cohort, draws, promise, phenotype_bound=bound))
+def weights_of(key: str, trial: Trial) -> Float64:
+    """Weights of one row on one cohort, shape (d, l)."""
+    return _WEIGHTS[key](trial)
+
+
+def rows_for(n_phenotypes: int) -> tuple[str, ...]:
+    """Keys of the rows that there are at so many phenotypes."""
+    return tuple(key for key in ROWS if key != "naive" or n_phenotypes < _NOT_FOR_NAIVE)

@@ -121,7 +121,8 @@ def report(n_data_sets: int) -> str:
         (
             "### Wu et al.: error of the weights, eps = 1 a party",
             f"Mean over {n_data_sets} data sets with its standard error; docs/maths.md after the "
-            "semicolon. The mean of DGM-OLS has no finite variance: read its median.",
+            "semicolon. The Hessian matrix of DGM-OLS can be nearly singular, so its mean has no "
+            "limit: read the median.",
             markdown_table(("", *(f"n = {n:,}" for n in _COHORTS)), rows),
         )
     )

@@ -10,14 +10,14 @@ product's lattice, at 2^12 steps a unit. The sampler is not the product's (`gaus
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import chi2
 
 from experiments.gaussian_noise import Draws
 from experiments.haplotypes import Cohort, Float64, row_norms
-from primo_scale.methods.projection import project_phenotypes
+from primo_scale.methods.projection import project_phenotypes, squared_radius
 from primo_scale.methods.shrinkage import (
     JamesStein,
     KnownNoise,
@@ -168,12 +168,25 @@ def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:
     return _weights(noisy, Ridge(penalty), 0.0)
 
 
-def projected_on_phenotypes(noisy: NoisyStatistics, cohort: Cohort) -> NoisyStatistics:
+def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
+    """``n Bx^2``, squared: what bounds on rows allow."""
+    Y = cohort.phenotypes / noisy.unit
+    return cohort.n * _default_bounds(cohort.haplotypes, Y, PrivacyUnit.FEATURE).row ** 2
+
+
+def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
+    """The product's, squared: never above the stated one, from the trace of the noisy X'X."""
+    sigma = noisy.gram_sigma * math.sqrt(len(noisy.gram))
+    return squared_radius(stated_radius(noisy, cohort), float(np.trace(noisy.gram)), sigma)
+
+
+def projected_on_phenotypes(
+    noisy: NoisyStatistics, cohort: Cohort, radius_squared: float
+) -> NoisyStatistics:
     """Project X'Y onto what rows of bounded norm can make of the public phenotypes."""
     Y = cohort.phenotypes / noisy.unit
-    bounds = _default_bounds(cohort.haplotypes, Y, PrivacyUnit.FEATURE)
-    projection = project_phenotypes(Y.T @ Y, [noisy.cross], cohort.n * bounds.row**2)
-    return NoisyStatistics(**{**vars(noisy), "cross": noisy.cross @ projection.matrix})
+    projection = project_phenotypes(Y.T @ Y, [noisy.cross], radius_squared)
+    return replace(noisy, cross=noisy.cross @ projection.matrix)
 
 
 def _weights(noisy: NoisyStatistics, rule: Shrinkage, floor: float) -> Float64:

@@ -60,7 +60,8 @@ def choices_from(
     Raises
     ------
     UsageError
-        No bounds, or epsilon and delta that no release could have.
+        No bounds, epsilon and delta that no release could have, or options that exclude each
+        other.
     """
     outcomes = OutcomeChoices(
         phenotypes=_bounded(options, "pheno"),
@@ -72,6 +73,8 @@ def choices_from(
     execution = ExecutionChoices(
         **{name: options[name] for name in ExecutionChoices.__dataclass_fields__}
     )
+    if outcomes.pay_moments:
+        _check_moments(model)
     if model.nominal_n is not None and execution.scheduler is not None:
         raise UsageError(
             "the number of people is private, and a shared scheduler shows the number of tasks",
@@ -79,6 +82,23 @@ def choices_from(
             remedy="Leave it out, or use --adjacency replace-one",
         )
     return outcomes, model, execution
+
+
+def _check_moments(model: ModelChoices) -> None:
+    from primo_scale.privacy.sensitivity import PrivacyUnit
+
+    if model.budget is None or model.non_private:
+        raise UsageError(
+            "phenotype moments are part of a private release",
+            where="--pheno-moments",
+            remedy="Give --epsilon and --delta, and leave --non-private out",
+        )
+    if model.privacy is PrivacyUnit.FEATURE:
+        raise UsageError(
+            "phenotypes are public: their means and sds need not be paid for",
+            where="--pheno-moments",
+            remedy="Write mean and sd into --pheno-bounds",
+        )
 
 
 def _model_choices(options: dict[str, Any]) -> ModelChoices:

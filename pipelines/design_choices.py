@@ -156,7 +156,10 @@ def _with_block_norms(design: Design) -> Design:
     norms = block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
     unit = Budget(epsilon=1.0, delta=1e-6)  # every scale is in proportion to 1/mu
-    dense, blocks = (max(d.mechanism(unit, Recipe()).scales.gram) for d in (design, by_block))
+    dense, blocks = (
+        max(replace(d, moments=None).mechanism(unit, Recipe()).scales.gram)
+        for d in (design, by_block)
+    )
     return by_block if blocks < dense else design
 
 

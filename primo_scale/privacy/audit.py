@@ -152,18 +152,18 @@ def audit(mechanism: Mechanism, pairs: tuple[NeighbourPair, ...], effort: Effort
 
 
 def _audit_pair(mechanism: Mechanism, pair: NeighbourPair, effort: Effort) -> PairAudit:
-    ideal = _Ideal(mechanism, pair)
+    stated = StatedNoise(mechanism, pair)
     before, after = (
-        ideal.in_sigmas(_observe(mechanism, pair, person, effort))
+        stated.in_sigmas(_observe(mechanism, pair, person, effort))
         for person in (pair.before, pair.after)
     )
     scores = [
-        Scores(ideal.log_likelihood_ratio(before), ideal.log_likelihood_ratio(after)),
+        Scores(stated.log_likelihood_ratio(before), stated.log_likelihood_ratio(after)),
         _learned_scores(before, after),
     ]
     delta = mechanism.promise.delta
     shown = evidence(scores, delta=delta, false_alarm=effort.false_alarm)
-    return PairAudit(pair.name, ideal.mu, shown)
+    return PairAudit(pair.name, stated.mu, shown)
 
 
 def _observe(
@@ -182,7 +182,7 @@ def _observe(
     return np.array(seen, dtype=np.float64)
 
 
-class _Ideal:
+class StatedNoise:
     """The Gaussian mechanism that the published numbers are said to come from.
 
     Numbers are taken relative to the cohort before the change and in units of their stated noise,

@@ -119,7 +119,8 @@ def _epsilon(right: Counts, wrong: Counts, runs: int, delta: float, level: float
 def _mu(right: Counts, wrong: Counts, runs: int, level: float) -> Floats:
     """Lower bound on mu from ``P[right] <= Phi(Phi^-1(P[wrong]) + mu)``."""
     shift = ndtri(rate_at_least(right, runs, level)) - ndtri(rate_at_most(wrong, runs, level))
-    return np.maximum(shift, 0)
+    bound: Floats = np.maximum(shift, 0)
+    return bound
 
 
 def _judged(scores: Sequence[Scores], bound: _Bound) -> float:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.errors import UsageError
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
@@ -26,7 +25,6 @@ from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise import Integers, add_lattice_noise
 from primo_scale.privacy.payer import Payer
-from primo_scale.privacy.sensitivity import PrivacyUnit
 from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
 from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json, write_atomically
@@ -56,19 +54,7 @@ class NoisyMoments:
 
 
 def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
-    """Scale of the noise on each of the sums, rounded up.
-
-    Raises
-    ------
-    UsageError
-        Phenotypes are public: nothing has to be paid for.
-    """
-    if promise.privacy is PrivacyUnit.FEATURE:
-        raise UsageError(
-            "phenotypes are public: their means and sds need not be paid for",
-            where="--pheno-moments",
-            remedy="Write mean and sd into --pheno-bounds",
-        )
+    """Scale of the noise on each of the sums, rounded up; not for public phenotypes."""
     change = sensitivity.phenotype_moments(n_phenotypes, promise.adjacency)
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(MOMENTS_SHARE)
     return math.nextafter(change / mu * (1 + 2.0**-50), math.inf)
@@ -85,8 +71,6 @@ def pay_for_moments(
     ------
     BudgetRefused
         The budget does not cover this and the rest of the release; no noise was drawn.
-    UsageError
-        As `moments_sigma`.
     """
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2

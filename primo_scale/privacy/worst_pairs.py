@@ -25,12 +25,14 @@ Integers = npt.NDArray[np.int64]
 # short of the phenotypes, so that X'C and X'Y are told apart.
 _ROW_NORM, _FIXED_NORM, _PHENOTYPE_NORM = 10**8, 10**6, 4 * 10**6
 _BLOCK_SIZE = 2
-_N_PHENOTYPES = 2
+N_PHENOTYPES = 2
 # Split of the audited mechanisms: the planner takes no smaller one, so X'X and X'Z both matter.
 SPLIT = 0.5
 # Two blocks that leave the worst neighbours just the room they need at this split.
 _BLOCK_NORM = math.floor(_ROW_NORM / (1 + (SPLIT / 2) ** 2))
 N_SAMPLES = 40
+# Half of them: a smaller subsample would need a delta_1 beyond the region that is proved.
+SUBSAMPLE = N_SAMPLES // 2
 _DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
 
 
@@ -65,7 +67,7 @@ class NeighbourPair:
     name
         What moves.
     others
-        Genotypes of everybody else, int64, shape (n - 1, d); they have no outcomes.
+        Genotypes of everybody else, all alike, int64, shape (n - 1, d); they have no outcomes.
     before, after
         The person; None: absent.
     """
@@ -111,7 +113,7 @@ def audit_bounds(*, by_block: bool) -> PublicBounds:
         phenotype_norm=_PHENOTYPE_NORM,
         block_sizes=(_BLOCK_SIZE,) * n_blocks,
         n_samples=N_SAMPLES,
-        n_phenotypes=_N_PHENOTYPES,
+        n_phenotypes=N_PHENOTYPES,
     )
 
 
@@ -143,7 +145,7 @@ def statistics_of(
     rows = everybody(others, person)
     boundaries = np.cumsum(block_sizes)[:-1]
     if person is None:
-        z = np.zeros(1 + _N_PHENOTYPES, dtype=np.int64)
+        z = np.zeros(1 + N_PHENOTYPES, dtype=np.int64)
         x, observed = np.zeros(rows.shape[1], dtype=np.int64), z[1:]
     else:
         z = np.concatenate([person.fixed, person.phenotypes])
@@ -224,7 +226,7 @@ def _in_direction(angle: float, norm: int) -> Integers:
 
 def _person(x: Integers, outcomes: tuple[Integers, Integers], *, observed: bool = True) -> Person:
     fixed, phenotypes = outcomes
-    return Person(x, fixed, phenotypes, np.full(_N_PHENOTYPES, int(observed), dtype=np.int64))
+    return Person(x, fixed, phenotypes, np.full(N_PHENOTYPES, int(observed), dtype=np.int64))
 
 
 def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
@@ -232,7 +234,7 @@ def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair
     joint = NeighbourPair(
         "everything", np.tile(v, (N_SAMPLES - 1, 1)), _person(u, (c, y)), _person(v, (-c, -y))
     )
-    x = rows.genotypes(_DIAGONAL)
+    x = rows.genotypes(_DIAGONAL) * 0
     missing = NeighbourPair(
         "outcomes",
         rows.others,

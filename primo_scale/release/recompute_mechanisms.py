@@ -149,7 +149,8 @@ def calibration_of(claims: Claims) -> str:
         return "subsampled"
     if not claims.replace:
         return "add-remove"
-    return "stacked" if claims.blocks is None else "by-block"
+    filled = claims.blocks is None or sum(claims.blocks) <= claims.row
+    return "stacked" if filled else "by-block"
 
 
 def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
@@ -178,9 +179,12 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
 
 
 def _eigenvalue_change(claims: Claims) -> float:
-    """N_x, one for rounding down, and twice the solver's error ``16 d 2^-53 n N_x``."""
+    """The longest row of a block, N: that, one for rounding down, and twice the solver's error.
+
+    Which is at most ``16 d 2^-53 n N``.
+    """
     people = _MOST_PEOPLE if claims.people is None else claims.people
-    return claims.row * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+    return max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
 
 
 def _moments_change(claims: Claims) -> float:
@@ -235,7 +239,11 @@ def _gram_ratio(claims: Claims, factor: float) -> float:
 
 
 def _stacked(claims: Claims) -> float:
-    """All in one Gram matrix of rows (x, k z), ``k^2 = t N_x/(2 N_z)``: sqrt2 (N_x + k^2 N_z)."""
+    """All in one Gram matrix of rows (x, k z), ``k^2 = t N_x/(2 N_z)``: sqrt2 (N_x + k^2 N_z).
+
+    Where the beta_b add up to no more than N_x, the mean of such matrices of ``(x_b/sqrt(beta_b),
+    k z/sqrt(N_x))`` with weights beta_b/N_x: sigma_b may be smaller by sqrt(beta_b/N_x).
+    """
     if claims.split is None:
         return math.inf
     row, outcome = claims.row, claims.outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import expit, ndtr, ndtri
 
 from primo_scale.release.document import Document, people_in_words
+from primo_scale.release.stated_mechanism import STATISTICS
 
 _TEMPLATE = "report.html.j2"
 _FALSE_ALARMS = (0.01, 0.05)
@@ -69,6 +70,7 @@ def render_report(
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=_CALIBRATIONS[mechanism["calibration"]] if mechanism else None,
         gain=_gains(document),
+        statistics=STATISTICS,
     )  # fmt: skip
 
 
@@ -99,10 +101,19 @@ def _gains(document: Document) -> list[dict[str, Any]]:
 
 
 def _percent(share: float) -> str:
-    """To three digits, and never rounded to certainty."""
+    """Rounded up, since it says what somebody can achieve at most: to 3 digits, or 2 below 100."""
     if share > 0.9999:
         return "more than 99.99 %"
-    return f"{100 * share:.3g} %"
+    if share > 0.99:
+        left, unit = _rounded(100 * (1 - share), 2, math.floor)
+        return f"{100 - left:.{max(0, -unit)}f} %"
+    return f"{_rounded(100 * share, 3, math.ceil)[0]:.4g} %"
+
+
+def _rounded(value: float, digits: int, towards: Callable[[float], int]) -> tuple[float, int]:
+    """`value` to so many digits, and the power of ten of the last."""
+    power = math.floor(math.log10(value)) - digits + 1
+    return towards(value / 10.0**power) * 10.0**power, power
 
 
 def _significant(value: float) -> str:

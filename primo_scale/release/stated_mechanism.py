@@ -7,6 +7,19 @@ from typing import Literal
 
 Layout = Literal["svec", "full"]
 
+STATISTICS = {
+    "gram": "X'X by LD block",
+    "fixed_cross": "X'C, genotypes by constant and covariates",
+    "phenotype_cross": "X'Y, genotypes by phenotypes",
+    "fixed_gram": "C'C, constant and covariates",
+    "fixed_phenotype": "C'Y, constant and covariates by phenotypes",
+    "phenotype_gram": "Y'Y, phenotypes",
+    "observed": "people with each phenotype",
+    "smallest_eigenvalue": "smallest eigenvalue of X'X",
+    "phenotype_moments": "sum, sum of squares and count of each phenotype",
+}
+"""Every statistic that can be measured, for a reader."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -60,7 +73,8 @@ class Mechanism:
         N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
         ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y`` instead.
     block_norms_squared
-        beta_b of every LD block, where ``||x_b||^2 <= beta_b`` too; else None.
+        beta_b of every LD block, where ``||x_b||^2 <= beta_b`` too and noise rests on it; else
+        None.
     constant_and_covariates_norm_squared, phenotypes_norm_squared
         N_c and N_y.
     counts_share, eigenvalue_share

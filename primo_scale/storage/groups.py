@@ -41,7 +41,6 @@ _EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
 Array = zarr.Array[Any]
 Group: TypeAlias = zarr.Group
-Group = zarr.Group
 
 
 def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:

@@ -30,7 +30,8 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     store, work = directory / "genotypes.zarr", directory / "work"
     run("ingest", "--bfile", inputs.bfile, "--out", store)
     run("accumulate", "--genotypes", store, *inputs.outcome_options, "--ref-freq",
-        inputs.frequencies, "--ld-blocks", "window:300", "--workers", 1, "--work-dir", work)  # fmt: skip
+        inputs.frequencies, "--ld-blocks", "window:300", "--workers", 1,
+        "--work-dir", work)  # fmt: skip
     return work
 
 

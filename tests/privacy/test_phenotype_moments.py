@@ -9,7 +9,7 @@ import pytest
 from crash import KILLED, killed_at
 from scipy.stats import chi2
 
-from primo_scale.errors import BudgetRefused, UsageError
+from primo_scale.errors import BudgetRefused
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments
@@ -25,7 +25,7 @@ from primo_scale.privacy.phenotype_moments import (
     read_moments,
     with_moments,
 )
-from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.sensitivity import Adjacency
 from primo_scale.privacy.spending import Account
 
 PROMISE = Promise(2.0, 1e-6)
@@ -56,11 +56,6 @@ def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
     low, high = chi2.ppf([1e-8, 1 - 1e-8], noise.size)
     assert low < statistic < high
     assert not low < statistic * 1.15 < high, "a scale 7% off would be found"
-
-
-def test_public_phenotypes_have_nothing_to_pay_for() -> None:
-    with pytest.raises(UsageError, match="public"):
-        moments_sigma(1, Promise(2.0, 1e-6, PrivacyUnit.FEATURE))
 
 
 def test_paid_once_and_replayed(tmp_path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.optimize import brentq
 
+from pipelines.mechanism_statement import Stated, state_guarantee, state_mechanism
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
@@ -24,7 +25,6 @@ from primo_scale.release import statement as said
 from primo_scale.release.document import serialise, statement_digest
 from primo_scale.release.publish import Signer, publish_release
 from primo_scale.release.signature import signature_of
-from primo_scale.release.state_mechanism import Stated, state_guarantee, state_mechanism
 from primo_scale.release.stated_inputs import (
     CovariateBounds,
     PhenotypeBounds,
@@ -40,6 +40,7 @@ PEOPLE = 1000
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
 SIGNER = Signer(PUBLIC_KEY, KEY.sign)
+_EVERYTHING_ONCE = Recipe()
 _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 
@@ -51,13 +52,14 @@ class Mode:
     privacy: PrivacyUnit = PrivacyUnit.FULL
     adjacency: Adjacency = _REPLACE
     block_norms: tuple[int, ...] | None = None
-    recipe: Recipe = Recipe()
+    recipe: Recipe = _EVERYTHING_ONCE
     share: float = 1.0
 
 
 MODES = {
     "full": Mode("stacked"),
     "full-blocks": Mode("by-block", block_norms=BLOCK_NORMS),
+    "full-blocks-within-the-row": Mode("stacked", block_norms=(1_300_003, 1_700_014)),
     "full-add-remove": Mode("add-remove", adjacency=_ADD),
     "full-add-remove-blocks": Mode("add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS),
     "label": Mode("label", PrivacyUnit.LABEL),
@@ -66,9 +68,7 @@ MODES = {
     "feature-blocks": Mode("by-block", PrivacyUnit.FEATURE, block_norms=BLOCK_NORMS),
     "feature-add-remove": Mode("add-remove", PrivacyUnit.FEATURE, _ADD),
     "subsampled": Mode("subsampled", recipe=Recipe(subsample=100)),
-    "subsampled-feature": Mode(
-        "subsampled", PrivacyUnit.FEATURE, recipe=Recipe(subsample=900)
-    ),
+    "subsampled-feature": Mode("subsampled", PrivacyUnit.FEATURE, recipe=Recipe(subsample=900)),
     "naive": Mode("stacked", recipe=Recipe(gram_copies=2)),
     "naive-blocks": Mode("by-block", block_norms=BLOCK_NORMS, recipe=Recipe(gram_copies=2)),
     "ada-ssp": Mode("stacked", recipe=Recipe(eigenvalue_share=1 / 3)),

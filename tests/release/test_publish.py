@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import math
 import stat
+from decimal import ROUND_CEILING, Context, Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from release_examples import OPTIONS, example_statement, example_weights, publish_example
+from release_examples import (
+    MODES,
+    OPTIONS,
+    PEOPLE,
+    PUBLIC_KEY,
+    SIGNER,
+    example_statement,
+    example_weights,
+    publish,
+    publish_example,
+)
 
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.release import publish
-from primo_scale.release.publish import publish_release
+from primo_scale.release import publish as publishing
+from primo_scale.release.publish import is_same_release, publish_release
 from primo_scale.release.verify import verify_release
 
 STEPS = ("write_weights", "write_centre_afreq", "write_pgs_files", "render_report", "_file_entries",
-         "check_schema", "verify_release", "_open_to_readers")  # fmt: skip
+         "signature_of", "check_schema", "verify_release", "_open_to_readers")  # fmt: skip
 
 
 def test_the_directory_is_that_of_the_contract(pristine):
@@ -55,7 +67,7 @@ def test_a_full_disk_at_any_step_leaves_nothing(step, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(publish, step, fail)
+    monkeypatch.setattr(publishing, step, fail)
     with pytest.raises(ResourceError, match="disk is full"):
         publish_example(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -66,7 +78,7 @@ def test_an_interruption_at_any_step_leaves_nothing(step, tmp_path, monkeypatch)
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(publish, step, interrupt)
+    monkeypatch.setattr(publishing, step, interrupt)
     with pytest.raises(KeyboardInterrupt):
         publish_example(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -78,23 +90,21 @@ def test_a_guarantee_that_does_not_follow_from_the_noise_is_not_published(tmp_pa
     assert statement.guarantee is not None
     boast = dataclasses.replace(statement.guarantee, epsilon=1.0)
     with pytest.raises(InputError, match="own verification: epsilon"):
-        publish_release(
-            tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast), OPTIONS
-        )
+        publish(tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_statement_about_other_weights_is_not_published(tmp_path):
     statement = example_statement(example_weights(phenotypes=("height", "HDL")))
     with pytest.raises(InputError, match="own verification: contents"):
-        publish_release(tmp_path / "out", example_weights(), statement, OPTIONS)
+        publish(tmp_path / "out", example_weights(), statement)
 
 
 def test_weights_that_are_not_finite_are_not_published(tmp_path):
     weights = example_weights()
     weights.per_allele[3, 1] = np.nan
     with pytest.raises(InputError, match="not finite"):
-        publish_release(tmp_path / "out", weights, example_statement(weights), OPTIONS)
+        publish(tmp_path / "out", weights, example_statement(weights))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,12 +132,14 @@ HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{
 def test_hostile_names_are_text_in_the_report(tmp_path):
     weights = example_weights(phenotypes=HOSTILE, covariates=("</style><svg/onload=alert(2)>",))
     options = {"cohort": "<iframe src=//example.org>"}
-    directory = publish_release(tmp_path / "out", weights, example_statement(weights), options)
+    directory = publish(tmp_path / "out", weights, example_statement(weights), options)
     page = Page(directory / "report.html")
     for name in (*HOSTILE, *weights.covariates, options["cohort"]):
         assert name in page.text
     assert not page.tags & {"script", "img", "svg", "iframe", "link", "b"}
-    assert page.attributes <= {"lang", "charset", "name", "content", "class"}
+    assert page.attributes <= {
+        "lang", "charset", "name", "content", "class", "scope", "role", "aria-label", "tabindex",
+    }  # fmt: skip
     assert all(finding.ok for finding in verify_release(directory))
     assert sorted(path.parent for path in (directory / "pgs").iterdir()) == [directory / "pgs"] * 4
 
@@ -139,21 +151,81 @@ def test_the_report_is_self_contained(pristine):
         assert "url(" not in (directory / "report.html").read_text()
 
 
+def text_of(directory: Path) -> str:
+    return " ".join(Page(directory / "report.html").text.split())
+
+
 def test_the_report_says_what_a_privacy_officer_asks(pristine):
-    text = " ".join(Page(pristine[True] / "report.html").text.split())
+    text = text_of(pristine[True])
     for phrase in (
         "any one person's whole row",
-        "factor of at most eε = 148",
+        "a factor of at most eε = 148",
+        "believe it with 99.34 % at most",
         "nothing is published without noise",
-        "the statistic cross",
+        "the list of people: who is in the cohort",
+        "X'Y, genotypes by phenotypes 7 × 2",
+        "Accountant: analytic Gaussian profile (Balle and Wang 2018)",
+        "scipy ",
+        "exact discrete Gaussian on a lattice",
+        "operating system entropy",
+        "Why this one: as given",
         "Effective sample size: 123.4 of 1000 people",
+        "height0.12340.0560.9000",
+        "lost in noise",
         "Spent before this release",
+        "Account of cohort biobank: full privacy, replace-one",
         "Side channels",
+        "LD blockswindow:4--ld-blocks",
+        f"python -m pipelines.verify DIR --public-key {PUBLIC_KEY}",
         "plink2 --bfile TARGET",
         "the operator as public",
     ):
-        assert phrase in text
+        assert phrase.replace(" ", "") in text.replace(" ", ""), phrase
     assert "NOT PRIVATE" not in text
+
+
+@pytest.mark.parametrize(
+    "mode, phrases",
+    [
+        ("full-add-remove", ["any one person is missing", "planned for 1000"]),
+        ("label", ["phenotypes (their values", "every person's genotypes and covariates",
+                   "public under the promise: X'X by LD block; X'C, genotypes by"]),
+        ("label-add-remove", ["contributes no phenotype at all"]),
+        ("feature", ["genotypes and covariates are replaced", "which of them are missing",
+                     "public under the promise: Y'Y, phenotypes; people with each"]),
+        ("feature-add-remove", ["contributes no genotypes and covariates at all"]),
+        ("full-blocks", ["in every LD block within its own bound", "1.70002e+06 to 1.9e+06"]),
+        ("subsampled", ["X'X of the secret subsample takes", "over 100 people"]),
+        ("naive", ["2 noisy copies"]),
+        ("ada-ssp", ["smallest eigenvalue of X'X", "33.3333 %"]),
+        ("moments", ["bought phenotype moments", "95 %"]),
+    ],
+)  # fmt: skip
+def test_the_report_explains_every_mode(mode, phrases, tmp_path):
+    text = text_of(publish_example(tmp_path / "out", mode=mode))
+    assert [phrase for phrase in phrases if phrase not in text] == []
+
+
+def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
+    """One shift of mu, tested at 5% and 1%: normal tables give 1.644854 and 2.326348."""
+    mu = float(example_statement(example_weights()).guarantee.mu)
+    for level, quantile in (("5 %", 1.644854), ("1 %", 2.326348)):
+        power = Decimal(50 * math.erfc((quantile - mu) / math.sqrt(2)))
+        at_most = Context(prec=3, rounding=ROUND_CEILING).plus(power)
+        sentence = f"a false alarm in {level} of cases tells the two cohorts apart in {at_most} %"
+        assert sentence in text_of(pristine[True])
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("full-add-remove")])
+def test_a_private_number_of_people_stands_in_no_file(mode, tmp_path, monkeypatch):
+    """Nothing depends on the real size: the statement has only the nominal one."""
+    statement = example_statement(example_weights(), mode=mode)
+    assert (statement.cohort.n_samples, statement.cohort.nominal_n) == (None, PEOPLE)
+    directory = publish(tmp_path / "out", example_weights(), statement)
+    assert "a private number of people (planned for 1000)" in text_of(directory)
+    log = (directory / "release.log").read_text()
+    assert "cohort: a private number of people (planned for 1000), 7 variants" in log
+    assert "None" not in log + text_of(directory)
 
 
 def test_a_release_without_noise_says_so_before_all_else(pristine):
@@ -167,5 +239,66 @@ def test_a_release_without_noise_says_so_before_all_else(pristine):
 def test_the_log_is_public(pristine, tmp_path):
     log = (pristine[True] / "release.log").read_text()
     assert "option --epsilon 5" in log
+    assert "method reuse-cov-gauss: as given" in log
     assert "/" not in log.replace("(5, 1e-07)", "")
     assert not any(f"{hour:02}:" in log for hour in range(24))
+
+
+# ----------------------------------------------------------------------- signed, and recognised
+
+
+def test_a_private_release_needs_a_signer_and_no_other_has_one(tmp_path):
+    weights = example_weights()
+    for private, signer in ((True, None), (False, SIGNER)):
+        statement = example_statement(weights, private=private)
+        with pytest.raises(ValueError, match="private releases are signed"):
+            publish_release(tmp_path / "out", weights, statement, OPTIONS, signer=signer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signature_that_does_not_fit_its_key_is_not_published(tmp_path):
+    weights = example_weights()
+    wrong = dataclasses.replace(SIGNER, public_key="0" * 64)
+    with pytest.raises(InputError, match="own verification: signature"):
+        publish_release(
+            tmp_path / "out", weights, example_statement(weights), OPTIONS, signer=wrong
+        )
+
+
+def test_a_release_is_recognised_by_what_it_states(pristine):
+    statement = example_statement(example_weights())
+    assert is_same_release(pristine[True], statement)
+    assert not is_same_release(pristine[False], statement)
+    assert not is_same_release(pristine[True].parent, statement)
+    for mode in MODES:
+        other = example_statement(example_weights(), mode=mode)
+        assert is_same_release(pristine[True], other) is (mode == "full")
+
+
+def test_date_balance_versions_and_rounding_do_not_make_another_release(pristine):
+    statement = example_statement(example_weights())
+    accountant = dataclasses.replace(statement.guarantee.accountant, versions={"scipy": "9.9"})
+    estimation = dataclasses.replace(
+        statement.estimation, penalties=tuple(p * (1 + 1e-9) for p in (1.5, 1.5))
+    )
+    again = dataclasses.replace(
+        statement,
+        created="2027-01-01",
+        ledger=dataclasses.replace(statement.ledger, cohort="renamed"),
+        guarantee=dataclasses.replace(statement.guarantee, accountant=accountant),
+        estimation=estimation,
+    )
+    assert is_same_release(pristine[True], again)
+
+
+def test_other_numbers_or_words_make_another_release(pristine):
+    statement = example_statement(example_weights())
+    others = [
+        {"guarantee": dataclasses.replace(statement.guarantee, epsilon=5.0000001)},
+        {"estimation": dataclasses.replace(statement.estimation, penalties=(1.5, 1.51))},
+        {"estimation": dataclasses.replace(statement.estimation, penalties=(1.5,))},
+        {"accuracy": dataclasses.replace(statement.accuracy, in_sample_r2=(None, None))},
+        {"public_inputs": dataclasses.replace(statement.public_inputs, genome_build="NR")},
+    ]
+    for change in others:
+        assert not is_same_release(pristine[True], dataclasses.replace(statement, **change))

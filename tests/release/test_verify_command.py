@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
+from release_examples import PUBLIC_KEY
 
 from pipelines.verify import main
 
@@ -45,3 +47,19 @@ def test_no_release(tmp_path):
         assert result.exit_code == 3
         assert result.output.count("\n") == 1
         assert "holds no release" in result.output
+
+
+def test_an_expected_key(pristine):
+    result = CliRunner().invoke(main, [str(pristine[True]), "--public-key", PUBLIC_KEY])
+    assert result.exit_code == 0
+    assert f"by {PUBLIC_KEY}, as expected" in result.output
+    result = CliRunner().invoke(main, [str(pristine[True]), "--public-key", "0" * 64])
+    assert result.exit_code == 1
+    assert "PROBLEM  signature" in result.output
+
+
+@pytest.mark.parametrize("key", ["", "abc", "0" * 63, "g" * 64])
+def test_what_is_no_key_is_a_usage_error(key, pristine):
+    result = CliRunner().invoke(main, [str(pristine[True]), "--public-key", key])
+    assert result.exit_code == 2
+    assert "is no Ed25519 public key" in result.output

@@ -41,20 +41,9 @@ _RNG = {
     Sampler.KEYSTREAM: "AES-256-CTR under a fresh key from operating system entropy, so that the "
     "guarantee is computational (docs/noise.md)",
 }
-_STATISTICS = {
-    "gram": "X'X by LD block",
-    "fixed_cross": "X'C, genotypes by constant and covariates",
-    "phenotype_cross": "X'Y, genotypes by phenotypes",
-    "fixed_gram": "C'C, constant and covariates",
-    "fixed_phenotype": "C'Y, constant and covariates by phenotypes",
-    "phenotype_gram": "Y'Y, phenotypes",
-    "observed": "people with each phenotype",
-    "smallest_eigenvalue": "smallest eigenvalue of X'X",
-    "phenotype_moments": "sum, sum of squares and count of each phenotype",
-}
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 # Measured in every release, with noise unless the promise takes them as public.
-_PARTS = tuple(_STATISTICS)[:7]
+_PARTS = tuple(stated.STATISTICS)[:7]
 _LIBRARIES = ("scipy", "opendp", "cryptography")
 # More than live: stands for n where it is private and the eigenvalue solver's error is bounded.
 _MOST_PEOPLE = 2**33
@@ -71,7 +60,7 @@ class Stated:
     n_fixed
         Columns of C: the constant and the covariates.
     sampler
-        What drew the noise.
+        What drew the noise on all but phenotype moments, which are few and OpenDP's.
     moments_sigma
         Of the noise on phenotype moments that a charge of their own bought; None without them.
     """
@@ -110,7 +99,7 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
 def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
     """State every noisy statistic and what its noise rests on."""
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
-    noise = _noise(mechanism, also)
+    block_norms, noise = _block_norms(mechanism), _noise(mechanism, also)
     return stated.Mechanism(
         method=also.method,
         summary=also.summary,
@@ -118,7 +107,7 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
         calibration=_calibration(mechanism),
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
-        block_norms_squared=bounds.block_norms,
+        block_norms_squared=block_norms,
         constant_and_covariates_norm_squared=bounds.fixed_norm,
         phenotypes_norm_squared=bounds.phenotype_norm,
         counts_share=counts_share(promise),
@@ -132,10 +121,16 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
             for name, sigmas in noise.items()
             if any(sigmas)
         ),
-        sampler=str(also.sampler),
+        sampler=_sampler(also),
         sampler_exactness=_EXACTNESS[also.sampler],
         rng=_RNG[also.sampler],
     )
+
+
+def _sampler(also: Stated) -> str:
+    if also.moments_sigma is None or also.sampler is Sampler.OPENDP:
+        return str(also.sampler)
+    return f"{also.sampler}; phenotype moments: {Sampler.OPENDP}"
 
 
 def _calibration(mechanism: Mechanism) -> str:
@@ -146,13 +141,21 @@ def _calibration(mechanism: Mechanism) -> str:
         return "subsampled"
     if promise.adjacency is Adjacency.ADD_REMOVE:
         return "add-remove"
-    return "stacked" if mechanism.bounds.block_norms is None else "by-block"
+    norms = mechanism.bounds.block_norms
+    filled = norms is None or sum(norms) <= mechanism.bounds.row_norm
+    return "stacked" if filled else "by-block"
+
+
+def _block_norms(mechanism: Mechanism) -> tuple[int, ...] | None:
+    """The bounds on single blocks, where noise rests on them."""
+    unused = _calibration(mechanism) in ("label", "subsampled")
+    return None if unused else mechanism.bounds.block_norms
 
 
 def _noise(mechanism: Mechanism, also: Stated) -> dict[str, tuple[float, ...]]:
     """Sigmas of every statistic by name; 0 where there is no noise."""
     scales = mechanism.scales
-    same = mechanism.bounds.block_norms is None
+    same = _block_norms(mechanism) is None
     return {
         "gram": scales.gram[:1] if same else scales.gram,
         "fixed_cross": (scales.fixed_cross,),
@@ -172,7 +175,7 @@ def _query(name: str, sigmas: Sequence[float], mechanism: Mechanism, n_fixed: in
     drawn = beside if symmetric else sigmas
     return stated.Query(
         name=name,
-        statistic=_STATISTICS[name],
+        statistic=stated.STATISTICS[name],
         shape=_shape(name, mechanism, n_fixed),
         layout="svec" if symmetric else "full",
         sensitivity=_sensitivities(name, mechanism),
@@ -205,7 +208,7 @@ def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
     adjacency = promise.adjacency
     match name:
         case "gram":
-            norms = [min(norm, row) for norm in bounds.block_norms or (row,)]
+            norms = _longest_rows(mechanism)
             return tuple(sensitivity.gram(norm, adjacency) for norm in norms)
         case "fixed_cross":
             return (sensitivity.cross(row, fixed, adjacency),)
@@ -228,10 +231,16 @@ def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
             return (sensitivity.phenotype_moments(bounds.n_phenotypes, adjacency),)
 
 
+def _longest_rows(mechanism: Mechanism) -> list[int]:
+    """What bounds ``||x_b||^2`` in every block, or ``||x||^2`` where blocks have no bounds."""
+    row = mechanism.bounds.row_norm
+    return [min(norm, row) for norm in _block_norms(mechanism) or (row,)]
+
+
 def _eigenvalue_sensitivity(mechanism: Mechanism) -> float:
     bounds = mechanism.bounds
     return sensitivity.smallest_eigenvalue(
-        bounds.row_norm,
+        max(_longest_rows(mechanism)),
         n_samples=_MOST_PEOPLE if mechanism.promise.n_is_private else bounds.n_samples,
         n_columns=max(bounds.block_sizes),
     )

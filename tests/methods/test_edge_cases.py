@@ -1,0 +1,152 @@
+"""Degenerate cohorts through every method: finite, quiet, and right where there is an answer."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
+
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import SHRINKAGES, Estimator
+from primo_scale.methods.linear_model import missing_rescale
+from primo_scale.privacy.mechanism import NoiseScales, Recipe
+
+RNG = np.random.default_rng(1)
+
+
+def rows(n, d, l):  # noqa: E741
+    """Genotype codes, the constant, phenotypes."""
+    return (
+        RNG.integers(-1, 2, (n, d)),
+        np.full((n, 1), 40),
+        RNG.integers(-900, 900, (n, l)),
+    )
+
+
+def with_zero_rows(X, C, Y):
+    X[::2], Y[::2] = 0, 0
+    return X, C, Y
+
+
+def monomorphic(X, C, Y):
+    X[:] = 1
+    return X, C, Y
+
+
+def collinear(X, C, Y):
+    X[:, 1:] = X[:, :1]
+    return X, C, Y
+
+
+def constant_phenotype(X, C, Y):
+    Y[:, 0] = 123
+    return X, C, Y
+
+
+def all_missing(X, C, Y):
+    Y[:, 0] = 0
+    return X, C, Y
+
+
+COHORTS = {
+    "one variant": rows(30, 1, 3),
+    "one phenotype": rows(30, 4, 1),
+    "one of each": rows(30, 1, 1),
+    "one person": rows(1, 4, 3),
+    "two people": rows(2, 5, 3),
+    "more phenotypes than people": rows(6, 3, 40),
+    "more variants than people": rows(6, 40, 3),
+    "zero rows": with_zero_rows(*rows(30, 4, 3)),
+    "monomorphic variants": monomorphic(*rows(30, 4, 3)),
+    "equal variants": collinear(*rows(30, 4, 3)),
+    "constant phenotype": constant_phenotype(*rows(30, 4, 3)),
+    "all-missing phenotype": all_missing(*rows(30, 4, 3)),
+    "nothing": (np.zeros((5, 3), int), np.full((5, 1), 40), np.zeros((5, 2), int)),
+}
+RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES, Estimator.RIDGE)]
+RULES += [(name, None) for name in METHODS if name != "reuse-cov-gauss"]
+
+
+def solve_both_ways(cohort, method, estimator):
+    """With exact statistics and with noisy ones; any warning is an error."""
+    X, C, Y = cohort
+    n, d, l = len(X), X.shape[1], Y.shape[1]  # noqa: E741
+    exact = statistics_of(X, C, Y)
+    recipe = Recipe(
+        gram_copies=l if METHODS[method].gram_per_phenotype else 1,
+        subsample=max(1, n // 2) if METHODS[method].subsamples else None,
+    )
+    scales = NoiseScales((5.0,), 500.0, 500.0, 1e4, 1e4, 1e6, 1.0, 7.0)
+    rescale = missing_rescale((Y != 0).sum(axis=0).astype(float), n)
+    noisy = with_noise(exact, scales, np.random.default_rng(2), copies=recipe.gram_copies)
+    inputs = inputs_for(exact, n, recipe=recipe, rescale=rescale)
+    if estimator is Estimator.RIDGE:
+        inputs = replace(inputs, penalty=2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for statistics, given_scales in ((exact, inputs.scales), (noisy, scales)):
+            solution = solved(statistics, replace(inputs, scales=given_scales), method, estimator)
+            assert solution.weights.genotypes.shape == (d, l)
+            assert np.isfinite(solution.weights.genotypes).all()
+            assert np.isfinite(solution.weights.fixed).all()
+            assert np.isfinite(list(solution.parameters.values())).all()
+            assert np.isfinite(solution.penalties).all()
+            assert all(r is None or np.isfinite(r) for r in solution.fit.r_squared)
+            assert all(s is None or np.isfinite(s) for s in solution.fit.sigma)
+
+
+@pytest.mark.parametrize("cohort", COHORTS)
+@pytest.mark.parametrize(("method", "estimator"), RULES)
+def test_finite_and_quiet(cohort, method, estimator):
+    solve_both_ways(COHORTS[cohort], method, estimator)
+
+
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_without_noise_least_squares_is_that_of_numpy(cohort):
+    """The least-norm solution, where there are several."""
+    X, C, Y = COHORTS[cohort]
+    ours = ridge_weights(statistics_of(X, C, Y), len(X), 0.0)
+    expected = np.linalg.pinv(X - X.mean(axis=0), rcond=1e-9) @ (Y - Y.mean(axis=0))
+    np.testing.assert_allclose(ours.genotypes, expected, atol=1e-6)
+    fitted = X @ ours.genotypes + C @ ours.fixed
+    np.testing.assert_allclose(fitted.sum(axis=0), Y.sum(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_without_noise_ridge_is_that_of_the_normal_equations(cohort):
+    X, C, Y = COHORTS[cohort]
+    ours = ridge_weights(statistics_of(X, C, Y), len(X), 3.0)
+    centred = X - X.mean(axis=0)
+    expected = np.linalg.solve(
+        centred.T @ centred + 3 * np.eye(X.shape[1]), centred.T @ (Y - Y.mean(axis=0))
+    )
+    np.testing.assert_allclose(ours.genotypes, expected, atol=1e-9)
+
+
+def test_a_phenotype_that_is_constant_or_missing_gets_no_weights():
+    for name in ("constant phenotype", "all-missing phenotype"):
+        X, C, Y = COHORTS[name]
+        ours = ridge_weights(statistics_of(X, C, Y), len(X), 0.0)
+        np.testing.assert_allclose(ours.genotypes[:, 0], 0, atol=1e-9)
+        np.testing.assert_allclose(40 * ours.fixed[0, 0], Y[0, 0], atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 6),
+    d=st.integers(1, 5),
+    n_phenotypes=st.integers(1, 8),
+    zeros=st.floats(0, 1),
+    rule=st.sampled_from(RULES),
+)
+def test_small_cohorts_of_any_rank(seed, n, d, n_phenotypes, zeros, rule):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, (n, d)) * (rng.random((n, d)) > zeros)
+    Y = rng.integers(-900, 900, (n, n_phenotypes)) * (rng.random((n, n_phenotypes)) > zeros)
+    solve_both_ways((X, np.full((n, 1), 40), Y), *rule)

@@ -1,0 +1,281 @@
+"""Every method of the catalogue, on statistics whose answer other programs know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from methods_examples import (
+    inputs_for,
+    integer_cohort,
+    solved,
+    statistics_of,
+    symmetric_noise,
+    with_noise,
+)
+from sklearn.linear_model import Ridge as SklearnRidge
+
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import SHRINKAGES, EffectPrior, Estimator
+from primo_scale.methods.shrinkage import noise_norm
+from primo_scale.privacy.mechanism import Recipe, no_noise
+
+N, D, L = 300, 12, 5
+X, _, Y = integer_cohort(N, D, 0, L, seed=1)
+CONSTANT = np.full((N, 1), 50)
+EXACT = statistics_of(X, CONSTANT, Y, (0, 5, 12))
+DENSE = statistics_of(X, CONSTANT, Y)
+
+
+def centred(rows):
+    return rows - rows.mean(axis=0)
+
+
+def scikit_ridge(rows, outcomes, alpha):
+    return SklearnRidge(alpha=alpha).fit(rows, outcomes).coef_.T
+
+
+def scales(n_blocks=1, **sigmas):
+    return replace(no_noise(n_blocks), **sigmas)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_without_noise_every_method_is_ridge(name):
+    """At the prior's penalty, at 0 for projections that are idle, or at one unit for SSP."""
+    method = METHODS[name]
+    prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
+    recipe = Recipe(subsample=N) if method.subsamples else Recipe()
+    bounds = inputs_for(DENSE, N).bounds
+    inputs = inputs_for(
+        DENSE,
+        N,
+        prior=prior,
+        recipe=recipe,
+        unit=3,
+        bounds=replace(bounds, row_norm=10**6),
+    )
+    solution = solved(DENSE, inputs, name)
+    expected = {"reuse-cov-proj": 0.0, "reuse-cov-proj-x": 0.0}
+    expected |= dict.fromkeys(["ssp", "ada-ssp", "ada-ssp-budget", "const-ssp-full"], 9.0)
+    alpha = expected.get(name, 45.0)
+    np.testing.assert_allclose(solution.weights.genotypes, scikit_ridge(X, Y, alpha), rtol=1e-8)
+    assert solution.rule and solution.floor
+
+
+@pytest.mark.parametrize("estimator", SHRINKAGES)
+def test_without_noise_every_shrinkage_is_ridge_at_the_priors_penalty(estimator):
+    prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
+    solution = solved(DENSE, inputs_for(DENSE, N, prior=prior), estimator=estimator)
+    np.testing.assert_allclose(solution.weights.genotypes, scikit_ridge(X, Y, 45.0), rtol=1e-8)
+
+
+def test_naive_solves_every_phenotype_with_an_x_of_its_own():
+    rng = np.random.default_rng(2)
+    sigmas = scales(gram=(20.0,))
+    noisy = with_noise(DENSE, sigmas, rng, copies=L)
+    inputs = inputs_for(noisy, N, scales=sigmas, penalty=200.0, recipe=Recipe(gram_copies=L))
+    ours = solved(noisy, inputs, "naive", Estimator.RIDGE)
+    C = CONSTANT
+    for j in range(L):
+        S = noisy.gram(0, j) - X.T @ C @ np.linalg.inv(C.T @ C) @ C.T @ X
+        G = centred(X).T @ Y[:, j]
+        np.testing.assert_allclose(
+            ours.weights.genotypes[:, j], np.linalg.solve(S + 200 * np.eye(D), G), rtol=1e-8
+        )
+    assert ours.penalties == (200.0,) * L
+
+
+def test_naive_solves_covariates_too():
+    """B minimises given W: the residual is orthogonal to the fixed columns."""
+    noisy = with_noise(DENSE, scales(gram=(20.0,)), np.random.default_rng(3), copies=L)
+    inputs = inputs_for(noisy, N, scales=scales(gram=(20.0,)), recipe=Recipe(gram_copies=L))
+    weights = solved(noisy, inputs, "naive").weights
+    residual = Y - X @ weights.genotypes - CONSTANT @ weights.fixed
+    np.testing.assert_allclose(CONSTANT.T @ residual / N, 0, atol=1e-6)
+
+
+def test_a_subsample_counts_for_everybody():
+    """X'X of every third person, three times over, with three times its noise."""
+    part = X[::3]
+    grams = ((part.T @ part,),)
+    statistics = replace(DENSE, grams=grams)
+    recipe = Recipe(subsample=len(part))
+    sigmas = scales(gram=(2.0,))
+    inputs = inputs_for(statistics, N, recipe=recipe, penalty=500.0)
+    ours = solved(statistics, inputs, "sub-samp-reuse-cov", Estimator.RIDGE)
+    mean = X.mean(axis=0)
+    S = 3 * part.T @ part - N * np.outer(mean, mean)
+    expected = np.linalg.solve(S + 500 * np.eye(D), centred(X).T @ Y)
+    np.testing.assert_allclose(ours.weights.genotypes, expected, rtol=1e-8)
+    inputs = replace(inputs, scales=sigmas, prior=EffectPrior(np.ones(L), np.full(L, 1e-9)))
+    ours = solved(statistics, inputs, "sub-samp-reuse-cov", Estimator.NOISE_NORM)
+    assert ours.penalties == (pytest.approx(3 * noise_norm(2.0, D)),)
+
+
+def noisy_targets(sigma, seed=4):
+    sigmas = scales(2, phenotype_cross=sigma)
+    return sigmas, with_noise(EXACT, sigmas, np.random.default_rng(seed))
+
+
+def adjusted_target(statistics):
+    G = np.vstack([statistics.cross(b)[:, 1:] for b in range(2)])
+    return G - N * np.outer(X.mean(axis=0), Y.mean(axis=0))
+
+
+def block_diagonal(matrix):
+    out = np.zeros_like(matrix)
+    for part in (slice(0, 5), slice(5, 12)):
+        out[part, part] = matrix[part, part]
+    return out
+
+
+def test_projection_by_genotypes_holds_the_fit_at_the_radius_over_all_blocks():
+    sigmas, noisy = noisy_targets(2e5)
+    inputs = inputs_for(noisy, N, scales=sigmas)
+    solution = solved(noisy, inputs, "reuse-cov-proj-x")
+    S = block_diagonal(centred(X).T @ centred(X))
+    W = solution.weights.genotypes
+    radius = np.sqrt((Y**2).sum())
+    assert solution.parameters["projection_radius"] == pytest.approx(radius)
+    assert np.sqrt((W * (S @ W)).sum()) == pytest.approx(radius, rel=1e-9)
+    nu = solution.parameters["projection_multiplier"]
+    assert nu > 0
+    assert solution.penalties == (nu, nu)
+    expected = np.linalg.solve(S + nu * np.eye(D), adjusted_target(noisy))
+    np.testing.assert_allclose(W, expected, rtol=1e-8)
+
+
+def test_the_public_bound_is_the_radius_where_it_is_less():
+    sigmas, noisy = noisy_targets(2e5)
+    inputs = inputs_for(noisy, N, scales=sigmas)
+    inputs = replace(inputs, bounds=replace(inputs.bounds, phenotype_norm=70_000))
+    solution = solved(noisy, inputs, "reuse-cov-proj-x")
+    assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(N * 70_000))
+
+
+def test_the_projection_sees_phenotypes_before_missing_values_are_made_up_for():
+    sigmas, noisy = noisy_targets(2e5)
+    rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
+    inputs = inputs_for(noisy, N, scales=sigmas)
+    plain = solved(noisy, inputs, "reuse-cov-proj-x")
+    stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-x")
+    assert stretched.penalties == pytest.approx(plain.penalties)
+    np.testing.assert_allclose(
+        stretched.weights.genotypes, plain.weights.genotypes * rescale, rtol=1e-9
+    )
+
+
+def test_with_a_noisy_gram_the_projections_penalty_stays_at_the_noise_norm():
+    sigmas = scales(2, gram=(9.0, 4.0), phenotype_gram=1e7)
+    noisy = with_noise(EXACT, sigmas, np.random.default_rng(5))
+    inputs = inputs_for(noisy, N, scales=sigmas)
+    solution = solved(noisy, inputs, "reuse-cov-proj")
+    assert solution.parameters["projection_multiplier"] == 0
+    assert solution.penalties == (noise_norm(9.0, 5), noise_norm(4.0, 7))
+    total = noisy.outcome_gram()[1:, 1:].trace() + 3 * 1e7 * np.sqrt(L)
+    assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(total))
+
+
+def test_projection_by_phenotypes_then_ridge():
+    """Against the optimum in Z, solved as a ridge regression of G' on Y."""
+    sigmas, noisy = noisy_targets(2e5)
+    inputs = inputs_for(noisy, N, scales=sigmas, penalty=33.0)
+    inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
+    solution = solved(noisy, inputs, "reuse-cov-proj-y", Estimator.RIDGE)
+    nu = solution.parameters["projection_multiplier"]
+    total = min(N * D, (X**2).sum())
+    assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(total))
+    Z = np.linalg.solve(Y.T @ Y + nu * np.eye(L), adjusted_target(noisy).T).T @ Y.T
+    assert np.linalg.norm(Z) == pytest.approx(np.sqrt(total), rel=1e-9)
+    S = block_diagonal(centred(X).T @ centred(X))
+    expected = np.linalg.solve(S + 33 * np.eye(D), Z @ Y)
+    np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-7)
+    # Columns made up for are projected as they were before.
+    rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
+    stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-y", Estimator.RIDGE)
+    np.testing.assert_allclose(
+        stretched.weights.genotypes, solution.weights.genotypes * rescale, rtol=1e-9
+    )
+
+
+def test_the_noise_left_after_the_projection_is_what_known_noise_is_told():
+    """Where the projection takes noise away, weights for known noise shrink less."""
+    sigmas, noisy = noisy_targets(2e5)
+    prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
+    inputs = inputs_for(noisy, N, scales=sigmas, prior=prior)
+    inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
+    solution = solved(noisy, inputs, "reuse-cov-proj-y")
+    nu = solution.parameters["projection_multiplier"]
+    P = np.linalg.solve(Y.T @ Y + nu * np.eye(L), Y.T @ Y)
+    target, s = adjusted_target(noisy) @ P, 2e5 * np.sqrt((P**2).sum(axis=0))
+    S = block_diagonal(centred(X).T @ centred(X))
+    for j in range(L):
+        # Posterior mean of effects b ~ N(0, t): G = S b + N(0, v S + s^2).
+        covariance = 900 * S @ S + 9e4 * S + s[j] ** 2 * np.eye(D)
+        expected = 900 * S @ np.linalg.solve(covariance, target[:, j])
+        np.testing.assert_allclose(solution.weights.genotypes[:, j], expected, rtol=1e-6)
+
+
+def test_every_block_is_shrunk_by_its_own_noise():
+    sigmas = scales(2, gram=(9.0, 400.0))
+    inputs = inputs_for(EXACT, N, scales=sigmas)
+    penalties = solved(EXACT, inputs, "const-ssp-full").penalties
+    assert penalties == (noise_norm(9.0, 5) + 1, noise_norm(400.0, 7) + 1)
+    assert solved(EXACT, inputs, estimator=Estimator.NOISE_NORM).penalties == (
+        noise_norm(9.0, 5),
+        noise_norm(400.0, 7),
+    )
+    sure = solved(EXACT, replace(inputs, scales=replace(sigmas, phenotype_cross=10.0)))
+    assert sure.penalties == ()  # weights for known noise are no ridge
+
+
+def test_ada_ssp_subtracts_the_private_eigenvalue():
+    sigmas = scales(2, gram=(9.0, 400.0), smallest_eigenvalue=2.0)
+    noisy = replace(EXACT, eigenvalue=150)
+    inputs = inputs_for(noisy, N, scales=sigmas, delta=1e-4)
+    solution = solved(noisy, inputs, "ada-ssp")
+    bound = 150 - 2 * np.sqrt(2 * np.log(2e4))
+    assert solution.parameters == {"smallest_eigenvalue_bound": pytest.approx(bound)}
+    assert solution.penalties == pytest.approx((1.0, noise_norm(400.0, 7) - bound + 1))
+
+
+def test_prior_numbers_are_stated():
+    prior = EffectPrior(np.array([1.0, 3, 2, 2, 2]), np.full(L, 90.0))
+    inputs = inputs_for(DENSE, N, prior=prior)
+    assert solved(DENSE, inputs).parameters == {
+        "effect_variance": 2.0,
+        "residual_variance": 90.0,
+    }
+    sure = solved(DENSE, inputs, estimator=Estimator.SURE)
+    assert sure.parameters == {"prior_penalty": 45.0}
+    assert sure.penalties == (45.0,)
+
+
+def test_ridge_needs_a_penalty():
+    with pytest.raises(ValueError, match="penalty"):
+        solved(DENSE, inputs_for(DENSE, N), estimator=Estimator.RIDGE)
+
+
+@pytest.mark.parametrize("estimator", SHRINKAGES)
+def test_shrinkage_predicts_better_than_solving_noise(estimator):
+    """In-sample R^2 with noise at which least squares fails."""
+    rng = np.random.default_rng(6)
+    sigmas = scales(2, gram=(15.0, 15.0), phenotype_cross=1e4)
+    prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
+    total = (centred(Y) ** 2).sum()
+    ours, plain = [], []
+    for _ in range(20):
+        noisy = with_noise(EXACT, sigmas, rng)
+        inputs = inputs_for(noisy, N, scales=sigmas, prior=prior, penalty=0.0)
+        for scores, chosen in ((ours, estimator), (plain, Estimator.RIDGE)):
+            W = solved(noisy, inputs, estimator=chosen).weights.genotypes
+            scores.append(1 - (centred(Y - X @ W) ** 2).sum() / total)
+    assert np.mean(ours) > np.mean(plain) + 0.05
+    assert np.mean(ours) > 0
+
+
+def test_example_noise_is_that_of_the_svec_layout():
+    draws = np.array([symmetric_noise(3, 2.0, np.random.default_rng(s)) for s in range(4000)])
+    np.testing.assert_allclose(draws.std(axis=0).diagonal(), 2.0, rtol=0.08)
+    np.testing.assert_allclose(draws[:, 0, 1].std(), np.sqrt(2.0), rtol=0.08)

@@ -140,13 +140,13 @@ def _cell(measured: Measured, key: str, *, losses: bool) -> str:
         return "-"
     values = measured.loss(key) if losses else measured.r_squared[key]
     stated = (stated_loss if losses else stated_r_squared)(key, measured.n_phenotypes)
-    shown = f"{_digits(float(values.mean()))} +- {_digits(standard_error(values))}"
+    decimals = 4 if losses else 3
+    mean, error = float(values.mean()), standard_error(values)
+    shown = f"{_digits(mean, decimals)} +- {_digits(error, decimals)}"
     if math.isnan(stated):
         return shown
     return f"{shown}; {stated:.3f} ({deviation(values, stated):+.1f})"
 
 
-def _digits(value: float) -> str:
-    if abs(value) >= 1:
-        return f"{value:.2f}"
-    return f"{value:.3f}" if abs(value) >= 0.1 else f"{value:.4f}"
+def _digits(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}" if abs(value) < 1 else f"{value:.2f}"

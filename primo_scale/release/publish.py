@@ -18,6 +18,7 @@ from primo_scale.release.document import (
     statement_digest,
     statement_document,
 )
+from primo_scale.privacy.steps import step
 from primo_scale.release.pgs import write_pgs_files
 from primo_scale.release.report import render_report
 from primo_scale.release.signature import signature_of
@@ -129,6 +130,8 @@ def publish_release(
         _refuse_unverified(staging)
         if statement.private:  # weights without noise stay with their owner
             _open_to_readers(staging)
+        step("release staged")
+    step("release published")
     return directory
 
 

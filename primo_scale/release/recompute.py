@@ -25,6 +25,7 @@ _SHARE_TOLERANCE = 1e-6
 # Noise is calibrated to (1 - 1e-6) epsilon, to leave room for the lattice.
 _EPSILON_TOLERANCE = 1e-5
 _FINEST_SIGMA = 2.0**58  # in fine lattice steps: the sampler's 64-bit integers end soon after
+_LARGEST_ENTRY = 2.0**31  # of any column; beyond, sums of squares are no longer exact
 _COARSEST_SIGMA = 2.0**32  # the bound on what the lattice costs is stated from here on
 
 
@@ -78,6 +79,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
     problems = ledger_problems(document, [*charged, shift.statistics])
     return [
         *structure,
+        _check_fixed_columns(document, claims),
         _check_sensitivities(document, claims),
         _check_lattice(document),
         _check_mu(document, shift),
@@ -167,6 +169,21 @@ def _subsample_problems(document: Document, claims: Claims) -> list[str]:
     if document["mechanism"]["eigenvalue_share"] > 0:
         problems.append("nothing is proved of the smallest eigenvalue of a subsample")
     return problems
+
+
+def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
+    """Nothing clips constant and covariates: N_c must hold for every value within their bounds."""
+    public = document["public_inputs"]
+    longest = [float(public["constant"])]
+    for column in public["covariates"]:
+        ends = (column["lower"] - column["centre"], column["upper"] - column["centre"])
+        farthest = max(abs(end) * column["scale"] for end in ends)
+        longest.append(math.floor(farthest) if farthest < _LARGEST_ENTRY else math.inf)
+    needed = math.fsum(value * value for value in longest)
+    problems = []
+    if not needed <= claims.fixed:
+        problems.append(f"constant and covariates reach {needed:.12g}, N_c is {claims.fixed}")
+    return _finding("columns", problems, f"constant and covariates stay within {claims.fixed}")
 
 
 def _check_sensitivities(document: Document, claims: Claims) -> Finding:

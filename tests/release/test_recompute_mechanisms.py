@@ -358,3 +358,26 @@ def test_recipes_reach_the_document():
     assert names["label"] == ["phenotype_cross", "fixed_phenotype", "phenotype_gram", "observed"]
     assert names["feature"] == ["gram", "fixed_cross", "phenotype_cross", "fixed_gram",
                                 "fixed_phenotype"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("constant",), 10),
+        (("covariates", 0, "scale"), 10.3),
+        (("covariates", 0, "upper"), 100.0),
+        (("covariates", 0, "lower"), 0.0),
+        (("covariates", 0, "centre"), 49.0),
+        (("covariates", 0, "upper"), 1e300),
+    ],
+)
+def test_covariates_that_reach_beyond_their_bound_are_found(path, value, monkeypatch):
+    """Constant 3 and age from 18 to 99 about 50, in tenths: 3^2 + 490^2 at most."""
+    monkeypatch.setattr(release_examples, "FIXED_NORM", 3**2 + 490**2)
+    document = example_document("full")
+    assert problems(document) == ""
+    place = document["public_inputs"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert problems(document).startswith("columns: ")

@@ -1,0 +1,128 @@
+"""A release that is killed at any of its steps: the same release on retry, or a second charge.
+
+Never two noises for one charge. The process dies as in a power cut: no handler, no flush runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from crash import KILLED, killed_at, steps_passed
+
+from primo_scale.privacy import noise
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.spending import Balance
+from primo_scale.privacy.steps import STEPS
+
+ROOT = Path(__file__).resolve().parents[2]
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+DELTA = 1e-7
+
+
+@pytest.fixture(scope="module")
+def accumulated(run, tmp_path_factory) -> Path:
+    """A work directory with statistics that are ready to be released."""
+    directory = tmp_path_factory.mktemp("crash")
+    prefix, work = directory / "c", directory / "work"
+    run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
+        "--variants", 90, "--phenotypes", 2)  # fmt: skip
+    run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
+    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+    files = [word for name in tables for word in (f"--{name}", f"{prefix}.{name}.tsv")]
+    run("accumulate", "--genotypes", f"{prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
+        "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA, "--workers", 1,
+        "--work-dir", work)  # fmt: skip
+    return work
+
+
+@pytest.fixture(params=["keystream", "opendp"])
+def sampler(request, monkeypatch) -> str:
+    threshold = 0 if request.param == "keystream" else 10**9
+    monkeypatch.setattr(noise, "KEYSTREAM_FROM_DRAWS", threshold)
+    return request.param
+
+
+def arguments(folder: Path, work: Path) -> list[str]:
+    return ["--work-dir", str(work), "--out", str(folder / "release"), "--epsilon", "2",
+            "--delta", str(DELTA), "--ledger", str(folder / "ledger.sqlite"),
+            "--cohort", "c"]  # fmt: skip
+
+
+def finalize(options: Sequence[str]) -> None:
+    try:
+        importlib.import_module("pipelines.finalize").main(options)
+    except SystemExit as end:
+        assert end.code == 0, end.code
+
+
+def ready(folder: Path, accumulated: Path, run) -> list[str]:
+    """A copy of the statistics, a ledger that affords two releases, and the command."""
+    shutil.copytree(accumulated, folder / "work")
+    with Ledger(folder / "ledger.sqlite"):
+        pass
+    run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
+        "--epsilon", 4, "--delta", DELTA)  # fmt: skip
+    return arguments(folder, folder / "work")
+
+
+def balance_at(folder: Path) -> Balance:
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        assert ledger.verify() == []
+        (balance,) = ledger.balances()
+        return balance
+
+
+def content(release: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(release)): path.read_bytes()
+        for path in sorted(release.rglob("*"))
+        if path.is_file()
+    }
+
+
+def stores(folder: Path) -> dict[str, bytes]:
+    """First tile of every finished store of private statistics, by charge."""
+    found = {}
+    for path in (folder / "work" / "private_statistics").glob("*.zarr"):
+        document = json.loads((path / "zarr.json").read_text())
+        if document["attributes"].get("complete"):
+            found[path.stem] = (path / "gram" / "0" / "c" / "0" / "0").read_bytes()
+    return found
+
+
+def test_a_release_passes_every_step_in_order(accumulated, run, tmp_path, sampler) -> None:
+    passed = steps_passed(finalize, ready(tmp_path, accumulated, run))
+    assert list(dict.fromkeys(passed)) == list(STEPS)
+
+
+@pytest.mark.parametrize("label", STEPS)
+def test_a_kill_costs_at_most_a_second_charge(label, accumulated, run, tmp_path, sampler) -> None:
+    options = ready(tmp_path, accumulated, run)
+    assert killed_at(label, finalize, options) == KILLED
+    before, noisy = balance_at(tmp_path), stores(tmp_path)
+    published = tmp_path / "release"
+    as_published = content(published) if published.exists() else None
+    assert as_published is None or "release.json" in as_published, "half a release"
+
+    finalize(options)
+    after = balance_at(tmp_path)
+    assert "verified:" in run("verify", published, "--ledger", tmp_path / "ledger.sqlite").stdout
+    if as_published is not None:
+        assert content(published) == as_published
+    kept = stores(tmp_path)
+    assert {charge: kept[charge] for charge in noisy} == noisy, "a second noise for one charge"
+    charged = json.loads((published / "release.json").read_text())["ledger"]["charges"][-1]["id"]
+    if noisy:  # what was drawn and stored is what is released
+        assert list(kept) == [charged] == list(noisy)
+    assert len(after.charges) <= max(1, len(before.charges)) + 1
+    unrecorded = ("reserved",) if sampler == "keystream" else (
+        "reserved", "key stored", "block written",
+    )  # fmt: skip
+    assert len(after.charges) == (2 if label in unrecorded else 1)
+    finalize(options)  # and once more: nothing is spent, nothing changes
+    assert balance_at(tmp_path) == after

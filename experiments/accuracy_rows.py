@@ -107,7 +107,7 @@ class Trial:
     @cached_property
     def printed(self) -> published.PrintedNoise:
         """Sigmas of Algorithm 1."""
-        return published.PrintedNoise(self.cohort, EPSILON, DELTA)
+        return published.printed_noise(self.cohort, EPSILON, DELTA)
 
     @property
     def small_radius(self) -> float:

@@ -158,7 +158,7 @@ def label_budget() -> list[Figure]:
             "1.9",
         ),
         Figure("label privacy: noise saved in all, Delta = 2 Bx By for both", half * mu, "2.33"),
-        Figure("Proj_X active from l =, hundreds", x_side / 100, "84"),
+        Figure("Proj_X active from l =, in hundreds", x_side / 100, "84"),
         Figure("Proj_Y active from l =", y_side, "458"),
     ]
 

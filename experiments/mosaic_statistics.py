@@ -26,7 +26,7 @@ from primo_scale.genotypes.coding import (
     reference_coding,
 )
 from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, decode
+from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, decode, packed_width
 from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
 from primo_scale.simulation.panel import Panel, read_panel
 
@@ -153,11 +153,10 @@ def clipped_statistics(
     for first in range(0, n_people, _PEOPLE_AT_A_TIME):
         count = min(_PEOPLE_AT_A_TIME, n_people - first)
         start = first // GENOTYPES_PER_BYTE
-        part = packed[:, start : start + -(-count // GENOTYPES_PER_BYTE)]
-        codes = decode(np.ascontiguousarray(part), population.coding.code_table, count)
+        part = np.ascontiguousarray(packed[:, start : start + packed_width(count)])
+        codes = decode(part, population.coding.code_table, count)
         x = np.ascontiguousarray(codes.T, dtype=np.float32)
-        genetic = x @ population.effects.astype(np.float32)
-        y = genetic - population.mean @ population.effects
+        y = x @ population.effects.astype(np.float32) - population.mean @ population.effects
         y += math.sqrt(1 - HERITABILITY) * rng.standard_normal(y.shape)
         y *= _clip_genotypes(x, population, by_block=by_block)[:, None]
         norms = np.maximum(np.sqrt((y**2).sum(axis=1)), 1e-30)

@@ -99,16 +99,14 @@ def release(
 
     Parameters
     ----------
-    cohort, draws
-        Data and standard noise.
-    promise
-        Full, label or feature privacy; replace-one.
+    cohort, draws, promise
+        Data, standard noise, and full, label or feature privacy; replace-one.
     phenotype_bound
         By in standard deviations; None: the quantile, or with feature privacy the largest norm.
     split
         t; None: the planner's.
     noise_factor
-        Multiplies every sigma: 1, except in a test that has to see the difference.
+        Multiplies every sigma; 1 but in tests.
     """
     unit = cohort.phenotype_sd
     Y = cohort.phenotypes / unit
@@ -117,24 +115,22 @@ def release(
     if phenotype_bound is not None:
         bounds = _Bounds(bounds.row, phenotype_bound)
     X, Y = _clipped(cohort.haplotypes, Y, bounds, promise.privacy)
-    scales = _scales(cohort, bounds, promise, split)
-    gram_sigma, cross_sigma = (noise_factor * sigma for sigma in scales)
-    public_y = promise.privacy is PrivacyUnit.FEATURE
-    kept = 1.0 if public_y else attenuation_at(bounds.phenotype, n_phenotypes)
-    left = 1.0 if public_y else variance_left(bounds.phenotype / n_phenotypes**0.5, n_phenotypes)
+    gram_sigma, cross_sigma = (
+        noise_factor * sigma for sigma in _scales(cohort, bounds, promise, split)
+    )
+    kept, left = 1.0, 1.0
+    if promise.privacy is not PrivacyUnit.FEATURE:
+        kept = attenuation_at(bounds.phenotype, n_phenotypes)
+        left = variance_left(bounds.phenotype / math.sqrt(n_phenotypes), n_phenotypes)
     effect_variance = PRIOR_HERITABILITY * kept**2 * cohort.n / float(np.trace(cohort.gram))
+    ones = np.ones(n_phenotypes)
     return NoisyStatistics(
         gram=X.T @ X + gram_sigma * draws.svec,
         cross=X.T @ Y + cross_sigma * draws.cross,
         gram_sigma=gram_sigma,
         cross_sigma=cross_sigma,
         attenuation=kept,
-        prior=KnownNoise(
-            np.full(n_phenotypes, effect_variance),
-            np.full(n_phenotypes, left),
-            np.full(n_phenotypes, cross_sigma),
-            gram_sigma,
-        ),
+        prior=KnownNoise(effect_variance * ones, left * ones, cross_sigma * ones, gram_sigma),
         unit=unit,
     )
 

@@ -10,6 +10,7 @@ that Algorithm 1 passes to its mechanism, which lacks the factor 2 of replace-on
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,20 +24,40 @@ from primo_scale.privacy.calibration import mu_for
 _ORACLE_RIDGES = np.geomspace(0.1, 30, 24)
 
 
+@dataclass(frozen=True)
 class PrintedNoise:
-    """Sigmas of Algorithm 1 as printed, for one cohort; unnormalised."""
+    """Noise of Algorithm 1 as printed, for one cohort; unnormalised.
 
-    def __init__(self, cohort: Cohort, epsilon: float, delta: float) -> None:
-        scales = papers.primo_algorithm_1(epsilon, delta)
-        self.row_bound = float(row_norms(cohort.haplotypes).max())
-        self.largest_value = float(np.abs(cohort.phenotypes).max())
-        outcome_bound = math.sqrt(cohort.phenotypes.shape[1]) * self.largest_value
-        self.gram = scales.gram * self.row_bound**2
-        self.cross = scales.cross * self.row_bound * outcome_bound
+    Attributes
+    ----------
+    row_bound, largest_value : float
+        Bx and ``max |y|``.
+    gram, cross : float
+        Sigmas of X'X and X'Y.
+    """
+
+    row_bound: float
+    largest_value: float
+    gram: float
+    cross: float
 
     def ridge(self, n_variants: int) -> float:
         """Norm of symmetric noise of variance 1 everywhere, to leading order."""
         return 2 * self.gram * math.sqrt(n_variants)
+
+
+def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
+    """Read the bounds off the data and scale the paper's constants by them."""
+    scales = papers.primo_algorithm_1(epsilon, delta)
+    row_bound = float(row_norms(cohort.haplotypes).max())
+    largest_value = float(np.abs(cohort.phenotypes).max())
+    outcome_bound = math.sqrt(cohort.phenotypes.shape[1]) * largest_value
+    return PrintedNoise(
+        row_bound,
+        largest_value,
+        gram=scales.gram * row_bound**2,
+        cross=scales.cross * row_bound * outcome_bound,
+    )
 
 
 def least_squares(cohort: Cohort) -> Float64:

@@ -93,6 +93,12 @@ def _check_moments(model: ModelChoices) -> None:
             where="--pheno-moments",
             remedy="Give --epsilon and --delta, and leave --non-private out",
         )
+    if model.subsample is not None:
+        raise UsageError(
+            "phenotype moments and a subsample have no common account of the budget",
+            where="--pheno-moments",
+            remedy="Leave out --pheno-moments or --subsample",
+        )
     if model.privacy is PrivacyUnit.FEATURE:
         raise UsageError(
             "phenotypes are public: their means and sds need not be paid for",

@@ -10,7 +10,7 @@ record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``.
                 the whole record, which is weighted least squares and keeps the model unbiased.
 predictors      The same, but y keeps its weight: it is public (feature privacy).
 phenotypes      x and c are public and stay as they are (label privacy); y is clipped so that
-                ``||y||^2 <= N_y`` and ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y``.
+                ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
 ==============  ==============================================================================
 
 ``||c||^2 <= N_c`` holds by the coding of c.
@@ -30,7 +30,6 @@ from primo_scale.kernels.clipping import (
     clip_rows,
     row_multipliers,
     scale_entries,
-    squared_norms,
 )
 
 Int16 = npt.NDArray[np.int16]
@@ -150,16 +149,14 @@ class RowRule:
             rows = rows.copy()
             rows[:, :n_fixed] = scale_entries(rows[:, :n_fixed], record[:, None])
             return clip_rows(rows, phenotypes, self.phenotype_norm)
-        lengths = norms.sum(axis=1) + squared_norms(rows[:, :n_fixed])
-        return clip_rows(rows, phenotypes, self._phenotype_limits(lengths))
+        return clip_rows(rows, phenotypes, self._phenotype_limits(norms.sum(axis=1)))
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
-        """Largest ``||y||^2`` beside public predictors of these squared norms, shape (people,)."""
-        usual = self.row_norm + self.fixed_norm
+        """Largest ``||y||^2`` beside public genotypes of these squared norms, shape (people,)."""
         limits = np.full(lengths.shape, self.phenotype_norm, dtype=np.int64)
-        for person in np.flatnonzero(lengths > usual):
+        for person in np.flatnonzero(lengths > self.row_norm):
             # Python integers: the product of two norms has no fixed width.
-            limits[person] = usual * self.phenotype_norm // int(lengths[person])
+            limits[person] = self.row_norm * self.phenotype_norm // int(lengths[person])
         return limits
 
 

@@ -80,6 +80,7 @@ class _Row:
                 f"{column} of {self.cells['name']} is not a finite number",
                 where=self.where,
                 value=self.cells.get(column, "NA"),
+                remedy="Give both bounds; values beyond them are moved to them",
             )
         return value
 

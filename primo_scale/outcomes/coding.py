@@ -5,7 +5,9 @@ int16; a missing value becomes 0. That is a fixed function of one person's recor
 privacy (docs/maths.md, section 6: the row pipeline, steps 1 and 2).
 
 Missing values, as plink2 reads them: ``NA`` and ``nan``, and any number equal to -9, in
-phenotypes and in covariates; also 0 in a binary trait coded 1/2, but in no other column.
+phenotypes and in covariates; also 0 in a binary trait coded 1/2, but in no other column. In a
+binary trait every other number that is none of its two codes is missing too: it says neither case
+nor control, and to refuse the file for it would tell of one person's value.
 """
 
 from __future__ import annotations
@@ -129,20 +131,23 @@ class OutcomeCoding:
 
     def observed(self, values: _Float64) -> _Bool:
         """Which phenotypes, of float64 (..., l), are not missing."""
-        zero_is_missing = [_is_one_two(phenotype) for phenotype in self.phenotypes]
-        zero = (values == 0) & np.array(zero_is_missing, dtype=bool)
-        return np.asarray(~(zero | _is_missing_number(values)))
+        return np.asarray(~(self._marked_missing(values) | self.invalid_codes(values)))
 
     def invalid_codes(self, values: _Float64) -> _Bool:
-        """Which values, of float64 (..., l), are neither missing nor a code of a binary trait."""
+        """Which values, of float64 (..., l), are missing as no code of their binary trait."""
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         no_code = (values != lower) & (values != upper)
-        return np.asarray(self._binary & self.observed(values) & no_code)
+        return np.asarray(self._binary & ~self._marked_missing(values) & no_code)
 
     def cases(self, values: _Float64) -> _Bool:
         """Which values, of float64 (..., l), are the case code of a binary trait."""
         (upper,) = _columns(self.phenotypes, "upper")
         return np.asarray(self._binary & (values == upper))
+
+    def _marked_missing(self, values: _Float64) -> _Bool:
+        zero_is_missing = [_is_one_two(phenotype) for phenotype in self.phenotypes]
+        zero = (values == 0) & np.array(zero_is_missing, dtype=bool)
+        return np.asarray(zero | _is_missing_number(values))
 
     @property
     def _binary(self) -> _Bool:

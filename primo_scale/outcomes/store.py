@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.outcomes.matching import MatchedRows, match_people
+from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.scratch import ScratchRows
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
@@ -127,8 +126,7 @@ def align_outcomes(
     ------
     InputError
         A malformed file (see `OutcomeTable.row_groups`); nobody in common; one person in two
-        rows of a file or of the genotypes; an IID of two people, where it must do alone; a value
-        of a binary trait that is none of its codes.
+        rows of a file or of the genotypes; an IID of two people, where it must do alone.
     ValueError
         The coding has covariates and `files` has none.
     """
@@ -194,28 +192,15 @@ def _spool_phenotypes(
     names = tuple(phenotype.name for phenotype in coding.phenotypes)
     observed = np.zeros(len(names), dtype=np.int64)
     cases = np.zeros(len(names), dtype=np.int64)
+    no_codes = np.zeros(len(names), dtype=np.int64)
     for matched in match_people(table, names, samples):
-        _check_codes(matched, table, coding)
         scratch.write(matched.samples, coding.code_phenotypes(matched.values))
         observed += coding.observed(matched.values).sum(axis=0)
         cases += coding.cases(matched.values).sum(axis=0)
+        no_codes += coding.invalid_codes(matched.values).sum(axis=0)
     _log_counts(coding, observed, cases)
+    _log_no_codes(coding, no_codes)
     return observed
-
-
-def _check_codes(matched: MatchedRows, table: OutcomeTable, coding: OutcomeCoding) -> None:
-    invalid = coding.invalid_codes(matched.values)
-    if not invalid.any():
-        return
-    person, column = np.argwhere(invalid)[0]
-    phenotype = coding.phenotypes[column]
-    raise InputError(
-        f"binary {phenotype.name} has a value that is none of its codes",
-        where=f"{table.path}:{matched.lines[person]}",
-        value=f"{matched.values[person, column]:g}",
-        limit=f"{phenotype.lower:g}, {phenotype.upper:g} or missing",
-        remedy="Correct its bounds, or write quantitative in their type column",
-    )
 
 
 def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
@@ -229,6 +214,16 @@ def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
             logger.warning(
                 "%s: %d cases among %d people; are its bounds, %g and %g, its control and case?",
                 phenotype.name, with_trait, people, phenotype.lower, phenotype.upper,
+            )  # fmt: skip
+
+
+def _log_no_codes(coding: OutcomeCoding, no_codes: _Int64) -> None:
+    for phenotype, values in zip(coding.phenotypes, no_codes, strict=True):
+        if values:
+            logger.warning(
+                "%s: %d values count as missing, being none of its codes %g and %g; if it is not "
+                "binary, write quantitative in the type column of its bounds",
+                phenotype.name, values, phenotype.lower, phenotype.upper,
             )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class PublicBounds:
     ----------
     row_norm
         N_x, bound on ``||x||^2``. With label privacy genotypes are not clipped, and phenotypes are
-        clipped so that ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y``.
+        clipped so that ``||x||^2 ||y||^2 <= N_x N_y``.
     block_norms
         beta_b for every LD block, where rows are clipped to ``||x_b||^2 <= beta_b`` too; else None.
     fixed_norm

@@ -23,9 +23,9 @@ from primo_scale.privacy.sensitivity import Adjacency
 # Assumed share of phenotype variance the variants explain; the split hardly depends on it.
 PRIOR_HERITABILITY = 0.3
 # Below this the first-order theory misleads: it ignores that a ridge at the noise norm forgives
-# noise on X'X. In simulations (d = 25 to 200, 1 to 40 blocks, n = 2,000 to 500,000, l = 1 and 10)
-# splits of 0.5 to 1 came within 1.5% of the best accuracy; 0.2 lost up to 6% and 0.05 up to 30%.
-_SMALLEST_SPLIT = 0.5
+# noise on X'X. Measured over 12 cells (docs/reference_figures.md): t = 0.05 loses up to 29% of R^2,
+# 0.2 up to 9%, this floor at most 0.9%.
+_SMALLEST_SPLIT = 0.7
 # At 2 a Gram matrix is free beside X'Z under replace-one; nothing is gained beyond.
 LARGEST_SPLIT = 2.0
 # No clip is useful beyond the norm that this share of normal phenotype rows stays within.
@@ -127,7 +127,7 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 def split_for(
     sizes: PublicSizes, *, outcome_norm: int, adjacency: Adjacency, block_norm: int | None
 ) -> float:
-    """The split t between X'X and X'Z under the prior heritability, in [0.5, 2].
+    """The split t between X'X and X'Z under the prior heritability, in [0.7, 2].
 
     Noise on X'X inside one LD block meets only that block's weights, hence ``largest_block``.
 

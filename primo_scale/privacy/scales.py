@@ -28,6 +28,10 @@ from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 # Share of mu^2 for a Gram matrix of outcomes that is not free: it serves covariates and R^2 only,
 # whose statistics are sums over everybody and large against any noise.
 OUTCOME_SHARE = 0.02
+# Share of the cross products' mu^2 that C'Y takes with label privacy. Covariates are few and their
+# sums large; on the coarse lattice of genotypes without frequencies N_c far exceeds N_x, and X'Y
+# must not pay for it.
+FIXED_SHARE = 0.05
 # A Gaussian exceeds 32 standard deviations with probability 1e-223.
 _TAIL_SIGMAS = 32
 _INT64_LIMIT = 2**63
@@ -157,8 +161,6 @@ def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
     Y'Y is free beside (X, C)'Y when a person's phenotypes are replaced; when they are removed it
     takes a share.
     """
-    row_norm = bounds.row_norm + bounds.fixed_norm
-    cross = sensitivity.cross(row_norm, bounds.phenotype_norm, promise.adjacency)
     if promise.adjacency is Adjacency.REPLACE_ONE:
         cross_mu = mu
         phenotypes = sensitivity.label_phenotype_gram_factor(bounds.phenotype_norm) / mu
@@ -166,13 +168,16 @@ def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
         cross_mu = mu * math.sqrt(1 - OUTCOME_SHARE)
         phenotypes = sensitivity.gram(bounds.phenotype_norm, promise.adjacency)
         phenotypes /= mu * math.sqrt(OUTCOME_SHARE)
-    sigma = _up(cross / cross_mu)
+    genotypes, fixed = (
+        sensitivity.cross(norm, bounds.phenotype_norm, promise.adjacency)
+        for norm in (bounds.row_norm, bounds.fixed_norm)
+    )
     return NoiseScales(
         gram=(0.0,) * len(bounds.block_sizes),
         fixed_cross=0.0,
-        phenotype_cross=sigma,
+        phenotype_cross=_up(genotypes / (cross_mu * math.sqrt(1 - FIXED_SHARE))),
         fixed_gram=0.0,
-        fixed_phenotype=sigma,
+        fixed_phenotype=_up(fixed / (cross_mu * math.sqrt(FIXED_SHARE))),
         phenotype_gram=_up(phenotypes),
         observed=0.0,
     )
@@ -269,6 +274,12 @@ def _check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> Non
             where="--adjacency",
             value=promise.adjacency,
             remedy="Leave --adjacency out",
+        )
+    if promise.share != 1:
+        raise UsageError(
+            "phenotype moments and a subsample have no common account of the budget",
+            where="--subsample",
+            remedy="Leave out --pheno-moments or --subsample",
         )
     if not 1 <= recipe.subsample < bounds.n_samples:
         raise UsageError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError
+from primo_scale.privacy.steps import step
 from primo_scale.release.document import (
     Document,
     check_schema,
@@ -18,7 +19,6 @@ from primo_scale.release.document import (
     statement_digest,
     statement_document,
 )
-from primo_scale.privacy.steps import step
 from primo_scale.release.pgs import write_pgs_files
 from primo_scale.release.report import render_report
 from primo_scale.release.signature import signature_of

@@ -161,13 +161,12 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
     """
     gram, cross = (math.sqrt(2), 2.0) if claims.replace else (1.0, 1.0)
     row, fixed, phenotype = claims.row, claims.fixed, claims.phenotype
-    predictors = row + fixed if claims.privacy == "label" else row
     if name == "gram":
         return tuple(gram * norm for norm in claims.block_bounds)
     return (
         {
             "fixed_cross": cross * math.sqrt(row) * math.sqrt(fixed),
-            "phenotype_cross": cross * math.sqrt(predictors) * math.sqrt(phenotype),
+            "phenotype_cross": cross * math.sqrt(row) * math.sqrt(phenotype),
             "fixed_gram": gram * fixed,
             "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
@@ -283,9 +282,9 @@ def _add_remove(claims: Claims) -> float:
 
 
 def _label(claims: Claims) -> float:
-    """(X, C)'Y and Y'Y, where ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y``; Y'Y is free beside."""
-    sigma = claims.least("phenotype_cross", "fixed_phenotype")
-    cross = (claims.row + claims.fixed) * claims.phenotype / sigma**2
+    """X'Y, C'Y and Y'Y, where ``||x||^2 ||y||^2 <= N_x N_y``; Y'Y is free beside the others."""
+    cross = claims.row * claims.phenotype / claims.least("phenotype_cross") ** 2
+    cross += claims.fixed * claims.phenotype / claims.least("fixed_phenotype") ** 2
     square = claims.phenotype**2 / claims.least("phenotype_gram") ** 2
     return max(4 * cross, 8 * square) if claims.replace else cross + square
 

@@ -73,7 +73,8 @@ def test_release_states_full_privacy_of_one_persons_row(private: Run) -> None:
     assert guarantee["privacy"] == "full"
     assert guarantee["adjacency"] == "replace-one"
     assert {query["name"] for query in statement["mechanism"]["queries"]} == {
-        "gram", "cross", "outcome_gram", "observed",
+        "gram", "fixed_cross", "phenotype_cross", "fixed_gram", "fixed_phenotype",
+        "phenotype_gram", "observed",
     }  # fmt: skip
     assert statement["stamp"].startswith("(5, 1e-06)-differentially private")
 

@@ -124,9 +124,12 @@ def test_clipped_rows_respect_the_bounds_that_the_guarantee_rests_on(cohort: Coh
     n_fixed = 1 + len(design["outcomes"]["covariates"])
     assert norms(z[:, n_fixed:]).max() <= design["phenotype_norm"]
     if design["privacy"] == "label":
-        fixed_norm = sum(int(abs(column).max()) ** 2 for column in bounds_of_fixed(cohort))
-        products = (norms(x) + norms(z[:, :n_fixed])).astype(object) * norms(z[:, n_fixed:])
-        assert max(products) <= (design["row_norm"] + fixed_norm) * design["phenotype_norm"]
+        products = norms(x).astype(object) * norms(z[:, n_fixed:])
+        assert max(products) <= design["row_norm"] * design["phenotype_norm"]
+        # Nothing clips the covariates: their bounds alone keep them within N_c.
+        assert norms(z[:, :n_fixed]).max() <= sum(
+            int(abs(column).max()) ** 2 for column in bounds_of_fixed(cohort)
+        )
     else:
         assert norms(x).max() <= design["row_norm"]
         blocks = itertools.pairwise(design["boundaries"])
@@ -224,11 +227,9 @@ def clipped_label_row(cohort: Cohort, row: list[int], outcomes: list[int]):
     design = cohort.design
     n_fixed = 1 + len(design["outcomes"]["covariates"])
     fixed, phenotypes = outcomes[:n_fixed], outcomes[n_fixed:]
-    bound = design["row_norm"] + sum(
-        int(abs(column).max()) ** 2 for column in bounds_of_fixed(cohort)
-    )
-    length = max(squared(row) + squared(fixed), bound)
-    limit = bound * design["phenotype_norm"] // length
+    limit = design["phenotype_norm"]
+    if squared(row) > design["row_norm"]:
+        limit = design["row_norm"] * limit // squared(row)
     return row, fixed + scaled(phenotypes, shrinkage(phenotypes, limit))
 
 

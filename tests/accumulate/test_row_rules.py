@@ -81,10 +81,10 @@ def test_public_genotypes_stay_and_the_product_of_norms_is_bounded(rule, people)
     x, z, clipped, outcomes, _ = apply(rule, people)
     np.testing.assert_array_equal(clipped, x)
     np.testing.assert_array_equal(outcomes[:, :N_FIXED], z[:, :N_FIXED])
-    lengths = squared(x) + squared(z[:, :N_FIXED])
+    lengths = squared(x)
     own = squared(outcomes[:, N_FIXED:])
     assert own.max() <= rule.phenotype_norm
-    bound = (rule.row_norm + rule.fixed_norm) * rule.phenotype_norm
+    bound = rule.row_norm * rule.phenotype_norm
     assert max(int(a) * int(b) for a, b in zip(lengths, own, strict=True)) <= bound
 
 

@@ -33,12 +33,12 @@ def exact_r_squared(X, fixed, Y, W):
     return 1 - ((outcomes - scores) ** 2).sum(axis=0) / (outcomes**2).sum(axis=0)
 
 
-def dense_cohort(n_phenotypes, seed=0):
+def dense_cohort(n_phenotypes, n_variants):
     """Correlated lattice genotypes that explain 36% of every phenotype."""
-    rng = np.random.default_rng(seed)
-    mixing = 0.3 * np.tril(rng.normal(size=(D, D))) + np.eye(D)
-    X = np.rint(UNIT / 2 * rng.standard_normal((N, D)) @ mixing.T).astype(int)
-    genetic = X @ rng.standard_normal((D, n_phenotypes))
+    rng = np.random.default_rng(0)
+    mixing = 0.3 * np.tril(rng.normal(size=(n_variants, n_variants))) + np.eye(n_variants)
+    X = np.rint(UNIT / 2 * rng.standard_normal((N, n_variants)) @ mixing.T).astype(int)
+    genetic = X @ rng.standard_normal((n_variants, n_phenotypes))
     genetic /= genetic.std(axis=0)
     noise = rng.standard_normal((N, n_phenotypes))
     return X, np.full((N, 1), 200), np.rint(300 * (0.6 * genetic + 0.8 * noise)).astype(int)
@@ -60,18 +60,25 @@ class Errors:
 
 
 def simulate(
-    gram, cross, *, method="reuse-cov-gauss", estimator=None, n_phenotypes=L, repetitions=250
+    gram,
+    cross,
+    *,
+    method="reuse-cov-gauss",
+    estimator=None,
+    shape=(D, L),
+    repetitions=250,
 ):
     """Noise of `gram` times the mean eigenvalue in norm, and of `cross` times X'Y."""
     rng = np.random.default_rng(1)
-    X, fixed, Y = dense_cohort(n_phenotypes)
+    n_variants, n_phenotypes = shape
+    X, fixed, Y = dense_cohort(n_phenotypes, n_variants)
     exact = statistics_of(X, fixed, Y)
-    mean_eigenvalue = np.trace(X.T @ X) / D
-    cross_sigma = cross * np.sqrt(((X.T @ Y) ** 2).mean())
+    mean_eigenvalue = np.trace(X.T @ X) / n_variants
+    size = np.sqrt(((X.T @ Y) ** 2).mean())
     scales = NoiseScales(
-        gram=(gram * mean_eigenvalue / np.sqrt(2 * D),),
-        fixed_cross=cross_sigma,
-        phenotype_cross=cross_sigma,
+        gram=(gram * mean_eigenvalue / np.sqrt(2 * n_variants),),
+        fixed_cross=min(cross, 0.3) * size,
+        phenotype_cross=cross * size,
         fixed_gram=1e4,
         fixed_phenotype=1e4,
         phenotype_gram=0.003 * (Y[:, 0] ** 2).sum(),
@@ -127,6 +134,19 @@ def test_noise_in_either_statistic_would_bias_a_plug_in_estimate(estimator):
     assert abs(Errors.z(in_gram.estimated)) < ALARM
 
 
+def test_with_one_variant_the_response_to_noise_is_a_derivative():
+    errors = simulate(0.2, 0.0, estimator=Estimator.RIDGE, shape=(1, 40), repetitions=1000)
+    assert Errors.z(errors.plug_in) > 1.3 * ALARM
+    assert abs(Errors.z(errors.estimated)) < ALARM
+
+
+def test_sigma_where_weights_are_mostly_noise():
+    """Their noise then meets the same noise in X'Y: sqrt(2) more than if it did not."""
+    errors = simulate(0.0, 4.0, estimator=Estimator.RIDGE, repetitions=500)
+    seen = errors.estimated.std(axis=0).mean()
+    assert errors.sigma.mean() == pytest.approx(seen, rel=0.1)
+
+
 def test_james_stein_is_estimated_to_its_own_error():
     """Its factors follow the noise in X'X too, which first order leaves out: below 0.01 here."""
     errors = simulate(0.25, 0.15, estimator=Estimator.JAMES_STEIN)
@@ -143,7 +163,7 @@ def test_a_copy_of_the_gram_for_every_phenotype():
 
 def test_after_the_projection_by_phenotypes():
     """The projected column keeps part of its own noise; the rest comes from other columns."""
-    errors = simulate(0.1, 1.5, method="reuse-cov-proj-y", n_phenotypes=30, repetitions=100)
+    errors = simulate(0.1, 1.5, method="reuse-cov-proj-y", shape=(D, 30), repetitions=100)
     assert abs(Errors.z(errors.estimated)) < ALARM
     assert Errors.z(errors.plug_in) > 2 * ALARM
 

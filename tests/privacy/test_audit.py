@@ -134,7 +134,7 @@ def test_half_the_noise_is_found(audited, monkeypatch):
 def test_half_the_noise_is_found_without_assumptions(monkeypatch):
     audited = mechanism(LABEL, ADD)
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
-    found = audit(audited, worst_pairs(audited), effort(40_000))
+    found = audit(audited, worst_pairs(audited), effort(60_000))
     assert found.epsilon > EPSILON
 
 

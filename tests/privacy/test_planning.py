@@ -127,5 +127,5 @@ def test_split_gives_many_phenotypes_to_the_cross_products(adjacency, block_norm
         for count in (1, 100, 10_000)
     ]
     assert splits == sorted(splits)
-    assert splits[0] == 0.5 or block_norm is not None
+    assert splits[0] == 0.7 or block_norm is not None
     assert 1.5 < splits[-1] <= 2

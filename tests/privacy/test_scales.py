@@ -64,10 +64,9 @@ def records(bounds, privacy):
     all_parts = [np.hstack(parts) for parts in itertools.product(genotypes, fixed, phenotypes)]
     rows = np.array(all_parts)
     if privacy is LABEL:
-        known = (rows[:, : d + 1] ** 2).sum(1)
+        known = (rows[:, :d] ** 2).sum(1)
         own = (rows[:, d + 1 :] ** 2).sum(1)
-        bound = (bounds.row_norm + bounds.fixed_norm) * bounds.phenotype_norm
-        rows = rows[known * own <= bound]
+        rows = rows[known * own <= bounds.row_norm * bounds.phenotype_norm]
     return rows
 
 

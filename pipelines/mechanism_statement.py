@@ -16,7 +16,7 @@ from primo_scale.privacy import sensitivity
 from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.mechanism import Mechanism, Promise
 from primo_scale.privacy.noise import Sampler, fine_bits, off_diagonal_sigma
-from primo_scale.privacy.scales import counts_share
+from primo_scale.privacy.scales import counts_share, eigenvalue_sensitivity
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.release import stated_mechanism as stated
 from primo_scale.release import statement as said
@@ -45,8 +45,6 @@ _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 # Measured in every release, with noise unless the promise takes them as public.
 _PARTS = tuple(stated.STATISTICS)[:7]
 _LIBRARIES = ("scipy", "opendp", "cryptography")
-# More than live: stands for n where it is private and the eigenvalue solver's error is bounded.
-_MOST_PEOPLE = 2**33
 
 
 @dataclass(frozen=True)
@@ -213,8 +211,7 @@ def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
         case "fixed_cross":
             return (sensitivity.cross(row, fixed, adjacency),)
         case "phenotype_cross" if promise.privacy is PrivacyUnit.LABEL:
-            product = (row + fixed) * phenotype
-            return (sensitivity.cross_of_clipped_products(product, adjacency),)
+            return (sensitivity.cross_of_clipped_products(row * phenotype, adjacency),)
         case "phenotype_cross":
             return (sensitivity.cross(row, phenotype, adjacency),)
         case "fixed_gram":
@@ -226,7 +223,7 @@ def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
         case "observed":
             return (sensitivity.observed_counts(bounds.n_phenotypes),)
         case "smallest_eigenvalue":
-            return (_eigenvalue_sensitivity(mechanism),)
+            return (eigenvalue_sensitivity(bounds, promise),)
         case _:
             return (sensitivity.phenotype_moments(bounds.n_phenotypes, adjacency),)
 
@@ -235,12 +232,3 @@ def _longest_rows(mechanism: Mechanism) -> list[int]:
     """What bounds ``||x_b||^2`` in every block, or ``||x||^2`` where blocks have no bounds."""
     row = mechanism.bounds.row_norm
     return [min(norm, row) for norm in _block_norms(mechanism) or (row,)]
-
-
-def _eigenvalue_sensitivity(mechanism: Mechanism) -> float:
-    bounds = mechanism.bounds
-    return sensitivity.smallest_eigenvalue(
-        max(_longest_rows(mechanism)),
-        n_samples=_MOST_PEOPLE if mechanism.promise.n_is_private else bounds.n_samples,
-        n_columns=max(bounds.block_sizes),
-    )

@@ -99,27 +99,31 @@ class KnownNoise:
 class JamesStein:
     """Ridge, and on top of it what all phenotypes say together about each direction.
 
-    ``f_j = max(0, 1 - (l-2)/||H_j||^2) / (lambda_j + r)`` with the norm taken over phenotypes, each
-    in units of its own noise s: phenotypes whose missing values were made up for have more of it,
-    and the estimator is only safe for noise that is alike in all columns. Fewer than three
-    phenotypes cannot help one another, and without noise there is nothing to remove: then this is
-    ridge. Source: James and Stein (1961), positive part; docs/maths.md, section 4.
+    ``f_j = max(0, 1 - (l-2)/||H_j||^2) / (max(lambda_j, m) + r)`` with the norm taken over
+    phenotypes, each in units of its own noise s: phenotypes whose missing values were made up for
+    have more of it, and the estimator is only safe for noise that is alike in all columns. Fewer
+    than three phenotypes cannot help one another, and without noise there is nothing to remove:
+    then this is ridge. Source: James and Stein (1961), positive part; docs/maths.md, section 4.
 
     Attributes
     ----------
     penalty
-        r; at least the norm of the noise in X'X, which this factor knows nothing of.
+        r.
     cross_sigma
         s for each phenotype, shape (l,).
+    floor
+        m, to which eigenvalues are raised: the norm of the noise in X'X, of which the factor
+        across phenotypes knows nothing.
     """
 
     penalty: float
     cross_sigma: Float64
+    floor: float
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Factors, shape (d, 1)."""
         kept = 1 - self._removed(target)
-        return Ridge(self.penalty).factors(eigenvalues, target) * np.clip(kept, 0, None)[:, None]
+        return self._ridge(eigenvalues, target) * np.clip(kept, 0, None)[:, None]
 
     def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Slopes, shape (d, l): a larger entry also makes its whole direction more believable."""
@@ -131,8 +135,12 @@ class JamesStein:
         removed = np.where(removed < 1, removed, 0)[:, None]
         whitened = (target / self.cross_sigma) ** 2
         share = _quotient(whitened, whitened.sum(axis=1, keepdims=True))
-        ridge = Ridge(self.penalty).factors(eigenvalues, target)
+        ridge = self._ridge(eigenvalues, target)
         return np.asarray(factors + 2 * ridge * removed * share)
+
+    def _ridge(self, eigenvalues: Float64, target: Float64) -> Float64:
+        """What the factor across phenotypes multiplies, shape (d, 1)."""
+        return Ridge(self.penalty).factors(np.maximum(eigenvalues, self.floor), target)
 
     def _removed(self, target: Float64) -> Float64:
         """``(l-2)/||H_j||^2`` in units of the noise, shape (d,); infinite where H_j is 0."""

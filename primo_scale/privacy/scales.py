@@ -239,13 +239,18 @@ def _counts_scale(bounds: PublicBounds, promise: Promise, mu: float) -> float:
 def _eigenvalue_scale(bounds: PublicBounds, promise: Promise, recipe: Recipe, mu: float) -> float:
     if recipe.eigenvalue_share == 0:
         return 0.0
+    change = eigenvalue_sensitivity(bounds, promise)
+    return _up(change / (mu * math.sqrt(recipe.eigenvalue_share)))
+
+
+def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
+    """How far one person can move the smallest eigenvalue of X'X, as computed and rounded down."""
     norms = bounds.block_norms or (bounds.row_norm,)
-    change = sensitivity.smallest_eigenvalue(
+    return sensitivity.smallest_eigenvalue(
         max(min(norm, bounds.row_norm) for norm in norms),
         n_samples=_MOST_PEOPLE if promise.n_is_private else bounds.n_samples,
         n_columns=max(bounds.block_sizes),
     )
-    return _up(change / (mu * math.sqrt(recipe.eigenvalue_share)))
 
 
 def _check_bounds(bounds: PublicBounds) -> None:

@@ -64,9 +64,10 @@ def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
     y, steps = np.stack(y, axis=1), np.array(steps)
     onto_fixed = fixed @ np.linalg.pinv(fixed)
     residual = x - onto_fixed @ x
+    residual[np.abs(residual) < 1e-12] = 0  # codes are at most 1: this is rounding
     weights = _solve(residual, y - onto_fixed @ y, ridge)
     inverse = _solve(residual, np.eye(cohort.n) - onto_fixed, ridge)
-    hat = onto_fixed + (x - onto_fixed @ x) @ inverse
+    hat = onto_fixed + residual @ inverse
     means = np.array([column.mean for column in cohort.phenotypes.values()])
     return Answer(
         per_allele=weights,
@@ -119,6 +120,17 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
         statistics[f"cross/{number}"] = x[:, block].T @ z
     present = [column.observed().sum() for column in cohort.phenotypes.values()]
     return {**statistics, "observed": np.array(present)}
+
+
+def moment_sums(cohort: EdgeCohort) -> Int64:
+    """Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20: docs/maths.md, section 6."""
+    unit = 2**20
+    sums = []
+    for column in cohort.phenotypes.values():
+        middle, half = (column.lower + column.upper) / 2, (column.upper - column.lower) / 2
+        u = np.trunc(unit * (column.values() - middle) / half)[column.observed()].astype(np.int64)
+        sums.append([u.sum(), (u * u // unit).sum(), unit * len(u)])
+    return np.array(sums).T
 
 
 def stored(group: zarr.Group, names: list[str]) -> dict[str, Int64]:

@@ -136,7 +136,7 @@ def _degenerate_columns() -> EdgeCohort:
         ),
         "controls": Column(["0"] * n, lower=0.0, upper=1.0, mean=0.25, sd=0.5),
         "no_codes": Column(
-            ["1", "2", "0", "3", "inf", "1.5", "NA", "-9", *("12"[i % 2] for i in range(n - 8))],
+            ["1", "2", "0", "3", "inf", "NA", "1.5", "-9", *("12"[i % 2] for i in range(n - 8))],
             lower=1.0, upper=2.0, mean=1.5, sd=0.5,
         ),
     }  # fmt: skip

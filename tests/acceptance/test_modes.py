@@ -162,6 +162,8 @@ def test_noise_covers_all_that_is_protected_and_the_release_verifies(
     for name, noisy in noisy_parts.items():
         if name in PUBLIC[at.privacy]:
             np.testing.assert_array_equal(noisy, exact_parts[name], err_msg=name)
+        elif name == "observed":  # a handful of numbers, any of which may come out as it was
+            assert (noisy != exact_parts[name]).any(), name
         else:  # noise of a thousand lattice steps or more is zero once in thousands
             assert np.mean(noisy != exact_parts[name]) > 0.98, name
 

@@ -285,7 +285,8 @@ def blocks(release: Release) -> Iterator[slice]:
 
 def penalty_of(release: Release) -> float:
     """Ridge penalty, in lattice units."""
-    return release.published.statement["estimation"]["parameters"]["penalty"]
+    (penalty,) = set(release.published.statement["estimation"]["penalties"])
+    return penalty
 
 
 def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Float64]:

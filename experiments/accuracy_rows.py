@@ -11,10 +11,13 @@ from types import MappingProxyType
 import numpy as np
 
 from experiments import product_methods as ours
+from experiments import product_weights as solved
 from experiments import published_methods as published
 from experiments.calibration_figures import DELTA, EPSILON
 from experiments.gaussian_noise import Draws
 from experiments.haplotypes import Cohort, Float64
+from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.shrinkage import JamesStein, Ridge
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.sensitivity import PrivacyUnit
 
@@ -75,10 +78,14 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         ),
         "full, known noise": Row("full DP, weights for known noise (the default)", NOT_STATED),
         "full, planned": Row("full DP, known noise and the planner's clip", NOT_STATED),
-        "full, ridge": Row("full DP, James-Stein on a ridge at the noise norm", NOT_STATED),
+        "full, ridge": Row(
+            "full DP, James-Stein on a ridge at the noise norm (not the product's)", NOT_STATED
+        ),
         "label, known noise": Row("label DP, weights for known noise (the default)", NOT_STATED),
         "label, planned": Row("label DP, known noise and the planner's clip", NOT_STATED),
-        "feature, known noise": Row("feature DP, Proj_Y, weights for known noise", NOT_STATED),
+        "feature, known noise": Row(
+            "feature DP, Proj_Y, weights for known noise (the default)", NOT_STATED
+        ),
         "feature, ridge": Row("feature DP, Proj_Y, ridge at the noise norm", NOT_STATED),
         "feature, plain": Row("feature DP, weights for known noise, no projection", NOT_STATED),
     }
@@ -142,14 +149,8 @@ class Trial:
     @cached_property
     def projected(self) -> ours.NoisyStatistics:
         """Feature privacy, projected on what bounded rows make of Y."""
-        radius = ours.stated_radius(self.feature, self.cohort)
-        return ours.projected_on_phenotypes(self.feature, self.cohort, radius)
-
-    @cached_property
-    def product_projected(self) -> ours.NoisyStatistics:
-        """The same with the product's radius."""
-        radius = ours.product_radius(self.feature, self.cohort)
-        return ours.projected_on_phenotypes(self.feature, self.cohort, radius)
+        radius = solved.stated_radius(self.feature, self.cohort)
+        return solved.projected_on_phenotypes(self.feature, self.cohort, radius)
 
     def planned(self, unit: PrivacyUnit) -> ours.NoisyStatistics:
         """The product's clip of phenotype rows in place of the quantile."""
@@ -169,8 +170,21 @@ class Trial:
         )
 
 
-def _floored(noisy: ours.NoisyStatistics) -> Float64:
-    return ours.james_stein_weights(noisy, floor=noisy.noise_norm, penalty=0.0)
+def _james_stein(t: Trial, noisy: ours.NoisyStatistics) -> Float64:
+    return solved.product_weights(noisy, t.cohort, Estimator.JAMES_STEIN)
+
+
+def _james_stein_on_ridge(noisy: ours.NoisyStatistics) -> Float64:
+    sigma = np.full(noisy.cross.shape[1], noisy.cross_sigma)
+    return solved.rule_weights(noisy, JamesStein(noisy.noise_norm, sigma, floor=0.0))
+
+
+def _known_noise(t: Trial, noisy: ours.NoisyStatistics) -> Float64:
+    return solved.product_weights(noisy, t.cohort, Estimator.KNOWN_NOISE)
+
+
+def _projected(t: Trial, estimator: Estimator) -> Float64:
+    return solved.product_weights(t.feature, t.cohort, estimator, method="reuse-cov-proj-y")
 
 
 _WEIGHTS: Mapping[str, Callable[[Trial], Float64]] = {
@@ -184,20 +198,18 @@ _WEIGHTS: Mapping[str, Callable[[Trial], Float64]] = {
     ),
     "projection y": lambda t: published.projection_y(t.cohort, t.draws, t.printed),
     "naive": lambda t: published.naive(t.cohort, t.draws, EPSILON, DELTA, t.rng),
-    "full": lambda t: _floored(t.full),
-    "full, even": lambda t: _floored(t.even),
-    "label": lambda t: _floored(t.label),
-    "feature": lambda t: ours.ridge_weights(t.projected, t.projected.usual_noise_norm),
-    "full, known noise": lambda t: ours.known_noise_weights(t.full),
-    "full, planned": lambda t: ours.known_noise_weights(t.planned(PrivacyUnit.FULL)),
-    "full, ridge": lambda t: ours.james_stein_weights(t.full, floor=0.0, penalty=t.full.noise_norm),
-    "label, known noise": lambda t: ours.known_noise_weights(t.label),
-    "label, planned": lambda t: ours.known_noise_weights(t.planned(PrivacyUnit.LABEL)),
-    "feature, known noise": lambda t: ours.known_noise_weights(t.product_projected),
-    "feature, ridge": lambda t: ours.ridge_weights(
-        t.product_projected, t.product_projected.noise_norm
-    ),
-    "feature, plain": lambda t: ours.known_noise_weights(t.feature),
+    "full": lambda t: _james_stein(t, t.full),
+    "full, even": lambda t: _james_stein(t, t.even),
+    "label": lambda t: _james_stein(t, t.label),
+    "feature": lambda t: solved.rule_weights(t.projected, Ridge(t.projected.usual_noise_norm)),
+    "full, known noise": lambda t: _known_noise(t, t.full),
+    "full, planned": lambda t: _known_noise(t, t.planned(PrivacyUnit.FULL)),
+    "full, ridge": lambda t: _james_stein_on_ridge(t.full),
+    "label, known noise": lambda t: _known_noise(t, t.label),
+    "label, planned": lambda t: _known_noise(t, t.planned(PrivacyUnit.LABEL)),
+    "feature, known noise": lambda t: _projected(t, Estimator.KNOWN_NOISE),
+    "feature, ridge": lambda t: _projected(t, Estimator.NOISE_NORM),
+    "feature, plain": lambda t: _known_noise(t, t.feature),
 }
 
 

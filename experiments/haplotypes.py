@@ -25,11 +25,15 @@ SMALLEST_MINOR_FREQUENCY = 0.01
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of one simulated cohort: haplotypes n, variants d, phenotypes l."""
+    """Sizes of one simulated cohort: haplotypes n, variants d, phenotypes l.
+
+    Effects have standard deviation `effect_sd`; None: the paper's ``d^(-1/4)``.
+    """
 
     n_haplotypes: int = 5008
     n_variants: int = 25
     n_phenotypes: int = 1
+    effect_sd: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,7 @@ class Cohort:
 def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
     """Draw new variants, new haplotypes, new effects and new residuals."""
     X = centred(_alleles(sizes, rng))
-    effect_sd = sizes.n_variants**-0.25
+    effect_sd = sizes.n_variants**-0.25 if sizes.effect_sd is None else sizes.effect_sd
     theta = effect_sd * rng.standard_normal((sizes.n_variants, sizes.n_phenotypes))
     Y = centred(X @ theta + rng.standard_normal((sizes.n_haplotypes, sizes.n_phenotypes)))
     return Cohort(X, Y, X.T @ X, X.T @ Y)

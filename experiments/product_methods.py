@@ -5,27 +5,21 @@ at the 99% quantile of their norms, phenotype rows at that of a chi distribution
 freedom. Feature privacy has public phenotypes, so there By is their largest norm and nothing of
 them is clipped. Data are floats here and integers in the product; the sigmas are those of the
 product's lattice, at 2^12 steps a unit. The sampler is not the product's (`gaussian_noise`).
+`experiments.product_weights` solves.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import chi2
 
 from experiments.gaussian_noise import Draws
 from experiments.haplotypes import Cohort, Float64, row_norms
-from primo_scale.methods.projection import project_phenotypes, squared_radius
-from primo_scale.methods.shrinkage import (
-    JamesStein,
-    KnownNoise,
-    Ridge,
-    Shrinkage,
-    floored_at_zero,
-    noise_norm,
-)
+from primo_scale.methods.estimators import EffectPrior
+from primo_scale.methods.shrinkage import noise_norm
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
@@ -39,7 +33,7 @@ from primo_scale.privacy.scales import calibrate
 from primo_scale.privacy.sensitivity import PrivacyUnit
 
 _QUANTILE = 0.99
-_STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a phenotype
+STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a phenotype
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +47,12 @@ class NoisyStatistics:
         Of the noise; that of X'X in the svec layout.
     attenuation : float
         What clipping phenotype rows does to covariances; weights are divided by it.
-    prior : KnownNoise
-        Rule of shrinkage for a heritability of 0.3 and this noise.
+    prior : EffectPrior
+        For a heritability of 0.3.
     unit : float
         One standard deviation of a phenotype.
+    row_bound : float
+        Bx.
     """
 
     gram: Float64
@@ -64,8 +60,9 @@ class NoisyStatistics:
     gram_sigma: float
     cross_sigma: float
     attenuation: float
-    prior: KnownNoise
+    prior: EffectPrior
     unit: float
+    row_bound: float
 
     @property
     def noise_norm(self) -> float:
@@ -108,9 +105,7 @@ def release(
     noise_factor
         Multiplies every sigma; 1 but in tests.
     """
-    unit = cohort.phenotype_sd
-    Y = cohort.phenotypes / unit
-    n_phenotypes = Y.shape[1]
+    Y = cohort.phenotypes / cohort.phenotype_sd
     bounds = _default_bounds(cohort.haplotypes, Y, promise.privacy)
     if phenotype_bound is not None:
         bounds = _Bounds(bounds.row, phenotype_bound)
@@ -118,20 +113,16 @@ def release(
     gram_sigma, cross_sigma = (
         noise_factor * sigma for sigma in _scales(cohort, bounds, promise, split)
     )
-    kept, left = 1.0, 1.0
-    if promise.privacy is not PrivacyUnit.FEATURE:
-        kept = attenuation_at(bounds.phenotype, n_phenotypes)
-        left = variance_left(bounds.phenotype / math.sqrt(n_phenotypes), n_phenotypes)
-    effect_variance = PRIOR_HERITABILITY * kept**2 * cohort.n / float(np.trace(cohort.gram))
-    ones = np.ones(n_phenotypes)
+    kept, prior = _prior(cohort, bounds, promise.privacy)
     return NoisyStatistics(
         gram=X.T @ X + gram_sigma * draws.svec,
         cross=X.T @ Y + cross_sigma * draws.cross,
         gram_sigma=gram_sigma,
         cross_sigma=cross_sigma,
         attenuation=kept,
-        prior=KnownNoise(effect_variance * ones, left * ones, cross_sigma * ones, gram_sigma),
-        unit=unit,
+        prior=prior,
+        unit=cohort.phenotype_sd,
+        row_bound=bounds.row,
     )
 
 
@@ -141,56 +132,11 @@ def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
     row = _default_bounds(cohort.haplotypes, Y, promise.privacy).row
 
     def cross_sigma_at(phenotype_norm: int) -> float:
-        bounds = _Bounds(row, math.sqrt(phenotype_norm) / _STEPS)
-        return _scales(cohort, bounds, promise, None)[1] * _STEPS**2
+        bounds = _Bounds(row, math.sqrt(phenotype_norm) / STEPS)
+        return _scales(cohort, bounds, promise, None)[1] * STEPS**2
 
     clip = choose_phenotype_clip(_public_sizes(cohort, row), cross_sigma_at)
     return min(clip * math.sqrt(Y.shape[1]), math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
-
-
-def james_stein_weights(noisy: NoisyStatistics, *, floor: float, penalty: float) -> Float64:
-    """Eigenvalues raised to `floor`, plus `penalty`; James-Stein over phenotypes from l = 3."""
-    sigma = np.full(noisy.cross.shape[1], noisy.cross_sigma)
-    return _weights(noisy, JamesStein(penalty, sigma), floor)
-
-
-def known_noise_weights(noisy: NoisyStatistics) -> Float64:
-    """The product's default rule."""
-    return _weights(noisy, noisy.prior, 0.0)
-
-
-def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:
-    """Ridge on eigenvalues floored at zero."""
-    return _weights(noisy, Ridge(penalty), 0.0)
-
-
-def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
-    """``n Bx^2``, squared: what bounds on rows allow."""
-    Y = cohort.phenotypes / noisy.unit
-    return cohort.n * _default_bounds(cohort.haplotypes, Y, PrivacyUnit.FEATURE).row ** 2
-
-
-def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
-    """The product's, squared: never above the stated one, from the trace of the noisy X'X."""
-    sigma = noisy.gram_sigma * math.sqrt(len(noisy.gram))
-    return squared_radius(stated_radius(noisy, cohort), float(np.trace(noisy.gram)), sigma)
-
-
-def projected_on_phenotypes(
-    noisy: NoisyStatistics, cohort: Cohort, radius_squared: float
-) -> NoisyStatistics:
-    """Project X'Y onto what rows of bounded norm can make of the public phenotypes."""
-    Y = cohort.phenotypes / noisy.unit
-    projection = project_phenotypes(Y.T @ Y, [noisy.cross], radius_squared)
-    return replace(noisy, cross=noisy.cross @ projection.matrix)
-
-
-def _weights(noisy: NoisyStatistics, rule: Shrinkage, floor: float) -> Float64:
-    values, vectors = np.linalg.eigh(noisy.gram)
-    values = np.maximum(floored_at_zero(values), floor)
-    target = vectors.T @ noisy.cross
-    lattice = vectors @ (rule.factors(values, target) * target)
-    return np.asarray(lattice * (noisy.unit / noisy.attenuation))
 
 
 def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
@@ -217,6 +163,18 @@ def _clipped(
     ]
 
 
+def _prior(cohort: Cohort, bounds: _Bounds, privacy: PrivacyUnit) -> tuple[float, EffectPrior]:
+    """What clipping leaves of covariances, and the prior of effects under it."""
+    n_phenotypes = cohort.cross.shape[1]
+    kept, left = 1.0, 1.0
+    if privacy is not PrivacyUnit.FEATURE:
+        kept = attenuation_at(bounds.phenotype, n_phenotypes)
+        left = variance_left(bounds.phenotype / math.sqrt(n_phenotypes), n_phenotypes)
+    effect = PRIOR_HERITABILITY * kept**2 * cohort.n / float(np.trace(cohort.gram))
+    ones = np.ones(n_phenotypes)
+    return kept, EffectPrior(effect * ones, left * ones)
+
+
 def _scales(
     cohort: Cohort, bounds: _Bounds, promise: Promise, split: float | None
 ) -> tuple[float, float]:
@@ -227,7 +185,7 @@ def _scales(
         row_norm=sizes.row_norm,
         block_norms=None,
         fixed_norm=1,
-        phenotype_norm=math.ceil((bounds.phenotype * _STEPS) ** 2),
+        phenotype_norm=math.ceil((bounds.phenotype * STEPS) ** 2),
         block_sizes=(n_variants,),
         n_samples=cohort.n,
         n_phenotypes=n_phenotypes,
@@ -241,7 +199,7 @@ def _scales(
         )
     scales = calibrate(public, promise, Recipe(), split=split).scales
     gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
-    return gram / _STEPS**2, scales.phenotype_cross / _STEPS**2
+    return gram / STEPS**2, scales.phenotype_cross / STEPS**2
 
 
 def _public_sizes(cohort: Cohort, row_bound: float) -> PublicSizes:
@@ -251,7 +209,7 @@ def _public_sizes(cohort: Cohort, row_bound: float) -> PublicSizes:
         n_variants=n_variants,
         n_phenotypes=n_phenotypes,
         largest_block=n_variants,
-        row_norm=math.ceil((row_bound * _STEPS) ** 2),
-        variant_variance=float(np.trace(cohort.gram)) / (cohort.n * n_variants) * _STEPS**2,
-        phenotype_scale=_STEPS,
+        row_norm=math.ceil((row_bound * STEPS) ** 2),
+        variant_variance=float(np.trace(cohort.gram)) / (cohort.n * n_variants) * STEPS**2,
+        phenotype_scale=STEPS,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,12 @@ def accumulate_stage(
         coding,
     )
     design = make_design(store, model, matched=matched, outcomes=coding, moments=moments)
+    if design.clipped and design.row_norm < design.genotypes.variance:
+        LOGGER.warning(
+            "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
+            "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
+            / design.genotypes.unit,
+        )  # fmt: skip
     plan = default_plan(design.layout, design.n_samples)
     inputs = Inputs(
         genotypes=store.path,

@@ -149,6 +149,12 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     check_publishable(store.variants, design.outcomes)
     promise = None if choices.budget is None else design.promise(choices.budget)
     chosen = choose(design, promise, choices.methods)
+    if choices.budget is None and design.subsample is not None:
+        raise UsageError(
+            "the subsample of these statistics is secret: its X'X is never shown without noise",
+            where=work_dir,
+            remedy="Run accumulate with --non-private in another --work-dir",
+        )
     if choices.budget is None:
         _publish(design, privatise(raw, None), choices, chosen=chosen, paid=None)
         return

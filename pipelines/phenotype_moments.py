@@ -43,14 +43,23 @@ def moments_stage(
     """
     if not outcomes.pay_moments or model.budget is None:
         return None
-    from pipelines.choices import phenotype_bounds
+    from pipelines.choices import outcome_coding, phenotype_bounds
     from pipelines.design import PaidMoments
+    from pipelines.design_choices import make_design, match_frequencies
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.mechanism import Promise
     from primo_scale.privacy.payer import Payer
     from primo_scale.privacy.phenotype_moments import pay_for_moments
 
+    # What the rest of the run would refuse is refused before anything is paid.
+    make_design(
+        store,
+        model,
+        matched=match_frequencies(model, store.variants),
+        outcomes=outcome_coding(outcomes, model, None),
+        moments=None,
+    )
     bounds = phenotype_bounds(outcomes)
     promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
     raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)

@@ -24,7 +24,8 @@ def check_out(out: Path) -> None:
 def charge_of(out: Path) -> str | None:
     """The charge that the statistics of a published release were paid with; None: not paid for."""
     ledger = (_read_release(out) or {}).get("ledger")
-    return str(ledger["charges"][-1]["id"]) if isinstance(ledger, dict) else None
+    charges = ledger.get("charges") if isinstance(ledger, dict) else None
+    return str(charges[-1]["id"]) if charges else None
 
 
 def _read_release(out: Path) -> dict[str, Any] | None:

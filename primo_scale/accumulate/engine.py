@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import dask
 from distributed import CancelledError, Client, KilledWorker, LocalCluster, as_completed
 from distributed.comm import CommClosedError
 
@@ -22,6 +23,7 @@ from primo_scale.errors import InputError, InterruptedRun, ResourceError
 _IN_FLIGHT_PER_WORKER = 8
 _RETRIES = 3
 _CONNECT_TIMEOUT_SECONDS = 30
+_NO_WEB_PAGES = {f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker")}
 
 
 @dataclass(frozen=True)
@@ -89,22 +91,25 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
     """
     # One thread a process: numpy holds a BLAS thread each, and a crash takes one task with it.
     # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
-    # and whoever joins a Dask cluster runs code as its owner. The dashboard shows plan indices
-    # only, but still binds to this machine alone.
+    # and whoever joins a Dask cluster runs code as its owner. The web pages of a cluster ask for no
+    # certificate and show how many tasks there are, which tells the number of people: there are
+    # none here.
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        return LocalCluster(
-            security=True,
-            n_workers=options.workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=options.memory_limit or "auto",
-            local_directory=str(options.scratch),
-            dashboard_address="127.0.0.1:0",
-            # A failed task is reported once, by the error of this process.
-            silence_logs=logging.CRITICAL,
-        )
+        with dask.config.set(_NO_WEB_PAGES):
+            return LocalCluster(
+                security=True,
+                n_workers=options.workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=options.memory_limit or "auto",
+                local_directory=str(options.scratch),
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                # A failed task is reported once, by the error of this process.
+                silence_logs=logging.CRITICAL,
+            )
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)

@@ -40,6 +40,8 @@ from primo_scale.storage.groups import (
 )
 
 KIND = "partial statistics"
+SUBSAMPLE = "in_subsample"
+"""Array of a store of partial sums: who is in a secret subsample."""
 # Row multipliers of so many blocks lie in one chunk: few files, and a tile reads few others.
 _MULTIPLIER_COLUMNS = 16
 
@@ -166,7 +168,7 @@ class Partials:
         """Positions among `samples` of those in the subsample, or None if everybody is."""
         if self.inputs.subsample is None:
             return None
-        return np.flatnonzero(read_block(self.array("in_subsample"), (samples,)))
+        return np.flatnonzero(read_block(self.array(SUBSAMPLE), (samples,)))
 
     def commit_read(
         self, samples: slice, multipliers: npt.NDArray[np.int64], outcomes: npt.NDArray[np.int16]
@@ -305,7 +307,7 @@ def _draw_subsample(group: Group, n_samples: int, size: int) -> None:
     chosen = np.zeros(n_samples, dtype=np.uint8)
     chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
     chunks = (min(n_samples, 1 << 20),)
-    array = create_array(group, "in_subsample", shape=(n_samples,), chunks=chunks, dtype=np.uint8)
+    array = create_array(group, SUBSAMPLE, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
     write_block(array, (slice(None),), chosen)
 
 

@@ -7,7 +7,7 @@ numbers, so it costs no privacy, and ends in integer inequalities that alone car
 
 ==============  ==============================================================================
 record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. A long x shrinks
-                the whole record, which is weighted least squares and keeps the model unbiased.
+                the whole record: weighted least squares, unbiased where y is not clipped too.
 predictors      The same, but y keeps its weight: it is public (feature privacy).
 phenotypes      x and c are public and stay as they are (label privacy); y is clipped so that
                 ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.accumulate.partials import Partials
+from primo_scale.accumulate.partials import SUBSAMPLE, Partials
 from primo_scale.errors import InputError
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.storage.block_matrices import (
@@ -100,7 +100,23 @@ def reduce_partials(partials: Partials, path: Path) -> RawStatistics:
 
 
 def remove_partials(path: Path) -> None:
-    """Delete the partial sums of a finished accumulation (they are as private as the sums)."""
+    """Delete the partial sums of a finished accumulation, and who was in a subsample with them.
+
+    Raises
+    ------
+    InputError
+        The list of a subsample cannot be deleted, and it must not stay.
+    """
+    subsample = path / SUBSAMPLE
+    try:
+        if subsample.exists():
+            shutil.rmtree(subsample)
+    except OSError as error:
+        raise InputError(
+            f"the secret list of the subsample cannot be deleted: {error.strerror}",
+            where=subsample,
+            remedy="Delete it by hand, then run the same command again",
+        ) from error
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -280,6 +280,8 @@ def _check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> Non
             value=promise.adjacency,
             remedy="Leave --adjacency out",
         )
+    if recipe.gram_copies > 1 or recipe.eigenvalue_share > 0:
+        raise UsageError("a subsample gives one noisy X'X and no more", where="--subsample")
     if promise.share != 1:
         raise UsageError(
             "phenotype moments and a subsample have no common account of the budget",

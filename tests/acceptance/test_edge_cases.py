@@ -6,24 +6,26 @@ that everything that would travel to a cluster can be looked at.
 
 from __future__ import annotations
 
-import gzip
-import json
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import zarr
 from acceptance_inputs import Published
 from distributed import Client, LocalCluster
 from edge_answers import exact_statistics, moment_sums, noise_scales, right_answer, stored
 from edge_cohorts import COHORTS, EdgeCohort, write_cohort
+from edge_releases import (
+    Recorder,
+    Released,
+    assert_same_but_for_noise,
+    texts,
+    travelled,
+    weights_in,
+)
 
 from primo_scale.accumulate import engine
 
@@ -50,8 +52,9 @@ METHODS = {
         ("reuse-cov-proj-x", None), ("reuse-cov-gauss", "sure"), ("reuse-cov-gauss", "james-stein"),
     ],
     "feature": [
-        ("reuse-cov-gauss", None), ("reuse-cov-proj-y", "sure"), ("reuse-cov-proj-y", "james-stein"),
-        ("reuse-cov-proj-y", "ridge-at-noise-norm"), ("ada-ssp", None), ("naive", None),
+        ("reuse-cov-gauss", None), ("reuse-cov-proj-y", "sure"),
+        ("reuse-cov-proj-y", "james-stein"), ("reuse-cov-proj-y", "ridge-at-noise-norm"),
+        ("ada-ssp", None), ("naive", None),
     ],
 }  # fmt: skip
 # Degenerate columns are released in LD blocks of two, with bounds of their own where that helps.
@@ -62,45 +65,6 @@ DEGENERATE, ORDINARY = "degenerate", "ordinary"
 FARTHEST_DRAW = 9
 # Nine digits are printed; solving costs a few more.
 RELATIVE_TOLERANCE = 1e-6
-
-# Of a release, what noise or the calendar changes; all else must follow from public facts.
-NOISY = re.compile(
-    r"estimation\.(attenuation|penalties|parameters)|accuracy\.in_sample_r2|signature|created"
-    r"|ledger\.charges\.\d+\.id|files\.\d+\.(sha256|bytes)"
-)
-
-
-@dataclass(frozen=True)
-class Recorder:
-    """What was sent to the cluster since it was last asked."""
-
-    sent: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def take(self) -> list[tuple[Any, ...]]:
-        taken = list(self.sent)
-        self.sent.clear()
-        return taken
-
-
-@dataclass(frozen=True)
-class Released:
-    """A release of a cohort, everything the run said, and everything that travelled."""
-
-    cohort: EdgeCohort
-    options: list[object]
-    published: Published
-    work: Path
-    stdout: str
-    stderr: str
-    sent: list[tuple[Any, ...]]
-
-    @property
-    def ledger(self) -> Path:
-        return self.work.parent / "ledger.sqlite"
-
-    def stored(self, name: str) -> dict[str, Any]:
-        """A JSON file of the work directory."""
-        return json.loads((self.work / name).read_text())
 
 
 Release = Callable[..., Released]
@@ -146,9 +110,8 @@ def release(run, recorder, tmp_path_factory) -> Release:
         if "--non-private" not in options:
             assert "verified:" in run("verify", out, "--ledger", ledger).stdout
         return Released(
-            cohort, asked, Published(out), directory / "work", done.stdout, done.stderr,
-            recorder.take(),
-        )  # fmt: skip
+            cohort, Published(out), directory / "work", done.stdout, done.stderr, recorder.take()
+        )
 
     return released
 
@@ -405,70 +368,3 @@ def test_what_is_refused_is_refused_whatever_the_values_of_people(
         errors.append(refused.stderr.splitlines()[-1].replace(str(directory), "IN"))
     assert said in errors[0]
     assert errors[0] == errors[1]
-
-
-def weights_in(release: Path) -> np.ndarray:
-    """All weights, those of intercept and covariates included."""
-    table = pd.read_csv(release / "weights.tsv.gz", sep="\t", na_filter=False)
-    return table.iloc[:, 5:].to_numpy(np.float64)
-
-
-def texts(release: Path) -> dict[str, str]:
-    """Every file of a release by name, as text."""
-    return {
-        path.relative_to(release).as_posix(): (
-            gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz"
-            else path.read_text()
-        )
-        for path in sorted(release.rglob("*")) if path.is_file()
-    }  # fmt: skip
-
-
-def assert_same_but_for_noise(one: Released, other: Released) -> None:
-    """Same files, same lines, same statement, but for noisy numbers and names of charges."""
-    first, second = texts(one.published.path), texts(other.published.path)
-    assert list(first) == list(second)
-    assert first["centre.afreq"] == second["centre.afreq"]
-    for name in first.keys() - {"release.json"}:
-        assert skeleton(name, first[name]) == skeleton(name, second[name]), name
-    statements = [dict(leaves(each.published.statement)) for each in (one, other)]
-    assert statements[0] == statements[1]
-    assert any(name.startswith("cohort.") for name in statements[0])  # leaves were compared
-
-
-def skeleton(name: str, text: str) -> list[str]:
-    """The lines of a file without digests, and without the numbers of files that hold noise."""
-    text = text.replace(f"lost in noise{NEXT_CELL}<", f"0{NEXT_CELL}0<")  # told from noisy sums
-    text = re.sub(r"\b([0-9a-f]{16}|[0-9a-f]{64}|[0-9a-f]{128})\b", "DIGEST", text)
-    if name == "release.log":
-        return text.splitlines()
-    if name.endswith(".gz"):
-        rows = [line.split("\t") for line in text.splitlines()]
-        return ["\t".join(re.sub(NUMBER, "N", cell) for cell in row) for row in rows]
-    return [re.sub(NUMBER, "N", line) for line in text.splitlines()]
-
-
-NEXT_CELL = '</td><td class="n">'
-NUMBER = r"-?\b\d+(\.\d+)?(e[-+]?\d+)?\b"
-
-
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a JSON document by its path, but for the noisy ones."""
-    if NOISY.match(path):
-        return
-    if isinstance(value, dict | list):
-        pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in pairs:
-            yield from leaves(inner, f"{path}.{key}" if path else str(key))
-        return
-    yield path, value
-
-
-def travelled(released: Released) -> list[tuple[Any, ...]]:
-    """What was sent to the cluster, random names and the place of the work directory taken out."""
-    sent = []
-    for function, key, path, store_id, task in released.sent:
-        assert Path(path) == (released.work / "partials.zarr").resolve()
-        assert key == f"{task.key}-{store_id}"
-        sent.append((function, key.removesuffix(store_id), task))
-    return sent

@@ -105,7 +105,7 @@ def test_known_noise_of_an_empty_direction_is_no_weight():
 def test_james_stein_is_the_textbook_estimator():
     """James and Stein's estimate of the mean of a normal vector of known variance."""
     H = np.array([[3.0, -1.0, 2.0, 0.5], [0.1, 0.2, -0.1, 0.3]])
-    rule = JamesStein(penalty=0.0, cross_sigma=np.full(4, 1.5))
+    rule = JamesStein(penalty=0.0, cross_sigma=np.full(4, 1.5), floor=0.0)
     ours = coefficients(rule, np.ones(2), H)
     squared = 3.0**2 + 1 + 2.0**2 + 0.5**2
     np.testing.assert_allclose(ours[0], (1 - 2 * 1.5**2 / squared) * H[0], rtol=1e-12)
@@ -118,7 +118,7 @@ def test_james_stein_beats_the_observation_at_every_mean():
     for size in (0.0, 1.0, 3.0, 30.0):
         means = size * sigma * rng.standard_normal((2000, 5))
         seen = means + sigma * rng.standard_normal((2000, 5))
-        rule = JamesStein(0.0, sigma)
+        rule = JamesStein(0.0, sigma, 0.0)
         loss = (((coefficients(rule, np.ones(2000), seen) - means) / sigma) ** 2).sum()
         assert loss < (((seen - means) / sigma) ** 2).sum()
         if size == 0:
@@ -128,10 +128,18 @@ def test_james_stein_beats_the_observation_at_every_mean():
 def test_james_stein_measures_every_phenotype_in_its_own_noise():
     rng = np.random.default_rng(5)
     H, scale = rng.normal(0, 2, (6, 4)), np.array([1.0, 10.0, 0.1, 3.0])
-    alike = JamesStein(2.0, np.ones(4)).factors(np.arange(6.0), H)
+    alike = JamesStein(2.0, np.ones(4), 3.0).factors(np.arange(6.0), H)
     np.testing.assert_allclose(
-        JamesStein(2.0, scale).factors(np.arange(6.0), H * scale), alike, rtol=1e-12
+        JamesStein(2.0, scale, 3.0).factors(np.arange(6.0), H * scale), alike, rtol=1e-12
     )
+
+
+def test_james_stein_raises_eigenvalues_to_its_floor():
+    """Over 1,000 alike phenotypes of squared norm 4,000 the factor is 1 - 998/4000."""
+    H = np.full((3, 1000), 2.0)
+    factors = JamesStein(0.5, np.ones(1000), 2.0).factors(np.array([0.0, 1.0, 5.0]), H)
+    kept = 1 - 998 / 4000
+    np.testing.assert_allclose(factors[:, 0], [kept / 2.5, kept / 2.5, kept / 5.5], rtol=1e-12)
 
 
 @pytest.mark.parametrize("sigma", [np.ones(2), np.ones(1), np.zeros(5), np.array([1.0, 0, 1, 1])])
@@ -139,7 +147,7 @@ def test_james_stein_is_ridge_where_it_has_nothing_to_say(sigma):
     values = np.array([0.0, 1.0, 5.0])
     H = np.full((3, len(sigma)), 0.01)
     expected = Ridge(0.5).factors(values, H)
-    np.testing.assert_array_equal(JamesStein(0.5, sigma).factors(values, H), expected)
+    np.testing.assert_array_equal(JamesStein(0.5, sigma, 0.0).factors(values, H), expected)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +155,7 @@ def test_james_stein_is_ridge_where_it_has_nothing_to_say(sigma):
     [
         Ridge(0.7),
         KnownNoise(np.array([0.2, 1, 3]), np.array([1.0, 2, 1]), np.array([0.3, 1, 2]), 0.1),
-        JamesStein(0.7, np.array([0.5, 1.0, 0.8])),
+        JamesStein(0.7, np.array([0.5, 1.0, 0.8]), 1.0),
     ],
 )
 def test_slopes_are_derivatives(rule):

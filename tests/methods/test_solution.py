@@ -252,6 +252,21 @@ def test_prior_numbers_are_stated():
     assert sure.penalties == (45.0,)
 
 
+def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge():
+    """X'Y without noise: nothing to remove, so the floored matrix is solved as it is."""
+    prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
+    inputs = inputs_for(DENSE, N, scales=scales(gram=(30.0,)), prior=prior)
+    solution = solved(DENSE, inputs, estimator=Estimator.JAMES_STEIN)
+    values, vectors = np.linalg.eigh(centred(X).T @ centred(X))
+    floor = noise_norm(30.0, D)
+    assert values[0] < floor < values[-1]
+    floored = (vectors * np.maximum(values, floor)) @ vectors.T
+    expected = np.linalg.solve(floored + 45 * np.eye(D), centred(X).T @ centred(Y))
+    np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-8)
+    assert solution.penalties == (45.0,)
+    assert "raised to the noise norm in X'X" in solution.floor
+
+
 def test_ridge_needs_a_penalty():
     with pytest.raises(ValueError, match="penalty"):
         solved(DENSE, inputs_for(DENSE, N), estimator=Estimator.RIDGE)

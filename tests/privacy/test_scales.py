@@ -237,6 +237,9 @@ def test_bounds_that_are_not_positive_are_refused(name, value) -> None:
         (Promise(1.0, 1e-6, FULL, ADD), Recipe(subsample=10)),
         (Promise(1.0, 1e-6), Recipe(subsample=343)),
         (Promise(1.0, 1e-6), Recipe(subsample=0)),
+        (Promise(1.0, 1e-6), Recipe(subsample=10, gram_copies=2)),
+        (Promise(1.0, 1e-6), Recipe(subsample=10, eigenvalue_share=0.1)),
+        (Promise(1.0, 1e-6, share=0.95), Recipe(subsample=10)),
     ],
 )
 def test_recipes_without_a_proof_are_refused(promise, recipe) -> None:

@@ -1,0 +1,131 @@
+"""``python -m experiments.after_projection``: how to solve once X'Y has been projected by Y'Y.
+
+With feature privacy the product projects X'Y onto what bounded genotype rows can make of the public
+phenotypes. That takes most of the noise out of X'Y and none out of X'X, so a rule of shrinkage has
+to be told what is left: the method's own rule, weights for known noise, is told the noise left in
+each phenotype's column. Here it is compared with other rules on the same cohorts and noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import click
+import numpy as np
+
+from experiments.accuracy import standard_error
+from experiments.figures import markdown_table
+from experiments.gaussian_noise import draw
+from experiments.haplotypes import Float64, Sizes, simulate
+from experiments.product_methods import NoisyStatistics, release
+from experiments.product_weights import (
+    product_radius,
+    product_weights,
+    projected_on_phenotypes,
+    rule_weights,
+)
+from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.shrinkage import JamesStein, KnownNoise
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.sensitivity import PrivacyUnit
+
+_SEED = 20261124
+_METHOD = "reuse-cov-proj-y"
+_EFFECT_SD_AT_25 = 25**-0.25  # of d = 25 effects; d times their variance is held where it is there
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Haplotypes n, variants d, phenotypes l, epsilon; delta is 1/n^2."""
+
+    n_haplotypes: int
+    n_variants: int
+    n_phenotypes: int
+    epsilon: float
+
+    @property
+    def sizes(self) -> Sizes:
+        """With effects that explain as much at every d."""
+        effect_sd = _EFFECT_SD_AT_25 * math.sqrt(25 / self.n_variants)
+        return Sizes(self.n_haplotypes, self.n_variants, self.n_phenotypes, effect_sd)
+
+
+CELLS = (
+    *(Cell(5_008, 25, count, 5.0) for count in (101, 200, 458, 1_001)),
+    *(Cell(20_000, 200, count, 3.0) for count in (100, 400, 800)),
+)
+RULES = (
+    "known noise, told what is left (the default)",
+    "not projected, known noise",
+    "known noise, told all noise",
+    "ridge at the noise norm",
+    "eigenvalues raised to the noise norm, no ridge",
+    "James-Stein",
+)
+
+
+def r_squared(cell: Cell, repetition: int) -> Float64:
+    """Pooled in-sample R^2 of `RULES`, shape (6,)."""
+    seed = [_SEED, cell.n_haplotypes, cell.n_variants, cell.n_phenotypes, repetition]
+    rng = np.random.default_rng(seed)
+    cohort = simulate(cell.sizes, rng)
+    noise = draw(cell.n_variants, cell.n_phenotypes, rng)
+    promise = Promise(cell.epsilon, cell.n_haplotypes**-2.0, PrivacyUnit.FEATURE)
+    noisy = release(cohort, noise, promise)
+    projected = projected_on_phenotypes(noisy, cohort, product_radius(noisy, cohort))
+    # Of one column alone James-Stein is no more than its floor.
+    floored = JamesStein(0.0, np.zeros(1), floor=noisy.noise_norm)
+    weights = (
+        product_weights(noisy, cohort, Estimator.KNOWN_NOISE, method=_METHOD),
+        product_weights(noisy, cohort, Estimator.KNOWN_NOISE),
+        rule_weights(projected, _told_all_noise(noisy)),
+        product_weights(noisy, cohort, Estimator.NOISE_NORM, method=_METHOD),
+        rule_weights(projected, floored),
+        product_weights(noisy, cohort, Estimator.JAMES_STEIN, method=_METHOD),
+    )
+    return np.array([cohort.pooled_r_squared(w) for w in weights])
+
+
+def _told_all_noise(noisy: NoisyStatistics) -> KnownNoise:
+    prior = noisy.prior
+    sigma = np.full(noisy.cross.shape[1], noisy.cross_sigma)
+    return KnownNoise(prior.effect_variance, prior.residual_variance, sigma, noisy.gram_sigma)
+
+
+def report(repetitions: int) -> str:
+    """The table as Markdown."""
+    return "\n\n".join(
+        (
+            "## After an active projection",
+            f"Feature privacy, mean in-sample R^2 of {repetitions} repetitions; in brackets the "
+            "paired difference from the default, with its standard error.",
+            markdown_table(
+                ("n, d, epsilon, l", *RULES), [_row(cell, repetitions) for cell in CELLS]
+            ),
+        )
+    )
+
+
+def _row(cell: Cell, repetitions: int) -> list[str]:
+    values = np.array([r_squared(cell, repetition) for repetition in range(repetitions)])
+    default = values[:, 0]
+    name = f"{cell.n_haplotypes:,}, {cell.n_variants}, {cell.epsilon:g}, {cell.n_phenotypes:,}"
+    others = [_compared(other, default) for other in values.T[1:]]
+    return [name, f"{default.mean():.4f}", *others]
+
+
+def _compared(values: Float64, default: Float64) -> str:
+    gaps = values - default
+    return f"{values.mean():.4f} ({gaps.mean():+.4f} +- {standard_error(gaps):.4f})"
+
+
+@click.command()
+@click.option("--repetitions", type=click.IntRange(min=2), default=6, show_default=True)
+def main(repetitions: int) -> None:
+    """Compare rules of shrinkage after the projection by public phenotypes."""
+    click.echo(report(repetitions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Weights from simulated statistics: by the product's own solver, or by a rule given in full.
+
+The solver is `primo_scale.methods.solution`, which reads integers of the lattice from a store; here
+they are in memory. Haplotypes and phenotypes are centred, so that adjusting for the constant leaves
+them as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.haplotypes import Cohort, Float64
+from experiments.product_methods import STEPS, NoisyStatistics
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.projection import project_phenotypes
+from primo_scale.methods.shrinkage import Shrinkage, floored_at_zero
+from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
+from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
+
+Int64 = npt.NDArray[np.int64]
+
+_UNIT = STEPS**2  # lattice units of X'X and X'Y to one of floats
+
+
+@dataclass(frozen=True, eq=False)
+class _InMemory(BlockMatrices):
+    """One block, and a constant of one lattice step."""
+
+    dense_gram: Int64
+    dense_cross: Int64
+    outcomes: Int64
+
+    @property
+    def gram_copies(self) -> int:
+        """One."""
+        return 1
+
+    def gram(self, block: int, copy: int = 0) -> Int64:
+        """X'X, shape (d, d)."""
+        return self.dense_gram
+
+    def cross(self, block: int) -> Int64:
+        """X'Z, shape (d, 1 + l)."""
+        return self.dense_cross
+
+    def outcome_gram(self) -> Int64:
+        """Z'Z, shape (1 + l, 1 + l)."""
+        return self.outcomes
+
+
+def solution_of(
+    noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str
+) -> Solution:
+    """Solve as the product does, in its lattice units.
+
+    Parameters
+    ----------
+    noisy, cohort
+        Statistics, and where they are from: public are n and, for a method that projects by them,
+        the phenotypes.
+    estimator, method
+        Of the catalogue.
+    """
+    n_variants, n_phenotypes = noisy.cross.shape
+    chosen = METHODS[method]
+    outcomes = np.zeros((1 + n_phenotypes, 1 + n_phenotypes), np.int64)
+    outcomes[0, 0] = cohort.n
+    if chosen.projects_phenotypes:
+        Y = cohort.phenotypes / noisy.unit
+        outcomes[1:, 1:] = _on_lattice(Y.T @ Y)
+    cross = np.hstack([np.zeros((n_variants, 1)), noisy.cross])
+    statistics = _InMemory(
+        path=Path(),
+        kind="in memory",
+        layout=BlockLayout((0, n_variants), 1, n_phenotypes),
+        dense_gram=_on_lattice(noisy.gram),
+        dense_cross=_on_lattice(cross),
+        outcomes=outcomes,
+    )
+    return solve_statistics(statistics, _inputs(noisy, cohort), chosen, estimator)
+
+
+def product_weights(
+    noisy: NoisyStatistics,
+    cohort: Cohort,
+    estimator: Estimator,
+    *,
+    method: str = "reuse-cov-gauss",
+) -> Float64:
+    """Weights of the product for haplotypes and phenotypes as simulated, shape (d, l)."""
+    solution = solution_of(noisy, cohort, estimator, method=method)
+    return np.asarray(solution.weights.genotypes * (noisy.unit / noisy.attenuation))
+
+
+def rule_weights(noisy: NoisyStatistics, rule: Shrinkage) -> Float64:
+    """Weights by a rule of shrinkage in the units of `noisy`, shape (d, l)."""
+    values, vectors = np.linalg.eigh(noisy.gram)
+    target = vectors.T @ noisy.cross
+    weights = vectors @ (rule.factors(floored_at_zero(values), target) * target)
+    return np.asarray(weights * (noisy.unit / noisy.attenuation))
+
+
+def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
+    """``n Bx^2``, squared: what bounds on rows allow."""
+    return cohort.n * noisy.row_bound**2
+
+
+def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
+    """The radius that the product projects with, squared: never above the stated one."""
+    method, estimator = "reuse-cov-proj-y", Estimator.KNOWN_NOISE
+    parameters = solution_of(noisy, cohort, estimator, method=method).parameters
+    return parameters["projection_radius"] ** 2 / _UNIT
+
+
+def projected_on_phenotypes(
+    noisy: NoisyStatistics, cohort: Cohort, radius_squared: float
+) -> NoisyStatistics:
+    """Project X'Y onto what rows of bounded norm can make of the public phenotypes.
+
+    For rules given in full; the noise that is left in X'Y is not told.
+    """
+    Y = cohort.phenotypes / noisy.unit
+    projection = project_phenotypes(Y.T @ Y, [noisy.cross], radius_squared)
+    return replace(noisy, cross=noisy.cross @ projection.matrix)
+
+
+def _on_lattice(values: Float64) -> Int64:
+    return np.asarray(np.rint(_UNIT * values), np.int64)
+
+
+def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
+    n_variants, n_phenotypes = noisy.cross.shape
+    return SolveInputs(
+        bounds=PublicBounds(
+            row_norm=math.ceil(noisy.row_bound**2 * _UNIT),
+            block_norms=None,
+            fixed_norm=1,
+            phenotype_norm=1,  # of no method here
+            block_sizes=(n_variants,),
+            n_samples=cohort.n,
+            n_phenotypes=n_phenotypes,
+        ),
+        scales=replace(
+            no_noise(1),
+            gram=(noisy.gram_sigma * _UNIT,),
+            phenotype_cross=noisy.cross_sigma * _UNIT,
+        ),
+        recipe=Recipe(),
+        delta=1.0,  # of no method here
+        unit=STEPS,
+        rescale=np.ones(n_phenotypes),
+        prior=EffectPrior(noisy.prior.effect_variance, noisy.prior.residual_variance * STEPS**2),
+    )

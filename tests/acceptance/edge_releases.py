@@ -1,0 +1,120 @@
+"""Releases of degenerate cohorts: what was said, what travelled, and what of it is noise."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from acceptance_inputs import Float64, Published
+from edge_cohorts import EdgeCohort
+
+# Of a release, what noise or the calendar changes; all else must follow from public facts.
+_NOISY = re.compile(
+    r"estimation\.(attenuation|penalties|parameters)|accuracy\.in_sample_r2|signature|created"
+    r"|ledger\.charges\.\d+\.id|files\.\d+\.(sha256|bytes)"
+)
+_NEXT_CELL = '</td><td class="n">'
+_NUMBER = r"-?\b\d+(\.\d+)?(e[-+]?\d+)?\b"
+_RANDOM = r"\b([0-9a-f]{16}|[0-9a-f]{64}|[0-9a-f]{128})\b|\b\d{4}-\d\d-\d\d\b"
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """What was sent to the cluster since it was last asked."""
+
+    sent: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def take(self) -> list[tuple[Any, ...]]:
+        taken = list(self.sent)
+        self.sent.clear()
+        return taken
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release of a cohort, everything the run said, and everything that travelled."""
+
+    cohort: EdgeCohort
+    published: Published
+    work: Path
+    stdout: str
+    stderr: str
+    sent: list[tuple[Any, ...]]
+
+    @property
+    def ledger(self) -> Path:
+        return self.work.parent / "ledger.sqlite"
+
+    def stored(self, name: str) -> dict[str, Any]:
+        """A JSON file of the work directory."""
+        return json.loads((self.work / name).read_text())
+
+
+def weights_in(release: Path) -> Float64:
+    """All weights, those of intercept and covariates included."""
+    table = pd.read_csv(release / "weights.tsv.gz", sep="\t", na_filter=False)
+    return table.iloc[:, 5:].to_numpy(np.float64)
+
+
+def texts(release: Path) -> dict[str, str]:
+    """Every file of a release by name, as text."""
+    return {
+        path.relative_to(release).as_posix(): (
+            gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz"
+            else path.read_text()
+        )
+        for path in sorted(release.rglob("*")) if path.is_file()
+    }  # fmt: skip
+
+
+def assert_same_but_for_noise(one: Released, other: Released) -> None:
+    """Same files, same lines, same statement, but for noisy numbers and names of charges."""
+    first, second = texts(one.published.path), texts(other.published.path)
+    assert list(first) == list(second)
+    assert first["centre.afreq"] == second["centre.afreq"]
+    for name in first.keys() - {"release.json"}:
+        assert skeleton(name, first[name]) == skeleton(name, second[name]), name
+    statements = [dict(leaves(each.published.statement)) for each in (one, other)]
+    assert statements[0] == statements[1]
+    assert any(name.startswith("cohort.") for name in statements[0])  # leaves were compared
+
+
+def skeleton(name: str, text: str) -> list[str]:
+    """The lines of a file without digests and dates, nor the numbers of files that hold noise."""
+    text = text.replace(f"lost in noise{_NEXT_CELL}<", f"0{_NEXT_CELL}0<")  # told from noisy sums
+    text = re.sub(_RANDOM, "RANDOM", text)
+    if name == "release.log":
+        return text.splitlines()
+    if name.endswith(".gz"):
+        rows = [line.split("\t") for line in text.splitlines()]
+        return ["\t".join(re.sub(_NUMBER, "N", cell) for cell in row) for row in rows]
+    return [re.sub(_NUMBER, "N", line) for line in text.splitlines()]
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a JSON document by its path, but for the noisy ones."""
+    if _NOISY.match(path):
+        return
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in pairs:
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+        return
+    yield path, value
+
+
+def travelled(released: Released) -> list[tuple[Any, ...]]:
+    """What was sent to the cluster, random names and the place of the work directory taken out."""
+    sent = []
+    for function, key, path, store_id, task in released.sent:
+        assert Path(path) == (released.work / "partials.zarr").resolve()
+        assert key == f"{task.key}-{store_id}"
+        sent.append((function, key.removesuffix(store_id), task))
+    return sent

@@ -1,0 +1,31 @@
+"""The local cluster tells nobody on the machine how much there is to do."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+from primo_scale.accumulate.engine import ClusterOptions, dask_client
+
+PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
+
+
+def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) -> None:
+    """The number of tasks tells the number of people, which add-remove keeps private."""
+    with dask_client(ClusterOptions(None, 1, None, tmp_path)) as client:
+        assert client.submit(int, 1).result() == 1
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        ports = {
+            connection.laddr.port
+            for process in processes
+            for connection in process.net_connections(kind="tcp")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert len(ports) >= 3  # scheduler, worker and nanny at least
+        for port in ports:
+            for page in PAGES:
+                with pytest.raises((urllib.error.HTTPError, OSError)):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=5)

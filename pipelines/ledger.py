@@ -31,7 +31,7 @@ _LEDGER_OPTION = click.option(
     help="The ledger file [default: primo_scale/ledger.sqlite under the XDG state directory].",
 )
 _COHORT_OPTION = click.option(
-    "--cohort", help="A cohort's name, or the beginning of its identifier, as `show` prints it."
+    "--cohort", help="A cohort's name, or 8 or more first digits of its identifier (see `show`)."
 )
 
 

@@ -21,26 +21,7 @@ from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.release import stated_mechanism as stated
 from primo_scale.release import statement as said
 
-_ACCOUNTANT = (
-    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
-    "sensitivities of docs/maths.md, sections 2 and 7"
-)
-_SUBSAMPLED = (
-    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
-    "as an (epsilon, delta) of its own"
-)
-_EXACTNESS = {
-    Sampler.OPENDP: "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard "
-    "deviation; its distance to the ideal Gaussian mechanism has a multiplicative bound, which "
-    "the calibration leaves room for (docs/noise.md)",
-    Sampler.KEYSTREAM: "Gaussian rounded to a lattice with at least 2^32 steps to a standard "
-    "deviation, each draw within 4e-119 of it in total variation, proved in docs/noise.md",
-}
-_RNG = {
-    Sampler.OPENDP: "operating system entropy, through OpenDP",
-    Sampler.KEYSTREAM: "AES-256-CTR under a fresh key from operating system entropy, so that the "
-    "guarantee is computational (docs/noise.md)",
-}
+_DRAWN = {Sampler.OPENDP: stated.OPENDP, Sampler.KEYSTREAM: stated.KEYSTREAM}
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 # Measured in every release, with noise unless the promise takes them as public.
 _PARTS = tuple(stated.STATISTICS)[:7]
@@ -90,7 +71,7 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
         adjacency=str(promise.adjacency),
         privacy=str(promise.privacy),
         unit=said.unit_in_words(promise.privacy, promise.adjacency),
-        accountant=said.Accountant(_ACCOUNTANT + (_SUBSAMPLED if cost.delta else ""), versions),
+        accountant=said.Accountant(said.accountant_in_words(subsampled=cost.delta > 0), versions),
     )
 
 
@@ -98,6 +79,7 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
     """State every noisy statistic and what its noise rests on."""
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     block_norms, noise = _block_norms(mechanism), _noise(mechanism, also)
+    drawn = _DRAWN[also.sampler]
     return stated.Mechanism(
         method=also.method,
         summary=also.summary,
@@ -119,16 +101,10 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
             for name, sigmas in noise.items()
             if any(sigmas)
         ),
-        sampler=_sampler(also),
-        sampler_exactness=_EXACTNESS[also.sampler],
-        rng=_RNG[also.sampler],
+        sampler=stated.sampler_in_words(drawn, with_moments=also.moments_sigma is not None),
+        sampler_exactness=drawn.exactness,
+        rng=drawn.rng,
     )
-
-
-def _sampler(also: Stated) -> str:
-    if also.moments_sigma is None or also.sampler is Sampler.OPENDP:
-        return str(also.sampler)
-    return f"{also.sampler}; phenotype moments: {Sampler.OPENDP}"
 
 
 def _calibration(mechanism: Mechanism) -> str:

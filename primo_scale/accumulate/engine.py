@@ -23,7 +23,9 @@ from primo_scale.errors import InputError, InterruptedRun, ResourceError
 _IN_FLIGHT_PER_WORKER = 8
 _RETRIES = 3
 _CONNECT_TIMEOUT_SECONDS = 30
-_NO_WEB_PAGES = {f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker")}
+_NO_WEB_PAGES: dict[str, list[str]] = {
+    f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker")
+}
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,14 @@ class History:
         requests = (charge.request for charge in self.charges.values())
         return {r.account.cohort for r in requests if people and r.people == people}
 
+    def has_budget(self, cohort: str) -> bool:
+        """Whether a cohort has a budget, for any unit and adjacency."""
+        return any(account.cohort == cohort for account in self.budgets)
+
+    def has_charges(self, cohort: str) -> bool:
+        """Whether anything was charged to a cohort, for any unit and adjacency."""
+        return any(c.request.account.cohort == cohort for c in self.charges.values())
+
     def interrupted(self, request: ReleaseRequest) -> int:
         """Charges for the same request whose noise was never recorded."""
         return sum(

@@ -26,7 +26,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.event_log import EventLog
 from primo_scale.privacy.history import History, account_as_json, replay, reservation_as_json
-from primo_scale.privacy.refusals import other_delta, over_budget, second_name
+from primo_scale.privacy.refusals import name_refusal, other_delta, over_budget
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.spending import Account, Balance, Charge, ChargeState, ReleaseRequest
 from primo_scale.privacy.steps import step
@@ -129,8 +129,8 @@ class Ledger:
         Parameters
         ----------
         name
-            A cohort's name or the beginning of its identifier, by any of its accounts; else the
-            name of a new cohort.
+            A cohort's name or at least 8 digits that its identifier begins with, by any of its
+            accounts; else the name of a new cohort.
         unit, adjacency
             What of a person is protected, and against which neighbours.
 
@@ -178,7 +178,8 @@ class Ledger:
         UsageError
             Parameters out of range.
         BudgetRefused
-            The account's budget does not cover it, or its delta is another one.
+            The account's budget does not cover it, its delta is another one, or these people may
+            not be charged to it unless the custodian sets a budget first (`name_refusal`).
         InputError
             The ledger is damaged.
         ValueError
@@ -332,9 +333,11 @@ class Ledger:
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
+        refusal = name_refusal(self.path, history, request)
+        if refusal is not None:
+            raise refusal
         opened = account not in history.budgets
         if opened:
-            self._refuse_second_name(history, request)
             self._append_budget(account, request.epsilon, request.delta)
             history = self._history()
         balance = history.balance(account)
@@ -347,16 +350,6 @@ class Ledger:
         charge = Charge(secrets.token_hex(8), request)
         self._log.append("reserved", reservation_as_json(charge))
         return Reservation(charge, opened, lost)
-
-    def _refuse_second_name(self, history: History, request: ReleaseRequest) -> None:
-        """Refuse to open a budget unasked for people who have been charged under another name.
-
-        A name that has a budget already, for whatever unit, is one that the custodian knows.
-        """
-        cohort = request.account.cohort
-        others = sorted(history.cohorts_of(request.people) - {cohort})
-        if others and cohort not in {account.cohort for account in history.budgets}:
-            raise second_name(self.path, request.account, known_cohort=others[0])
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:

@@ -1,12 +1,14 @@
-"""What the ledger answers when it refuses: one line, with the command that changes it."""
+"""What the ledger refuses, and what it answers: one line, with the command that changes it."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from primo_scale.errors import BudgetRefused
 from primo_scale.privacy.calibration import Cost
+from primo_scale.privacy.history import History
 from primo_scale.privacy.spending import Account, Balance, ReleaseRequest
 
 
@@ -61,17 +63,88 @@ def other_delta(path: Path, account: Account, *, asked: float | None, own: float
     )
 
 
-def second_name(path: Path, account: Account, *, known_cohort: str) -> BudgetRefused:
-    """A new `account` for people who have been charged to another cohort."""
-    known = Account(known_cohort).short_name
+def name_refusal(path: Path, history: History, request: ReleaseRequest) -> BudgetRefused | None:
+    """Why a request may not be charged to the account that it names, whatever is left in it.
+
+    Two rules keep a refused release from going through under another name, unit or adjacency,
+    unless the custodian says so:
+
+    1. People who were charged to other cohorts only are not charged to this one, unless its budget
+       was set beforehand and nothing was ever charged to it: that says "other people who happen to
+       have the same IDs". (A budget without any charge was always set: one that is opened unasked
+       comes with its first charge.)
+    2. A budget is opened unasked only where people and cohort are both new to the ledger, in any
+       unit and adjacency.
+
+    New people may be charged to any cohort that has a budget: a sum over more people than it is
+    about is only too large.
+
+    Parameters
+    ----------
+    path
+        The ledger.
+    history
+        Everything charged so far.
+    request
+        Not paid for yet.
+
+    Returns
+    -------
+    BudgetRefused or None
+        To be raised; None where the account may be charged, and opened if it is not.
+    """
+    account = request.account
+    has_budget = account in history.budgets
+    names = history.cohorts_of(request.people)
+    if names and account.cohort not in names:
+        if history.has_charges(account.cohort):
+            return _second_name(path, account, known=min(names), remedy_name="NAME")
+        if not has_budget:
+            return _second_name(path, account, known=min(names), remedy_name=account.cohort)
+    if has_budget:
+        return None
+    if history.has_budget(account.cohort):
+        return _unopened(path, account)
+    # Set under the people's own identifier, before anything was charged to it.
+    if history.has_budget(request.people):
+        return _second_name(path, account, known=request.people, remedy_name=account.cohort)
+    return None
+
+
+def _second_name(path: Path, account: Account, *, known: str, remedy_name: str) -> BudgetRefused:
+    """An `account` of a second cohort for people who are `known` as another one.
+
+    `remedy_name` is the cohort to open for other people: this one, unless it is taken.
+    """
+    known_name = Account(known).short_name
     return BudgetRefused(
         "these people have a budget under another name",
         where="--cohort",
         value=account.short_name,
-        limit=known,
-        remedy=f"Give --cohort {shlex.quote(known)}; or, for other people with the same IDs, open "
-        "their budget first: python -m pipelines.ledger set-budget "
-        f"{_budget_options(path, account)} --epsilon E --delta D",
+        limit=known_name,
+        remedy=f"Give --cohort {shlex.quote(known_name)}; or, for other people with the same IDs, "
+        "open a budget of their own first: "
+        f"{_opening_command(path, replace(account, cohort=remedy_name))}",
+    )
+
+
+def _unopened(path: Path, account: Account) -> BudgetRefused:
+    """An `account` without a budget, of a cohort that has one for another unit or adjacency."""
+    return BudgetRefused(
+        "the cohort has no budget for this kind of privacy, but one for another",
+        where=path,
+        value=account.description,
+        remedy="Budgets of several kinds do not add, so a further one is the custodian's to open: "
+        f"{_opening_command(path, account)}",
+    )
+
+
+def _opening_command(path: Path, account: Account) -> str:
+    """The command that opens an account, its cohort written out: no abbreviation is known yet."""
+    options = [f"--ledger {shlex.quote(str(path))}", f"--cohort {shlex.quote(account.cohort)}"]
+    return (
+        f"python -m pipelines.ledger set-budget {' '.join(options)} "
+        f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta D"
     )
 
 

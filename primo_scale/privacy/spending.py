@@ -7,6 +7,7 @@ use, from charges that are recomputed from the ledger's events (`primo_scale.pri
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,9 @@ from primo_scale.privacy.calibration import (
 )
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
-_DIGEST_LENGTH = 64
+_IDENTIFIER = re.compile(r"[0-9a-f]{64}")
+# So that no name that somebody makes up stands for an identifier by chance.
+_SHORTEST_ABBREVIATION = 8
 # Relative, of mu^2: shares of a release's cost add up to it only up to rounding, and root finding
 # may differ in the last digits between versions of SciPy. It moves epsilon by less than 1e-8 of
 # itself, a hundredth of LATTICE_MARGIN.
@@ -66,7 +69,7 @@ class Account:
     @property
     def given_name(self) -> str | None:
         """The custodian's name for the cohort, if it has one."""
-        return None if len(self.cohort) == _DIGEST_LENGTH else self.cohort
+        return None if _IDENTIFIER.fullmatch(self.cohort) else self.cohort
 
     @property
     def short_name(self) -> str:
@@ -79,8 +82,13 @@ class Account:
         return f"{self.short_name} ({self.unit} privacy, {self.adjacency})"
 
     def is_abbreviated_by(self, text: str) -> bool:
-        """Whether `text` is the cohort's name, or the beginning of its identifier."""
-        return self.cohort.startswith(text) if self.given_name is None else self.cohort == text
+        """Whether `text` is the cohort's name, or its identifier's first 8 digits or more.
+
+        Fewer digits are the name of another cohort.
+        """
+        if self.given_name is not None:
+            return self.cohort == text
+        return len(text) >= _SHORTEST_ABBREVIATION and self.cohort.startswith(text)
 
 
 @dataclass(frozen=True)
@@ -255,6 +263,22 @@ class Balance:
         digits = 5 - math.floor(math.log10(exact))
         rounded = math.floor(exact * (1 - 1e-9) * 10**digits) / 10**digits
         return rounded if rounded >= SMALLEST_EPSILON else 0.0
+
+    def spent_before(self, charge_id: str) -> Cost:
+        """Sum of what the charges cost that were reserved before one of them.
+
+        Parameters
+        ----------
+        charge_id
+            Of a charge of this account; it is not counted itself.
+
+        Raises
+        ------
+        ValueError
+            The account has no such charge.
+        """
+        position = [charge.id for charge in self.charges].index(charge_id)
+        return total_cost(charge.cost for charge in self.charges[:position])
 
     def affords(self, cost: Cost) -> bool:
         """Whether the budget covers all charges and one more of `cost`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
@@ -33,6 +34,15 @@ _PLINK_NUMERIC_CHROMOSOMES = {"23": "X", "24": "Y", "25": "XY", "26": "MT"}
 _UNKNOWN_CHROMOSOME = "0"  # PLINK's
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_STEM = 200  # file systems end at 255 bytes; the suffix and temporary names need some
+
+
+@dataclass(frozen=True)
+class PgsFacts:
+    """What the headers of all scoring files of a release have in common."""
+
+    genome_build: str
+    n_variants: int
+    stamp: str
 
 
 def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
@@ -94,21 +104,35 @@ def write_pgs_files(
     """
     directory.mkdir()
     prefixes = list(_row_prefixes(weights.variants))
+    stated = PgsFacts(genome_build, len(prefixes), stamp)
     for index, (name, stem) in enumerate(
         zip(weights.phenotypes, pgs_file_stems(weights.phenotypes), strict=True)
     ):
-        header = _HEADER.format(
-            stamp=stamp,
-            stem=stem,
-            trait=name.replace("=", "_"),  # the Catalog's reader splits the line at every "="
-            genome_build=genome_build,
-            variants_number=len(prefixes),
-        )
         values = weights.per_allele[:, index].tolist()
         rows = [f"{prefix}{value:.9g}\n" for prefix, value in zip(prefixes, values, strict=True)]
-        write_gzip(
-            directory / f"{stem}{PGS_SUFFIX}", (header, "\t".join(_COLUMNS) + "\n", "".join(rows))
-        )
+        header = pgs_header(name, stem, stated)
+        write_gzip(directory / f"{stem}{PGS_SUFFIX}", (header, "".join(rows)))
+
+
+def pgs_header(phenotype: str, stem: str, stated: PgsFacts) -> str:
+    """The lines before the first variant, the names of the columns included."""
+    header = _HEADER.format(
+        stamp=stated.stamp,
+        stem=stem,
+        trait=phenotype.replace("=", "_"),  # the Catalog's reader splits the line at every "="
+        genome_build=stated.genome_build,
+        variants_number=stated.n_variants,
+    )
+    return header + "\t".join(_COLUMNS) + "\n"
+
+
+def pgs_row_prefix(
+    identifier: str, *, chromosome: str, position: int, effect: str, other: str
+) -> str:
+    """The row of a variant up to its weight."""
+    known = position > 0 and chromosome != _UNKNOWN_CHROMOSOME
+    place = f"{_catalog_chromosome(chromosome)}\t{position}" if known else "\t"
+    return f"{identifier}\t{place}\t{effect}\t{other}\t"
 
 
 def _row_prefixes(variants: VariantTable) -> Iterator[str]:
@@ -120,9 +144,9 @@ def _row_prefixes(variants: VariantTable) -> Iterator[str]:
         variants.allele2,
         strict=True,
     ):
-        known = position > 0 and chromosome != _UNKNOWN_CHROMOSOME
-        place = f"{_catalog_chromosome(chromosome)}\t{position}" if known else "\t"
-        yield f"{identifier}\t{place}\t{effect}\t{other}\t"
+        yield pgs_row_prefix(
+            identifier, chromosome=chromosome, position=position, effect=effect, other=other
+        )
 
 
 def _catalog_chromosome(name: str) -> str:

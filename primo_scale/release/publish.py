@@ -11,27 +11,26 @@ from typing import Any
 
 from primo_scale.errors import InputError
 from primo_scale.privacy.steps import step
+from primo_scale.release.contents import (
+    CENTRE_FILE,
+    LOG_FILE,
+    PGS_DIRECTORY,
+    REPORT_FILE,
+    WEIGHTS_FILE,
+)
 from primo_scale.release.document import (
     Document,
     check_schema,
-    people_in_words,
     serialise,
     statement_digest,
     statement_document,
 )
 from primo_scale.release.pgs import write_pgs_files
+from primo_scale.release.release_log import on_one_line, render_log
 from primo_scale.release.report import render_report
 from primo_scale.release.signature import signature_of
 from primo_scale.release.statement import Statement
-from primo_scale.release.verify import (
-    CENTRE_FILE,
-    LOG_FILE,
-    PGS_DIRECTORY,
-    RELEASE_FILE,
-    REPORT_FILE,
-    WEIGHTS_FILE,
-    verify_release,
-)
+from primo_scale.release.verify import RELEASE_FILE, verify_release
 from primo_scale.release.weights import (
     ScoringWeights,
     check_releasable,
@@ -108,7 +107,7 @@ def publish_release(
         raise ValueError("private releases are signed, and no others")
     check_releasable(weights)
     document = statement_document(statement)
-    digest = statement_digest(document)
+    digest, repeated = statement_digest(document), on_one_line(options)
     with directory_published_at_end(directory) as staging:
         write_weights(staging / WEIGHTS_FILE, weights, private=statement.private)
         write_centre_afreq(staging / CENTRE_FILE, weights, stamp=statement.stamp)
@@ -119,10 +118,10 @@ def publish_release(
             stamp=statement.stamp,
         )
         key = None if signer is None else signer.public_key
-        report = render_report(document, digest=digest, options=options, public_key=key)
-        (staging / REPORT_FILE).write_text(report, encoding="utf-8")
-        log = _log(document, digest=digest, options=options)
-        (staging / LOG_FILE).write_text(log, encoding="utf-8")
+        report = render_report(document, digest=digest, options=repeated, public_key=key)
+        (staging / REPORT_FILE).write_bytes(report.encode())
+        log = render_log(document, digest=digest, options=repeated)
+        (staging / LOG_FILE).write_bytes(log.encode())
         document["files"] = _file_entries(staging)
         document["signature"] = _signature(document, signer)
         check_schema(document)
@@ -174,42 +173,6 @@ def _signature(document: Document, signer: Signer | None) -> dict[str, str] | No
     if signer is None:
         return None
     return signature_of(document, public_key=signer.public_key, sign=signer.sign)
-
-
-def _log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
-    """What happened, in public terms: no time of day, no path, nothing counted in the cohort."""
-    cohort, software = document["cohort"], document["software"]
-    lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]
-    lines += [document["stamp"]]
-    lines += [f"option --{name} {value}" for name, value in options.items()]
-    lines += [
-        f"cohort: {people_in_words(document)}, {cohort['n_variants']} variants in "
-        f"{len(cohort['block_sizes'])} LD blocks, {cohort['n_phenotypes']} phenotypes, "
-        f"{cohort['n_covariates']} covariates",
-    ]
-    lines += _mechanism_lines(document["mechanism"])
-    if document["ledger"]:
-        ledger = document["ledger"]
-        lines.append(
-            f"charged: epsilon {ledger['before']['epsilon']:.6g} -> "
-            f"{ledger['after']['epsilon']:.6g} of {ledger['budget']['epsilon']:.6g} "
-            f"at delta {ledger['delta']:.6g}"
-        )
-    lines.append(f"effective sample size: {document['accuracy']['effective_sample_size']:.6g}")
-    lines.append(f"statement sha256: {digest}")
-    return "\n".join(lines) + "\n"
-
-
-def _mechanism_lines(mechanism: Document | None) -> list[str]:
-    if mechanism is None:
-        return []
-    lines = [f"method {mechanism['method']}: {mechanism['reason']}"]
-    for query in mechanism["queries"]:
-        low, high = min(query["sigma"]), max(query["sigma"])
-        scale = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
-        lines.append(f"measured: {query['statistic']}, noise sd {scale}")
-    lines += [f"public, without noise: {name}" for name in mechanism["exact_parts"]]
-    return lines
 
 
 def _file_entries(directory: Path) -> list[Document]:

@@ -14,7 +14,9 @@ from typing import Any
 from primo_scale.release import recompute_mechanisms as theorems
 from primo_scale.release.recompute_ledger import ledger_problems
 from primo_scale.release.recompute_mechanisms import Claims, claims_of
+from primo_scale.release.recompute_method import drawing_problems, method_problems
 from primo_scale.release.recompute_profile import Lattice, epsilon_of, log_delta_on_lattice
+from primo_scale.release.stated_mechanism import STATISTICS
 
 Document = Mapping[str, Any]
 
@@ -72,6 +74,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
     """
     claims = claims_of(document)
     structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
+    method = document["mechanism"]["method"]
     if not all(finding.ok for finding in structure):
         return structure
     shift = _shift(claims)
@@ -79,9 +82,11 @@ def guarantee_findings(document: Document) -> list[Finding]:
     problems = ledger_problems(document, [*charged, shift.statistics])
     return [
         *structure,
+        _finding("method", method_problems(document), f"{method} as it is known"),
         _check_fixed_columns(document, claims),
         _check_sensitivities(document, claims),
         _check_lattice(document),
+        _check_drawing(document),
         _check_mu(document, shift),
         _check_shares(document, claims, shift),
         _check_epsilon(document, claims, shift),
@@ -123,6 +128,8 @@ def _query_problems(query: Document, claims: Claims) -> list[str]:
     name, shape = query["name"], claims.shapes[query["name"]]
     layout = "svec" if name in theorems.SYMMETRIC else "full"
     problems = []
+    if query["statistic"] != STATISTICS[name]:
+        problems.append(f"{name} is not {query['statistic']}")
     if (query["layout"], query["shape"]) != (layout, shape):
         problems.append(f"{name} is {query['layout']} {query['shape']}, not {layout} {shape}")
     count = len(claims.block_bounds) if name == "gram" else 1
@@ -208,6 +215,13 @@ def _check_lattice(document: Document) -> Finding:
     return _finding("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
 
 
+def _check_drawing(document: Document) -> Finding:
+    """The price of the lattice is that of two proved samplers; one of them must have drawn."""
+    draws = _draws(document, but_for=("phenotype_moments",))
+    detail = f"{draws} draws, by a sampler that is proved"
+    return _finding("sampler", drawing_problems(document, draws), detail)
+
+
 def _check_mu(document: Document, shift: _Shift) -> Finding:
     guarantee = document["guarantee"]
     total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
@@ -281,10 +295,12 @@ def _amplification_problems(document: Document, claims: Claims, lattice: Lattice
     return []
 
 
-def _draws(document: Document) -> int:
-    """Noisy numbers in all of the release."""
+def _draws(document: Document, *, but_for: tuple[str, ...] = ()) -> int:
+    """Noisy numbers in all of the release, or in all but some queries."""
     draws = 0
     for query in document["mechanism"]["queries"]:
+        if query["name"] in but_for:
+            continue
         if query["name"] == "gram":
             sizes = document["cohort"]["block_sizes"]
             copies = document["mechanism"]["gram_copies"]

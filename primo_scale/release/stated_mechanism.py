@@ -22,6 +22,48 @@ STATISTICS = {
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """One of the two proved ways to draw noise, in the only words that release.json has for it.
+
+    Attributes
+    ----------
+    sampler
+        Its name.
+    exactness
+        How near its noise is to the ideal.
+    rng
+        From what randomness.
+    """
+
+    sampler: str
+    exactness: str
+    rng: str
+
+
+OPENDP = Drawn(
+    "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
+    "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard deviation; its "
+    "distance to the ideal Gaussian mechanism has a multiplicative bound, which the calibration "
+    "leaves room for (docs/noise.md)",
+    "operating system entropy, through OpenDP",
+)
+KEYSTREAM = Drawn(
+    "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
+    "Gaussian rounded to a lattice with at least 2^32 steps to a standard deviation, each draw "
+    "within 4e-119 of it in total variation, proved in docs/noise.md",
+    "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee is "
+    "computational (docs/noise.md)",
+)
+
+
+def sampler_in_words(drawn: Drawn, *, with_moments: bool) -> str:
+    """What drew the noise; phenotype moments are few, and OpenDP's in any release."""
+    if not with_moments or drawn == OPENDP:
+        return drawn.sampler
+    return f"{drawn.sampler}; phenotype moments: {OPENDP.sampler}"
+
+
+@dataclass(frozen=True)
 class Query:
     """One noisy statistic of genotypes X, fixed columns C and phenotypes Y.
 

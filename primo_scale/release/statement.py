@@ -31,6 +31,14 @@ _VARIANTS_AND_NAMES = (
     "the variants: IDs, positions, alleles and which allele is counted",
     "names, public bounds and codings of phenotypes and covariates",
 )
+_ACCOUNTANT = (
+    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
+    "sensitivities of docs/maths.md, sections 2 and 7"
+)
+_SUBSAMPLED = (
+    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
+    "as an (epsilon, delta) of its own"
+)
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")
 _KNOWN = {
     "full": (),
@@ -48,6 +56,11 @@ def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
     """What the promise takes as known to everybody, and so does not protect."""
     hides_people = (privacy, adjacency) == ("full", "add-remove")
     return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
+
+
+def accountant_in_words(*, subsampled: bool) -> str:
+    """How noise was turned into (epsilon, delta)."""
+    return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 
 
 @dataclass(frozen=True)

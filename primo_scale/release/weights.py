@@ -26,11 +26,11 @@ _WEIGHT_FORMAT = "%.9g"
 # The digits of noisy weights are incompressible: the default level takes four times as long for
 # files 12% smaller (1.2 million weights, twice: 0.6 + 2.0 s against 2.9 + 7.2 s).
 _COMPRESSION = 1
-_NO_ALLELE = "."
+NO_ALLELE = "."
 _MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
 # plink2 wants an observation count. The centres are not counted in the cohort, and the true count
 # of a reference panel is not known here; 2 is one diploid genotype and stands for "some".
-_PLACEHOLDER_OBSERVATIONS = 2
+CENTRE_ROW_END = "\t2\n"
 _EXAMPLES = 3
 
 
@@ -160,7 +160,7 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> No
     """
     variants = weights.variants
     with path.open("w", encoding="utf-8") as file:
-        file.write(f"##{stamp}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n")
+        file.write(centre_header(stamp))
         for chromosome, identifier, reference, alternate, dosage in zip(
             variants.chromosome,
             variants.identifier,
@@ -169,10 +169,25 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> No
             weights.centre_dosage.tolist(),
             strict=True,
         ):
-            file.write(
-                f"{chromosome}\t{identifier}\t{_allele(reference)}\t{_allele(alternate)}\t"
-                f"{dosage / 2:.9g}\t{_PLACEHOLDER_OBSERVATIONS}\n"
+            prefix = centre_row_prefix(
+                identifier, chromosome=chromosome, effect=alternate, other=reference
             )
+            file.write(f"{prefix}{centre_frequency(dosage)}{CENTRE_ROW_END}")
+
+
+def centre_header(stamp: str) -> str:
+    """The lines of centre.afreq before the first variant."""
+    return f"##{stamp}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+
+
+def centre_row_prefix(identifier: str, *, chromosome: str, effect: str, other: str) -> str:
+    """The row of a variant in centre.afreq up to its frequency."""
+    return f"{chromosome}\t{identifier}\t{_allele(other)}\t{_allele(effect)}\t"
+
+
+def centre_frequency(dosage: float) -> str:
+    """The centre of a variant as an allele frequency, as centre.afreq has it."""
+    return f"{dosage / 2:.9g}"
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
@@ -203,7 +218,7 @@ def _weight_lines(weights: ScoringWeights, *, private: bool) -> Iterator[str]:
         strict=True,
     ):
         yield row_format % (identifier, effect, other, chromosome, position, *values.tolist())
-    row_format = "%s" + f"\t{_NO_ALLELE}" * 4 + numbers
+    row_format = "%s" + f"\t{NO_ALLELE}" * 4 + numbers
     yield row_format % (INTERCEPT_ID, *weights.intercept.tolist())
     for name, values in zip(weights.covariates, weights.covariate_weights, strict=True):
         yield row_format % (covariate_id(name), *values.tolist())
@@ -212,7 +227,7 @@ def _weight_lines(weights: ScoringWeights, *, private: bool) -> Iterator[str]:
 
 
 def _allele(text: str) -> str:
-    return _NO_ALLELE if text in _MISSING_ALLELES else text
+    return NO_ALLELE if text in _MISSING_ALLELES else text
 
 
 def check_column_names(kind: str, names: Sequence[str]) -> None:

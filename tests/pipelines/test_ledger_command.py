@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from pipelines.ledger import main
+from primo_scale.errors import BudgetRefused
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
@@ -132,6 +135,34 @@ def test_set_budget_finds_a_cohort_by_the_beginning_of_its_identifier(path):
     assert code == 0
     with Ledger(path, create=False) as ledger:
         assert [balance.budget.epsilon for balance in ledger.balances()] == [6.0]
+
+
+def test_fewer_than_8_digits_are_the_name_of_another_cohort(path):
+    for length, code in ((7, 2), (8, 0)):
+        short = identifier(path)[:length]
+        assert run("show", "--ledger", path, "--cohort", short)[0] == code
+        assert run("set-budget", "--ledger", path, "--cohort", short, "--epsilon", 6)[0] == code
+    arguments = ("--cohort", identifier(path)[:7], "--epsilon", 1, "--delta", 1e-9)
+    code, output = run("set-budget", "--ledger", path, *arguments)
+    assert code == 0
+    assert f"new cohort: {identifier(path)[:7]}\n" in output
+
+
+@pytest.mark.parametrize("cohort", ["biobank", None])
+def test_the_command_that_a_refusal_names_opens_the_budget(path, cohort):
+    """For another name, and for another unit of the same cohort; E and D filled in."""
+    with Ledger(path) as ledger:
+        people = ledger.cohort_identifier("others")
+        ledger.reserve(replace(request(Account("known"), "known", 1.0, 1e-8), people=people))
+        account = Account(cohort or "known", PrivacyUnit.LABEL, Adjacency.ADD_REMOVE)
+        asked = replace(request(account, "label", 2.0, 1e-9), people=people)
+        with pytest.raises(BudgetRefused) as refused:
+            ledger.reserve(asked)
+    words = shlex.split(str(refused.value).split("python -m pipelines.ledger ")[1])
+    filled = {"E": "2", "D": "1e-9"}
+    assert run(*(filled.get(word, word) for word in words))[0] == 0
+    with Ledger(path) as ledger:
+        assert not ledger.reserve(asked).opened_budget
 
 
 def test_set_budget_opens_a_named_cohort_in_a_new_ledger(tmp_path):

@@ -254,7 +254,12 @@ def test_an_interrupted_subsampled_release_is_continued(tmp_path, label):
 def test_budgets_of_other_units_do_not_mix(tmp_path):
     raw = raw_statistics(tmp_path / "raw")
     pay(tmp_path, raw)
-    pay(tmp_path, raw, asked=mechanism(privacy=PrivacyUnit.LABEL))
+    label = mechanism(privacy=PrivacyUnit.LABEL)
+    with pytest.raises(BudgetRefused, match="no budget for this kind of privacy"):
+        pay(tmp_path, raw, asked=label)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(Account("cohort", PrivacyUnit.LABEL), epsilon=1.0, delta=1e-6)
+    pay(tmp_path, raw, asked=label)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         accounts = [balance.account for balance in ledger.balances()]
     assert [a.unit for a in accounts] == [PrivacyUnit.FULL, PrivacyUnit.LABEL]

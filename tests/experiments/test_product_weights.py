@@ -1,0 +1,101 @@
+"""The product's solver on simulated statistics, against Gaussian conditioning and closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments import after_projection
+from experiments.gaussian_noise import draw
+from experiments.haplotypes import Sizes, simulate
+from experiments.product_methods import release
+from experiments.product_weights import (
+    product_radius,
+    product_weights,
+    projected_on_phenotypes,
+    rule_weights,
+    stated_radius,
+)
+from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.shrinkage import Ridge
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.sensitivity import PrivacyUnit
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    return simulate(Sizes(n_haplotypes=600, n_variants=6, n_phenotypes=5), np.random.default_rng(8))
+
+
+def noisy_release(cohort, unit, epsilon=2.0):
+    n_phenotypes = cohort.cross.shape[1]
+    draws = draw(6, n_phenotypes, np.random.default_rng(3))
+    return release(cohort, draws, Promise(epsilon, 1e-6, unit))
+
+
+def test_known_noise_is_the_posterior_mean_in_the_units_of_the_data(cohort):
+    noisy = noisy_release(cohort, PrivacyUnit.LABEL)
+    effect, residual = noisy.prior.effect_variance[0], noisy.prior.residual_variance[0]
+    S = cohort.gram
+    covariance = effect * S @ S + residual * S + noisy.cross_sigma**2 * np.eye(6)
+    expected = effect * S @ np.linalg.solve(covariance, noisy.cross)
+    ours = product_weights(noisy, cohort, Estimator.KNOWN_NOISE)
+    expected *= cohort.phenotype_sd / noisy.attenuation
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+
+
+def test_after_the_projection_known_noise_is_told_what_is_left():
+    """More phenotypes than the genotype rows could make: the noise left follows the projection."""
+    crowded = simulate(Sizes(600, 6, 60), np.random.default_rng(9))
+    noisy = noisy_release(crowded, PrivacyUnit.FEATURE, epsilon=1.0)
+    radius = product_radius(noisy, crowded)
+    spread = 3 * noisy.gram_sigma * math.sqrt(6)
+    assert radius == pytest.approx(
+        min(stated_radius(noisy, crowded), noisy.gram.trace() + spread), rel=1e-6
+    )
+    projected = projected_on_phenotypes(noisy, crowded, radius)
+    # G P for a symmetric P of full rank, which G alone does not settle: P from Y'Y and its norm.
+    Y = crowded.phenotypes / noisy.unit
+    T = Y.T @ Y
+    low, high = 0.0, 1e9
+    for _ in range(200):
+        nu = (low + high) / 2
+        Z = np.linalg.solve(T + nu * np.eye(60), noisy.cross.T)
+        low, high = (nu, high) if np.sum(Z * (T @ Z)) > radius else (low, nu)
+    P = np.linalg.solve(T + nu * np.eye(60), T)
+    assert nu > 0.1 * T.trace() / 60
+    np.testing.assert_allclose(projected.cross, noisy.cross @ P, rtol=1e-5, atol=1e-8)
+    left = noisy.cross_sigma * np.sqrt((P**2).sum(axis=0))
+    effect, residual = noisy.prior.effect_variance[0], noisy.prior.residual_variance[0]
+    values, vectors = np.linalg.eigh(noisy.gram)
+    raised = np.maximum(values, 0.3 * noisy.noise_norm)[:, None]
+    share = effect * raised / (effect * raised**2 + residual * raised + left**2)
+    expected = vectors @ (share * (vectors.T @ projected.cross)) * noisy.unit
+    ours = product_weights(noisy, crowded, Estimator.KNOWN_NOISE, method="reuse-cov-proj-y")
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+
+
+def test_a_rule_in_full_solves_what_it_says(cohort):
+    noisy = noisy_release(cohort, PrivacyUnit.FULL)
+    floor = noisy.noise_norm  # so that every eigenvalue is positive
+    values, vectors = np.linalg.eigh(noisy.gram)
+    positive = (vectors * np.maximum(values, 0)) @ vectors.T
+    expected = np.linalg.solve(positive + floor * np.eye(6), noisy.cross)
+    expected *= cohort.phenotype_sd / noisy.attenuation
+    np.testing.assert_allclose(rule_weights(noisy, Ridge(floor)), expected, rtol=1e-8)
+
+
+def test_where_the_projection_is_idle_three_rules_are_one():
+    cell = after_projection.Cell(2_000, 6, 3, 5.0)
+    told, unprojected, told_all, *_ = after_projection.r_squared(cell, 0)
+    assert told == pytest.approx(unprojected, rel=1e-5)
+    assert told == pytest.approx(told_all, rel=1e-5)
+
+
+def test_where_the_projection_is_active_what_is_told_matters():
+    cell = after_projection.Cell(2_000, 6, 400, 5.0)
+    told, unprojected, told_all, *_ = after_projection.r_squared(cell, 0)
+    assert told > told_all + 0.01
+    assert told_all > unprojected

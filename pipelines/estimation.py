@@ -5,7 +5,8 @@ Both are public choices, made from the design, the promise and the scales of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import Promise, Recipe, no_noise
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -172,7 +173,7 @@ def solve_release(
     else:
         penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
     inputs = SolveInputs(
-        bounds=design.bounds,
+        bounds=_bounds(design, n_samples),
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
         recipe=Recipe() if mechanism is None else mechanism.recipe,
         delta=1.0 if mechanism is None else mechanism.promise.delta,
@@ -183,6 +184,13 @@ def solve_release(
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     return Solved(chosen, solution, response)
+
+
+def _bounds(design: Design, n_samples: float) -> PublicBounds:
+    """Bounds for projections, which take n times a norm for a bound: a tenth more if n is noisy."""
+    if design.nominal_n is None:
+        return design.bounds
+    return replace(design.bounds, n_samples=math.ceil(1.1 * n_samples))
 
 
 def _people(design: Design, matrices: BlockMatrices) -> float:

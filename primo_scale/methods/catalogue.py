@@ -201,10 +201,12 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 
     Notes
     -----
-    Measured in feature privacy at n = 5,008, d = 25, epsilon 5, where ``n mu / (2 sqrt d)`` is 458
-    (in-sample R^2 of weights for known noise, without and with the projection): 101 phenotypes
-    .249 and .249, 200 .236 and .252, 458 .198 and .249, 1,001 .160 and .251. At n = 20,000, d =
-    200, epsilon 3, with 100, 400 and 800 phenotypes: .181 and .181, .130 and .146, .101 and .137.
+    Measured in feature privacy at n = 5,008, d = 25, epsilon 5, with rows at their bounds from 458
+    phenotypes on (in-sample R^2 of weights for known noise, without and with the projection): 101
+    phenotypes .275 and .275, 200 .283 and .298, 458 .238 and .282, 1,001 .234 and .329. At n =
+    20,000, d = 200, epsilon 3, with 100, 400 and 800 phenotypes: .223 and .223, .151 and .185, .103
+    and .176 (``python -m experiments.after_projection``). After the projection they are told the
+    noise it leaves, and no other rule was better by more than .005 (docs/decisions/shrinkage.md).
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"

@@ -102,12 +102,13 @@ def _charge_problems(
 def _check_balance(document: Document, balances: list[Balance]) -> Finding:
     """The stated balance is one that the account has had.
 
-    Charges only ever join an account, so what it had spent before this release cannot be more than
-    all its other charges come to by now.
+    Charges only ever join an account. What it had spent before this release, beside the release's
+    own charges, is at least what was reserved before the last of those, since statements are made
+    after it; and at most what all other charges come to by now.
     """
     entry = document["ledger"]
-    identifiers = {charge["id"] for charge in entry["charges"]}
-    own = [b for b in balances if identifiers & {charge.id for charge in b.charges}]
+    identifiers = [charge["id"] for charge in entry["charges"]]
+    own = [b for b in balances if any(charge.id in identifiers for charge in b.charges)]
     if len(own) != 1:
         return Finding(False, "account", f"the charges are in {len(own)} accounts")
     (balance,) = own
@@ -115,6 +116,10 @@ def _check_balance(document: Document, balances: list[Balance]) -> Finding:
     before, problems = _cost(entry["before"]["cost"]), []
     if not _is_within(before, others):
         problems.append(f"{before} is stated as spent before, the others cost {others}")
+    *earlier, last = [charge for charge in balance.charges if charge.id in identifiers]
+    least = balance.spent_before(last.id)
+    if not _is_within(least, total_cost([before, *(charge.cost for charge in earlier)])):
+        problems.append(f"{before} is stated as spent before; by order of charges it is {least}")
     if balance.budget.delta != entry["delta"]:
         problems.append(f"the account's delta is {balance.budget.delta}, not {entry['delta']}")
     return _finding("account", problems, balance.account.description)

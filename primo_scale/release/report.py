@@ -37,8 +37,8 @@ _CALIBRATIONS = {
     "all blocks, X'Z and Z'Z jointly; the split t says how X'X and X'Z share",
     "add-remove": "one row at all its bounds moves X'X, X'Z and Z'Z most, so that the squared "
     "shifts of the three add up; the split t is that of X'Z over that of X'X",
-    "label": "only what phenotypes enter has noise: (X, C)'Y and Y'Y, with phenotypes clipped so "
-    "that the product of the norms of (x, c) and y is bounded",
+    "label": "only what phenotypes enter has noise: X'Y, C'Y and Y'Y, with phenotypes clipped so "
+    "that the norm of y and its product with that of x are bounded",
     "subsampled": "X'X is summed over a secret random subsample and is private by amplification; "
     "X'Z and Z'Z of everybody are calibrated jointly and the two are added",
 }

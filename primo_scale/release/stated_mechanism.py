@@ -113,7 +113,7 @@ class Mechanism:
         t = D/A, the share of X'(C, Y) against that of X'X; None where nothing is shared.
     row_norm_squared
         N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
-        ``||(x, c)||^2 ||y||^2 <= (N_x + N_c) N_y`` instead.
+        ``||x||^2 ||y||^2 <= N_x N_y`` instead.
     block_norms_squared
         beta_b of every LD block, where ``||x_b||^2 <= beta_b`` too and noise rests on it; else
         None.

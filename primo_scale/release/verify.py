@@ -6,27 +6,30 @@ guarantee follows from the numbers in it (`primo_scale.release.recompute`).
 
 from __future__ import annotations
 
-import gzip
-import html
 import json
-import math
-import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from primo_scale.errors import InputError
+from primo_scale.release.contents import (
+    CENTRE_FILE,
+    LOG_FILE,
+    REPORT_FILE,
+    WEIGHTS_FILE,
+    contents_problems,
+    pgs_names,
+)
 from primo_scale.release.document import (
     Document,
     people_in_words,
     schema_problems,
     serialise,
-    statement_digest,
 )
 from primo_scale.release.recompute import Finding, guarantee_findings
+from primo_scale.release.recompute_method import estimation_problems
 from primo_scale.release.signature import signature_problem
 from primo_scale.release.statement import (
     NOT_PRIVATE,
+    accountant_in_words,
     public_by_assumption,
     stamp_of,
     unit_in_words,
@@ -34,19 +37,7 @@ from primo_scale.release.statement import (
 from primo_scale.storage.files import sha256_of_file
 
 RELEASE_FILE = "release.json"
-WEIGHTS_FILE = "weights.tsv.gz"
-CENTRE_FILE = "centre.afreq"
-REPORT_FILE = "report.html"
-LOG_FILE = "release.log"
-PGS_DIRECTORY = "pgs"
-
-_WEIGHTS_COLUMNS = ["ID", "effect_allele", "other_allele", "chrom", "pos"]
-_CENTRE_COLUMNS = ["#CHROM", "ID", "REF", "ALT", "ALT_FREQS", "OBS_CT"]
-_PGS_COLUMNS = "rsID\tchr_name\tchr_position\teffect_allele\tother_allele\teffect_weight"
-_NOT_PRIVATE_ROW = "NOT_PRIVATE"
-_TAG = re.compile(r"<[^>]*>")
 _SHOWN = 3
-_UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError)
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
@@ -82,13 +73,13 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
     files = _check_files(directory, document)
     findings = [schema, files, _check_signature(document, public_key)]
     if files.ok:
-        findings += _check_contents(directory, document)
+        findings.append(_check_contents(directory, document))
     return findings + document_findings(document)
 
 
 def document_findings(document: Document) -> list[Finding]:
     """Check all that release.json says of itself, given that it follows its schema."""
-    findings = [_check_words(document), _check_names(document)]
+    findings = [_check_words(document), _check_names(document), _check_estimation(document)]
     return findings + (guarantee_findings(document) if document["private"] else [])
 
 
@@ -165,6 +156,9 @@ def _check_words(document: Document) -> Finding:
             problems.append(f"{promise['unit']!r} is not what {privacy}, {adjacency} protects")
         if document["public_by_assumption"] != list(public_by_assumption(privacy, adjacency)):
             problems.append(f"what {privacy}, {adjacency} takes as public is not what is stated")
+        accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
+        if promise["accountant"]["method"] != accountant:
+            problems.append(f"{promise['accountant']['method']!r} is not how it was accounted for")
     return _finding("stamp", problems, expected)
 
 
@@ -175,7 +169,7 @@ def _check_names(document: Document) -> Finding:
         "phenotypes with bounds": (len(public["phenotypes"]), cohort["n_phenotypes"]),
         "covariates with bounds": (len(public["covariates"]), cohort["n_covariates"]),
         "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
-        "PGS files": (len(_pgs_names(document)), cohort["n_phenotypes"]),
+        "PGS files": (len(pgs_names(document)), cohort["n_phenotypes"]),
         "attenuations": (len(document["estimation"]["attenuation"]), cohort["n_phenotypes"]),
         "in-sample R^2": (len(document["accuracy"]["in_sample_r2"]), cohort["n_phenotypes"]),
     }
@@ -191,6 +185,9 @@ def _check_names(document: Document) -> Finding:
     penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])
     if penalties not in (0, solved * copies):
         problems.append(f"{penalties} penalties for {solved} LD blocks, {copies} X'X of each")
+    informed = public["reference_frequencies"] != "uninformative"
+    if informed != (public["genotype_unit"] > 1):
+        problems.append(f"{public['genotype_unit']} steps to a genotype, not as it was coded")
     people = cohort["n_samples"] or cohort["nominal_n"]
     if people is None:
         problems.append("no number of people is stated, nor a nominal one")
@@ -204,99 +201,16 @@ def _check_names(document: Document) -> Finding:
     )
 
 
-def _check_contents(directory: Path, document: Document) -> list[Finding]:
-    checks: list[tuple[str, Callable[[Path, Document], list[str]]]] = [
-        (WEIGHTS_FILE, _weights_problems),
-        (CENTRE_FILE, _centre_problems),
-        (REPORT_FILE, _text_problems),
-        (LOG_FILE, _text_problems),
-    ]
-    checks += [(name, _pgs_problems) for name in _pgs_names(document)]
-    problems: list[str] = []
-    for name, check in checks:
-        try:
-            problems += [f"{name} {problem}" for problem in check(directory / name, document)]
-        except _UNREADABLE as error:
-            problems.append(f"{name} cannot be read: {error}")
-    detail = "sizes, names, numbers, the stamp and the statement's digest agree in every file"
-    return [_finding("contents", problems, detail)]
+def _check_estimation(document: Document) -> Finding:
+    problems = estimation_problems(document)
+    estimator = document["estimation"]["estimator"]
+    return _finding("estimation", problems, f"{estimator}, with its own numbers and no others")
 
 
-def _weights_problems(path: Path, document: Document) -> list[str]:
-    cohort, public = document["cohort"], document["public_inputs"]
-    header = [*_WEIGHTS_COLUMNS, *(entry["name"] for entry in public["phenotypes"])]
-    tail = ["(intercept)", *(f"(covariate:{entry['name']})" for entry in public["covariates"])]
-    tail += [] if document["private"] else [_NOT_PRIVATE_ROW]
-    identifiers = []
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        if next(file, "").rstrip("\n").split("\t") != header:
-            return ["has another header than the statement implies"]
-        for row, line in enumerate(file, start=2):
-            fields = line.rstrip("\n").split("\t")
-            if len(fields) != len(header):
-                return [f"line {row} has {len(fields)} columns, not {len(header)}"]
-            if not all(math.isfinite(float(field)) for field in fields[len(_WEIGHTS_COLUMNS) :]):
-                return [f"line {row} holds a weight that is not finite"]
-            identifiers.append(fields[0])
-    n_variants = cohort["n_variants"]
-    problems = []
-    if identifiers[n_variants:] != tail:
-        problems.append(f"does not end in the rows {tail} after {n_variants} variants")
-    if len(set(identifiers)) != len(identifiers):
-        problems.append("has an ID twice")
-    return problems
-
-
-def _centre_problems(path: Path, document: Document) -> list[str]:
-    stamp, header, *lines = path.read_text(encoding="utf-8").splitlines()
-    problems = [] if stamp == f"##{stamp_of(document)}" else ["lacks the stamp"]
-    rows = [line.split("\t") for line in lines]
-    if header.split("\t") != _CENTRE_COLUMNS or any(
-        len(row) != len(_CENTRE_COLUMNS) for row in rows
-    ):
-        return [*problems, "does not have the columns of a plink2 --freq file"]
-    if len(rows) != document["cohort"]["n_variants"]:
-        problems.append(f"has {len(rows)} variants, not {document['cohort']['n_variants']}")
-    if not all(0 <= float(row[4]) <= 1 for row in rows):
-        problems.append("has a frequency outside 0 to 1")
-    return problems
-
-
-def _pgs_problems(path: Path, document: Document) -> list[str]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        header = list(_header_lines(file))
-        rows = sum(1 for _ in file)
-    problems = [] if header[-1] == _PGS_COLUMNS else ["has other columns than PGS Catalog 2.0"]
-    problems += [] if f"##{stamp_of(document)}" in header else ["lacks the stamp"]
-    expected = document["cohort"]["n_variants"]
-    if rows != expected or f"#variants_number={expected}" not in header:
-        problems.append(f"has {rows} variants, not {expected}, or states another number")
-    return problems
-
-
-def _header_lines(file: Iterable[str]) -> Iterator[str]:
-    """Lines up to and with the column names."""
-    for line in file:
-        yield line.rstrip("\n")
-        if not line.startswith("#"):
-            return
-
-
-def _text_problems(path: Path, document: Document) -> list[str]:
-    """Problems of the report or the log, where stamp and digest stand in lines of their own."""
-    text = path.read_text(encoding="utf-8")
-    lines = [html.unescape(_TAG.sub("", line)).strip() for line in text.splitlines()]
-    problems = [] if stamp_of(document) in lines else ["lacks the stamp"]
-    if document["private"] and any(line.startswith(f"{NOT_PRIVATE}:") for line in lines):
-        problems.append(f"is stamped {NOT_PRIVATE}")
-    if f"statement sha256: {statement_digest(document)}" not in lines:
-        problems.append("carries the digest of another statement: release.json was changed")
-    return problems
-
-
-def _pgs_names(document: Document) -> list[str]:
-    names = (entry["name"] for entry in document["files"])
-    return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
+def _check_contents(directory: Path, document: Document) -> Finding:
+    problems = contents_problems(directory, document)
+    detail = "report and log are what release.json makes them; centres and pgs/ fit the weights"
+    return _finding("contents", problems, detail)
 
 
 def _finding(check: str, problems: list[str], detail: str) -> Finding:

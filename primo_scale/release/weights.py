@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,11 @@ class ScoringWeights:
     covariates: tuple[str, ...]
     covariate_weights: npt.NDArray[np.float64]
     centre_dosage: npt.NDArray[np.float64]
+
+
+def weight_in_text(value: float) -> str:
+    """A weight as weights.tsv.gz has it; of what is not finite, text that stands for no weight."""
+    return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
 
 
 def covariate_id(name: str) -> str:

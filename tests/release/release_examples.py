@@ -24,6 +24,8 @@ from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit, phenotype_mo
 from primo_scale.release import statement as said
 from primo_scale.release.document import serialise, statement_digest
 from primo_scale.release.publish import Signer, publish_release
+from primo_scale.release.release_log import options_in, render_log
+from primo_scale.release.report import render_report
 from primo_scale.release.signature import signature_of
 from primo_scale.release.stated_inputs import (
     CovariateBounds,
@@ -54,6 +56,7 @@ class Mode:
     block_norms: tuple[int, ...] | None = None
     recipe: Recipe = _EVERYTHING_ONCE
     share: float = 1.0
+    method: str = "reuse-cov-gauss"
 
 
 MODES = {
@@ -67,13 +70,24 @@ MODES = {
     "feature": Mode("stacked", PrivacyUnit.FEATURE),
     "feature-blocks": Mode("by-block", PrivacyUnit.FEATURE, block_norms=BLOCK_NORMS),
     "feature-add-remove": Mode("add-remove", PrivacyUnit.FEATURE, _ADD),
-    "subsampled": Mode("subsampled", recipe=Recipe(subsample=100)),
-    "subsampled-feature": Mode("subsampled", PrivacyUnit.FEATURE, recipe=Recipe(subsample=900)),
-    "naive": Mode("stacked", recipe=Recipe(gram_copies=2)),
-    "naive-blocks": Mode("by-block", block_norms=BLOCK_NORMS, recipe=Recipe(gram_copies=2)),
-    "ada-ssp": Mode("stacked", recipe=Recipe(eigenvalue_share=1 / 3)),
+    "subsampled": Mode("subsampled", recipe=Recipe(subsample=100), method="sub-samp-reuse-cov"),
+    "subsampled-feature": Mode(
+        "subsampled",
+        PrivacyUnit.FEATURE,
+        recipe=Recipe(subsample=900),
+        method="sub-samp-reuse-cov",
+    ),
+    "naive": Mode("stacked", recipe=Recipe(gram_copies=2), method="naive"),
+    "naive-blocks": Mode(
+        "by-block", block_norms=BLOCK_NORMS, recipe=Recipe(gram_copies=2), method="naive"
+    ),
+    "ada-ssp": Mode("stacked", recipe=Recipe(eigenvalue_share=1 / 3), method="ada-ssp"),
     "ada-ssp-add-remove": Mode(
-        "add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS, recipe=Recipe(eigenvalue_share=0.05)
+        "add-remove",
+        adjacency=_ADD,
+        block_norms=BLOCK_NORMS,
+        recipe=Recipe(eigenvalue_share=0.05),
+        method="ada-ssp-budget",
     ),
     "moments": Mode("stacked", share=0.95),
     "moments-label-add-remove": Mode("label", PrivacyUnit.LABEL, _ADD, share=0.95),
@@ -106,7 +120,7 @@ def example_weights(
         intercept=rng.normal(size=n_phenotypes),
         covariates=covariates,
         covariate_weights=rng.normal(size=(len(covariates), n_phenotypes)),
-        centre_dosage=rng.uniform(0, 2, size=d),
+        centre_dosage=np.ones(d),
     )
 
 
@@ -205,7 +219,7 @@ def example_statement(
         created="2026-11-20",
         private=private,
         guarantee=state_guarantee(promise, sum(costs[1:], costs[0])) if private else None,
-        mechanism=state_mechanism(mechanism, _also(mechanism, weights)) if private else None,
+        mechanism=state_mechanism(mechanism, _also(mode, mechanism, weights)) if private else None,
         cohort=said.Cohort(
             n_samples=None if hidden else PEOPLE,
             nominal_n=PEOPLE if hidden else None,
@@ -215,10 +229,7 @@ def example_statement(
             block_sizes=sizes,
         ),
         public_inputs=_inputs(weights),
-        estimation=said.Estimation(
-            "ridge", "ridge, as given", "floor at 0.3", {"prior": 1.5}, penalties,
-            (0.9,) * len(names),
-        ),
+        estimation=_estimation(MODES[mode].method if private else "", penalties, len(names)),
         accuracy=said.Accuracy(
             123.4, "n c^2 / (v + sigma2^2 / (n var))",
             (said.InSampleR2(0.1234, 0.056), *(None,) * (len(names) - 1)), "of noisy statistics",
@@ -231,17 +242,28 @@ def example_statement(
     )  # fmt: skip
 
 
-def _also(mechanism: Mechanism, weights: ScoringWeights) -> Stated:
+def _estimation(method: str, penalties: tuple[float, ...], n_phenotypes: int) -> said.Estimation:
+    """By a smallest eigenvalue where one is bought, else by a given ridge."""
+    estimator, numbers = "ridge", {}
+    if method.startswith("ada-ssp"):
+        estimator, numbers = "ridge-beyond-smallest-eigenvalue", {"smallest_eigenvalue_bound": 1.5}
+    attenuation = (0.9,) * n_phenotypes
+    return said.Estimation(
+        estimator, "ridge, as given", "floor at 0.3", numbers, penalties, attenuation
+    )
+
+
+def _also(mode: str, mechanism: Mechanism, weights: ScoringWeights) -> Stated:
     promise, moments = mechanism.promise, None
     if promise.share < 1:
         change = phenotype_moments(len(weights.phenotypes), promise.adjacency)
         moments = change / example_charges(mechanism)[0].mu_squared ** 0.5
     return Stated(
-        method="reuse-cov-gauss",
+        method=MODES[mode].method,
         summary="one noisy X'X for all phenotypes",
         reason="as given",
         n_fixed=1 + len(weights.covariates),
-        sampler=Sampler.OPENDP,
+        sampler=Sampler.OPENDP if mechanism.recipe.subsample is None else Sampler.KEYSTREAM,
         moments_sigma=moments,
     )
 
@@ -301,11 +323,6 @@ def read_document(directory: Path) -> dict[str, Any]:
 
 def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
     """Replace release.json and make every digest and the signature fit: a custodian who lies."""
-    old = statement_digest(read_document(directory))
-    new = statement_digest(document)
-    for name in ("report.html", "release.log"):
-        path = directory / name
-        path.write_text(path.read_text().replace(old, new))
     for entry in document["files"]:
         content = (directory / entry["name"]).read_bytes()
         entry["sha256"] = hashlib.sha256(content).hexdigest()
@@ -314,3 +331,14 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
         key = signer.public_key
         document["signature"] = signature_of(document, public_key=key, sign=signer.sign)
     (directory / "release.json").write_bytes(serialise(document))
+
+
+def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
+    """`forge`, with report and log that say the same as the new release.json."""
+    digest, log = statement_digest(document), directory / "release.log"
+    options = options_in(log.read_text())
+    log.write_text(render_log(document, digest=digest, options=options))
+    key = signer.public_key if document["private"] else None
+    report = render_report(document, digest=digest, options=options, public_key=key)
+    (directory / "report.html").write_text(report)
+    forge(directory, document, signer)

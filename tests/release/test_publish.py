@@ -131,10 +131,13 @@ HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{
 
 def test_hostile_names_are_text_in_the_report(tmp_path):
     weights = example_weights(phenotypes=HOSTILE, covariates=("</style><svg/onload=alert(2)>",))
-    options = {"cohort": "<iframe src=//example.org>"}
-    directory = publish(tmp_path / "out", weights, example_statement(weights), options)
+    options = {"ld-blocks": "<iframe src=example.org>\n.txt"}
+    statement = example_statement(weights)
+    public = dataclasses.replace(statement.public_inputs, ld_blocks=options["ld-blocks"])
+    statement = dataclasses.replace(statement, public_inputs=public)
+    directory = publish(tmp_path / "out", weights, statement, options)
     page = Page(directory / "report.html")
-    for name in (*HOSTILE, *weights.covariates, options["cohort"]):
+    for name in (*HOSTILE, *weights.covariates, "<iframe src=example.org> .txt"):
         assert name in page.text
     assert not page.tags & {"script", "img", "svg", "iframe", "link", "b"}
     assert page.attributes <= {

@@ -20,6 +20,7 @@ from primo_scale.release.recompute_profile import (
     log_delta,
     log_delta_on_lattice,
 )
+from primo_scale.release.stated_mechanism import KEYSTREAM
 
 
 def mpmath_log_delta(epsilon: float, mu: float) -> float:
@@ -110,6 +111,11 @@ def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, d
     document["cohort"] |= {"n_variants": 20_000, "block_sizes": [10_000, 10_000]}
     for query in document["mechanism"]["queries"]:
         query["shape"] = [20_000 if length == 7 else length for length in query["shape"]]
+    document["mechanism"] |= {
+        "sampler": KEYSTREAM.sampler,
+        "sampler_exactness": KEYSTREAM.exactness,
+        "rng": KEYSTREAM.rng,
+    }
     assert [finding for finding in guarantee_findings(document) if not finding.ok] == []
     for query in document["mechanism"]["queries"]:
         query["sigma"] = [sigma * (1 - 1e-4) for sigma in query["sigma"]]

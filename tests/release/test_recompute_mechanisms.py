@@ -87,8 +87,7 @@ def clipped(row: Row, kind: Mode) -> Row:
     """What the row rules of docs/maths.md, section 6, leave of a row, but for rounding."""
     x, c, y = row.x.copy(), row.c * min(1, math.sqrt(FIXED_NORM) / norm(row.c)), row.y
     if kind.privacy == "label":
-        product = math.sqrt((ROW_NORM + FIXED_NORM) * PHENOTYPE_NORM)
-        longest = min(math.sqrt(PHENOTYPE_NORM), product / norm(np.concatenate([x, c])))
+        longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
         return Row(x, c, y * min(1, longest / norm(y)))
     for (start, stop), bound in zip(EDGES, kind.block_norms or (), strict=False):
         x[start:stop] *= min(1, math.sqrt(bound) / norm(x[start:stop]))

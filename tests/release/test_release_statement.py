@@ -15,6 +15,7 @@ from pipelines.estimation import Chosen, Solved
 from pipelines.release_statement import Payment, make_statement
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.fit import Fit
 from primo_scale.methods.linear_model import LatticeWeights
 from primo_scale.methods.solution import Solution
@@ -26,6 +27,7 @@ from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.noise import Sampler
 from primo_scale.privacy.phenotype_moments import NoisyMoments, moments_sigma
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.release import recompute_method
 from primo_scale.release.publish import publish_release
 from primo_scale.release.verify import verify_release
 
@@ -38,8 +40,8 @@ REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 def make_design(privacy: PrivacyUnit, adjacency: Adjacency, **changes: Any) -> Design:
     d = 7
     genotypes = GenotypeCoding(
-        multiplier=np.full(d, 20, np.int16),
-        centre=np.full(d, 12, np.int16),
+        multiplier=np.full(d, 25, np.int16),
+        centre=np.full(d, 15, np.int16),
         unit=16,
         variances=np.full(d, 250.0),
         source="a panel",
@@ -75,11 +77,21 @@ def make_design(privacy: PrivacyUnit, adjacency: Adjacency, **changes: Any) -> D
 def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
     weights = LatticeWeights(np.zeros((7, 2)), np.zeros((2, 2)))
     fit = Fit((0.125, None), (0.0625, None))
-    solution = Solution(
-        weights, fit, "a rule", "a floor", {"nu": 2.0}, tuple(range(1, 1 + n_penalties))
-    )
     chosen = Chosen(METHODS[method], "as given", METHODS[method].estimator)
+    names = (*recompute_method.PARAMETERS[chosen.estimator],
+             *recompute_method.METHODS[method].parameters)  # fmt: skip
+    penalties = tuple(range(1, 1 + n_penalties))
+    solution = Solution(
+        weights, fit, "a rule", "a floor", dict.fromkeys(names, 2.0), penalties
+    )
     return Solved(chosen, solution, ClipResponse(np.array([0.9, 1 + 1e-15]), np.zeros(2)))
+
+
+def without_noise(solved: Solved) -> Solved:
+    """By a plain ridge, which has no numbers beside its penalty."""
+    chosen = dataclasses.replace(solved.chosen, estimator=Estimator.RIDGE)
+    solution = dataclasses.replace(solved.solution, parameters={})
+    return dataclasses.replace(solved, chosen=chosen, solution=solution)
 
 
 def make_payment(design: Design, method: str) -> Payment:
@@ -220,7 +232,7 @@ def test_sources_tell_defaults_from_options():
 
 def test_what_is_not_private_says_so_and_is_not_signed(tmp_path):
     design = make_design(FULL, REPLACE, clipped=False)
-    solved = make_solved("reuse-cov-gauss")
+    solved = without_noise(make_solved("reuse-cov-gauss"))
     statement = make_statement(design, solved, None, genome_build="NR")
     assert problems(statement, tmp_path / "out") == []
     assert statement.stamp.startswith("NOT PRIVATE")

@@ -1,0 +1,216 @@
+"""The files of a release beside release.json: each says what release.json says, and no more.
+
+report.html and release.log are made again from release.json and compared byte for byte;
+centre.afreq and pgs/ follow from weights.tsv.gz, whose weights are what was released.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from primo_scale import __version__
+from primo_scale.errors import InputError
+from primo_scale.release.centres import possible_frequencies
+from primo_scale.release.document import Document, statement_digest
+from primo_scale.release.pgs import (
+    PGS_SUFFIX,
+    PgsFacts,
+    pgs_file_stems,
+    pgs_header,
+    pgs_row_prefix,
+)
+from primo_scale.release.release_log import option_problems, options_in, render_log
+from primo_scale.release.report import render_report
+from primo_scale.release.statement import stamp_of
+from primo_scale.release.weights import (
+    CENTRE_ROW_END,
+    INTERCEPT_ID,
+    NO_ALLELE,
+    NOT_PRIVATE_ID,
+    WEIGHTS_HEADER,
+    centre_header,
+    centre_row_prefix,
+    covariate_id,
+    weight_in_text,
+)
+
+WEIGHTS_FILE = "weights.tsv.gz"
+CENTRE_FILE = "centre.afreq"
+REPORT_FILE = "report.html"
+LOG_FILE = "release.log"
+PGS_DIRECTORY = "pgs"
+
+_NAMED = len(WEIGHTS_HEADER)  # columns before the weights
+_READ_BYTES = 1 << 20
+_UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, ArithmeticError)
+
+
+def contents_problems(directory: Path, document: Document) -> list[str]:
+    """What any of the files says that release.json does not, or otherwise.
+
+    Parameters
+    ----------
+    directory
+        A release whose files are those that release.json lists.
+    document
+        Its release.json, which follows its schema.
+    """
+    checks: list[tuple[str, Callable[[Path, Document], list[str]]]] = [
+        (WEIGHTS_FILE, _weights_problems),
+        (CENTRE_FILE, _centre_problems),
+        (LOG_FILE, _log_problems),
+        (REPORT_FILE, _report_problems),
+    ]
+    problems: list[str] = []
+    for name, check in checks:
+        try:
+            problems += [f"{name} {problem}" for problem in check(directory, document)]
+        except _UNREADABLE as error:
+            problems.append(f"{name} cannot be read: {error}")
+    return problems or _pgs_problems(directory, document)
+
+
+def pgs_names(document: Document) -> list[str]:
+    """The scoring files that release.json lists."""
+    names = (entry["name"] for entry in document["files"])
+    return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
+
+
+def _rows(directory: Path) -> Iterator[list[str]]:
+    """Rows of weights.tsv.gz, the header first."""
+    with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n").split("\t")
+
+
+def _weights_problems(directory: Path, document: Document) -> list[str]:
+    public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
+    header = [*WEIGHTS_HEADER, *(entry["name"] for entry in public["phenotypes"])]
+    tail = [INTERCEPT_ID, *(covariate_id(entry["name"]) for entry in public["covariates"])]
+    tail += [] if document["private"] else [NOT_PRIVATE_ID]
+    rows = _rows(directory)
+    if next(rows, None) != header:
+        return ["has another header than the statement implies"]
+    identifiers: list[str] = []
+    for number, row in enumerate(rows, start=2):
+        if len(row) != len(header):
+            return [f"line {number} has {len(row)} columns, not {len(header)}"]
+        if not all(weight_in_text(float(text)) == text for text in row[_NAMED:]):
+            return [f"line {number} holds a weight that is not finite, or not as it is written"]
+        if len(identifiers) >= n_variants and row[1:_NAMED] != [NO_ALLELE] * (_NAMED - 1):
+            return [f"line {number} has an allele or a place, and is no variant"]
+        identifiers.append(row[0])
+    problems = []
+    if identifiers[n_variants:] != tail:
+        problems.append(f"does not end in the rows {tail} after {n_variants} variants")
+    if len(set(identifiers)) != len(identifiers):
+        problems.append("has an ID twice")
+    return problems
+
+
+def _centre_problems(directory: Path, document: Document) -> list[str]:
+    """Frequencies that the coding of genotypes can have, for the variants that have weights."""
+    informed = document["public_inputs"]["reference_frequencies"] != "uninformative"
+    possible = possible_frequencies(informed=informed)
+    header = centre_header(stamp_of(document))
+    variants = islice(_rows(directory), 1, 1 + document["cohort"]["n_variants"])
+    with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
+        if file.read(len(header)) != header:
+            return ["lacks the stamp, or the columns of a plink2 --freq file"]
+        for number, (line, variant) in enumerate(zip_longest(file, variants), start=3):
+            if line is None or variant is None:
+                return ["has another number of variants"]
+            identifier, effect, other, chromosome = variant[: _NAMED - 1]
+            prefix = centre_row_prefix(
+                identifier, chromosome=chromosome, effect=effect, other=other
+            )
+            if not (line.startswith(prefix) and line.endswith(CENTRE_ROW_END)):
+                return [f"line {number} is not that of {identifier}, with 2 as OBS_CT"]
+            frequency = line.removeprefix(prefix).removesuffix(CENTRE_ROW_END)
+            if frequency not in possible:
+                return [f"line {number} has the frequency {frequency}, which no coding implies"]
+    return []
+
+
+def _log_problems(directory: Path, document: Document) -> list[str]:
+    content = (directory / LOG_FILE).read_bytes()
+    options = options_in(content.decode())
+    again = render_log(document, digest=statement_digest(document), options=options)
+    return option_problems(document, options) + _difference(content, again, document)
+
+
+def _report_problems(directory: Path, document: Document) -> list[str]:
+    """The report repeats the options of the log."""
+    signature = document["signature"]
+    again = render_report(
+        document,
+        digest=statement_digest(document),
+        options=options_in((directory / LOG_FILE).read_bytes().decode()),
+        public_key=None if signature is None else signature["public_key"],
+    )
+    return _difference((directory / REPORT_FILE).read_bytes(), again, document)
+
+
+def _difference(content: bytes, again: str, document: Document) -> list[str]:
+    if content == again.encode():
+        return []
+    stamp = "" if stamp_of(document) in content.decode() else ", and lacks its stamp"
+    made_by = document["software"]["version"]
+    other = f" (made by version {made_by}, read by {__version__})" if made_by != __version__ else ""
+    return [f"is not what release.json makes it{stamp}{other}"]
+
+
+def _pgs_problems(directory: Path, document: Document) -> list[str]:
+    """Every scoring file, made again from weights.tsv.gz, which was found good."""
+    try:
+        expected = _pgs_digests(directory, document)
+    except InputError as error:
+        return [str(error)]
+    listed = pgs_names(document)
+    if sorted(listed) != sorted(expected):
+        return [f"{PGS_DIRECTORY}/ does not have a file of its name for each phenotype"]
+    problems = []
+    for name in listed:
+        try:
+            if _digest_of(directory / name) != expected[name]:
+                problems.append(f"{name} has another header, variants or weights than "
+                                f"{WEIGHTS_FILE} and release.json")  # fmt: skip
+        except _UNREADABLE as error:
+            problems.append(f"{name} cannot be read: {error}")
+    return problems
+
+
+def _pgs_digests(directory: Path, document: Document) -> dict[str, str]:
+    """SHA-256 of what each scoring file must say, unpacked."""
+    public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
+    stated = PgsFacts(public["genome_build"], n_variants, stamp_of(document))
+    names = [entry["name"] for entry in public["phenotypes"]]
+    stems = pgs_file_stems(names)
+    digests = [
+        hashlib.sha256(pgs_header(name, stem, stated).encode())
+        for name, stem in zip(names, stems, strict=True)
+    ]
+    for row in islice(_rows(directory), 1, 1 + n_variants):
+        identifier, effect, other, chromosome, position = row[:_NAMED]
+        prefix = pgs_row_prefix(
+            identifier, chromosome=chromosome, position=int(position), effect=effect, other=other
+        )
+        for digest, weight in zip(digests, row[_NAMED:], strict=True):
+            digest.update(f"{prefix}{weight}\n".encode())
+    return {
+        f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": digest.hexdigest()
+        for stem, digest in zip(stems, digests, strict=True)
+    }
+
+
+def _digest_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with gzip.open(path) as file:
+        while part := file.read(_READ_BYTES):
+            digest.update(part)
+    return digest.hexdigest()

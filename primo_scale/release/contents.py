@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from primo_scale import __version__
 from primo_scale.errors import InputError
 from primo_scale.release.centres import possible_frequencies
 from primo_scale.release.document import Document, statement_digest
@@ -159,10 +158,8 @@ def _report_problems(directory: Path, document: Document) -> list[str]:
 def _difference(content: bytes, again: str, document: Document) -> list[str]:
     if content == again.encode():
         return []
-    stamp = "" if stamp_of(document) in content.decode() else ", and lacks its stamp"
-    made_by = document["software"]["version"]
-    other = f" (made by version {made_by}, read by {__version__})" if made_by != __version__ else ""
-    return [f"is not what release.json makes it{stamp}{other}"]
+    version = document["software"]["version"]
+    return [f"is not what release.json makes it, as made by version {version}"]
 
 
 def _pgs_problems(directory: Path, document: Document) -> list[str]:

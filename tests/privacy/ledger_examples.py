@@ -1,12 +1,26 @@
-"""A ledger of format version 1, written from that version's SQL and not by the code under test."""
+"""What tests of the ledger share: requests, processes that race, and a version 1 ledger.
+
+The last is written from that version's SQL and not by the code under test.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import json
+import multiprocessing
 import sqlite3
 from pathlib import Path
+
+from primo_scale.privacy.calibration import Cost, release_mu
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.spending import Account, ReleaseRequest
+
+DELTA = 1e-8
+ACCOUNT = Account("eur343")
+# Children start from a process that has only imported the ledger: fast, and no state is inherited.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["primo_scale.privacy.ledger"])
 
 VERSION_1_KEY = bytes(range(32))
 VERSION_1_CHARGE = "00112233aabbccdd"
@@ -58,3 +72,28 @@ def write_version_1(path: Path) -> None:
 
 def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def gaussian(epsilon, delta=DELTA, share=1.0):
+    return Cost(share * release_mu(epsilon, delta) ** 2)
+
+
+def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT, cost=None):
+    return ReleaseRequest(account, digest, epsilon, delta, cost or gaussian(epsilon, delta))
+
+
+def report_public_key(path, keys):
+    with Ledger(path) as ledger:
+        keys.put(ledger.public_key)
+
+
+def together(function, path, names):
+    """Run `function(path, *name, results)` in one process per name; return what they put."""
+    results = PROCESSES.Manager().Queue()
+    processes = [PROCESSES.Process(target=function, args=(path, *name, results)) for name in names]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    return [results.get() for _ in range(results.qsize())]

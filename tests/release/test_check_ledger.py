@@ -172,6 +172,44 @@ def test_a_balance_that_the_account_never_had_is_found(name, paid):
     assert any("is stated as spent before" in problem for problem in paid.problems())
 
 
+def restate_before(paid: Paid, mu_squared: float) -> None:
+    document = read_document(paid.directory)
+    document["ledger"]["before"]["cost"]["mu_squared"] = mu_squared
+    paid.forge(document)
+
+
+@pytest.mark.parametrize("mode", ["full", "moments"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_an_understated_balance_is_found(mode, share, tmp_path):
+    """The account had spent a tenth of this release before it."""
+    paid = make(tmp_path, mode)
+    spent = read_document(paid.directory)["ledger"]["before"]["cost"]["mu_squared"]
+    restate_before(paid, share * spent)
+    (problem,) = paid.problems()
+    assert "is stated as spent before; by order of charges it is" in problem
+
+
+def test_a_charge_between_those_of_a_release_counts_as_spent_before_it(tmp_path):
+    """Moments first, then another release, then the statistics that the moments were for."""
+    paid = make(tmp_path, "moments")
+    document = read_document(paid.directory)
+    with Ledger(tmp_path / "other.sqlite") as ledger:
+        first, second = (charge.request for charge in paid.charges)
+        account = first.account
+        ledger.set_budget(account, epsilon=40, delta=1e-7)
+        requests = [first, ReleaseRequest(account, "between", 5.0, 1e-7, Cost(0.25)), second]
+        charges = [ledger.reserve(request).charge for request in requests]
+        for charge in charges:
+            ledger.mark_drawn(charge, f"statistics {charge.id}")
+    again = Paid(paid.directory, tmp_path / "other.sqlite", (charges[0], charges[2]))
+    for stated, charge in zip(document["ledger"]["charges"], again.charges, strict=True):
+        stated["id"] = charge.id
+    for before, found in ((0.25, []), (0.0, ["account"]), (0.26, ["account"])):
+        document["ledger"]["before"]["cost"]["mu_squared"] = before
+        again.forge(document)
+        assert [problem.split(":")[0] for problem in again.problems()] == found
+
+
 def test_an_account_of_another_delta_is_found(paid):
     document = read_document(paid.directory)
     document["ledger"]["delta"] = 1e-8

@@ -90,7 +90,7 @@ def test_a_guarantee_that_does_not_follow_from_the_noise_is_not_published(tmp_pa
     assert statement.guarantee is not None
     boast = dataclasses.replace(statement.guarantee, epsilon=1.0)
     with pytest.raises(InputError, match="own verification: epsilon"):
-        publish(tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast))
+        publish(tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast), {})
     assert list(tmp_path.iterdir()) == []
 
 

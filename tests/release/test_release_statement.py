@@ -81,9 +81,7 @@ def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
     names = (*recompute_method.PARAMETERS[chosen.estimator],
              *recompute_method.METHODS[method].parameters)  # fmt: skip
     penalties = tuple(range(1, 1 + n_penalties))
-    solution = Solution(
-        weights, fit, "a rule", "a floor", dict.fromkeys(names, 2.0), penalties
-    )
+    solution = Solution(weights, fit, "a rule", "a floor", dict.fromkeys(names, 2.0), penalties)
     return Solved(chosen, solution, ClipResponse(np.array([0.9, 1 + 1e-15]), np.zeros(2)))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from acceptance_inputs import Float64, Published
+from distributed import Client
 from edge_cohorts import EdgeCohort
 
 # Of a release, what noise or the calendar changes; all else must follow from public facts.
@@ -27,8 +28,9 @@ _RANDOM = r"\b([0-9a-f]{16}|[0-9a-f]{64}|[0-9a-f]{128})\b|\b\d{4}-\d\d-\d\d\b"
 
 @dataclass(frozen=True)
 class Recorder:
-    """What was sent to the cluster since it was last asked."""
+    """A client, and what it sent to its cluster since it was last asked."""
 
+    client: Client
     sent: list[tuple[Any, ...]] = field(default_factory=list)
 
     def take(self) -> list[tuple[Any, ...]]:

@@ -1,21 +1,20 @@
 """Degenerate cohorts through every kind of privacy: the right answer, and nothing said of anybody.
 
-Tasks run in threads of this process, so that a warning of numpy anywhere is an error here, and so
-that everything that would travel to a cluster can be looked at.
+A warning of numpy is an error here, in this process and in the worker's. Everything that is sent
+to the cluster is looked at.
 """
 
 from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
 from acceptance_inputs import Published
-from distributed import Client, LocalCluster
 from edge_answers import exact_statistics, moment_sums, noise_scales, right_answer, stored
 from edge_cohorts import COHORTS, EdgeCohort, write_cohort
 from edge_releases import (
@@ -71,28 +70,22 @@ Release = Callable[..., Released]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def recorder() -> Iterator[Recorder]:
-    """One cluster of one thread of this process for all runs, which notes what is submitted."""
-    seen = Recorder()
+def recorder(tmp_path_factory) -> Iterator[Recorder]:
+    """One cluster of the product's own for all runs, which starting one each would take minutes."""
+    options = engine.ClusterOptions(None, 1, None, tmp_path_factory.mktemp("scratch"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONWARNINGS", "error::RuntimeWarning")  # in the worker, started here
+        with engine.dask_client(options) as client:
+            seen = Recorder(client)
+            submit = client.submit
 
-    class Recording(Client):
-        def submit(self, function, *arguments, key, **options):
-            seen.sent.append((function.__name__, key, *arguments))
-            return super().submit(function, *arguments, key=key, **options)
+            def recorded(function, *arguments, key, **others):
+                seen.sent.append((function.__name__, key, *arguments))
+                return submit(function, *arguments, key=key, **others)
 
-    cluster = LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-    )
-
-    @contextmanager
-    def here(options: engine.ClusterOptions) -> Iterator[Client]:
-        assert options.workers == 1
-        with Recording(cluster) as client:
-            yield client
-
-    with pytest.MonkeyPatch.context() as patch, cluster:
-        patch.setattr(engine, "dask_client", here)
-        yield seen
+            patch.setattr(client, "submit", recorded)
+            patch.setattr(engine, "dask_client", lambda asked: nullcontext(client))
+            yield seen
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +290,9 @@ def test_where_n_is_private_a_person_fewer_changes_noise_alone(release: Release,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_known_of_people_is_said_on_the_private_side_alone(kind: str, private) -> None:
+def test_what_is_known_of_people_is_said_on_the_private_side_alone(
+    kind: str, private, recorder
+) -> None:
     released = private(DEGENERATE, kind)
     lines = released.stdout.splitlines()
     assert [line.split(": ")[0] for line in lines] == ["statistics sha256", "release"]
@@ -313,6 +308,11 @@ def test_what_is_known_of_people_is_said_on_the_private_side_alone(kind: str, pr
     private_words = [*notes, lines[0].split(": ")[1], "zq", str(released.work.parent), "0 cases"]
     assert [word for word in private_words if word in public] == []
     assert not any("zq" in str(sent) for sent in released.sent)
+    logs = [str(recorder.client.get_worker_logs()), str(recorder.client.get_scheduler_logs())]
+    assert "Worker" in logs[0]  # there is something to look at
+    names = [*released.cohort.phenotypes, *released.cohort.covariates]
+    words = ["zq", *(f"{name!r}" for name in names), *notes]
+    assert [word for word in words for log in logs if word in log] == []
 
 
 # name: what is changed in the public inputs or options, the exit code, and what must be said.

@@ -120,7 +120,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
 
     committed = chunks_of(work / "partials.zarr")
     do_harm(work / "partials.zarr" / "code_table" / "c" / "0" / "0", "flipped")
-    do_harm(work / "partials.zarr" / "row_multipliers" / "c" / "0", "truncated")
+    do_harm(work / "partials.zarr" / "row_multipliers" / "c" / "0" / "0", "truncated")
     with started("accumulate", arguments, environment) as client:
         wait_for_chunks(work, client, more_than=len(committed) + 3)
         os.killpg(client.pid, signal.SIGKILL)

@@ -18,6 +18,7 @@ from primo_scale.privacy import noise
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Balance
 from primo_scale.privacy.steps import STEPS
+from primo_scale.release import recompute_method
 
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
@@ -43,7 +44,8 @@ def accumulated(run, tmp_path_factory) -> Path:
 @pytest.fixture(params=["keystream", "opendp"])
 def sampler(request, monkeypatch) -> str:
     threshold = 0 if request.param == "keystream" else 10**9
-    monkeypatch.setattr(noise, "KEYSTREAM_FROM_DRAWS", threshold)
+    for module in (noise, recompute_method):  # who draws, and who verifies
+        monkeypatch.setattr(module, "KEYSTREAM_FROM_DRAWS", threshold)
     return request.param
 
 

@@ -111,11 +111,11 @@ def test_names_columns_and_digest() -> None:
 def test_binary_codings() -> None:
     coding = code_outcomes([binary("b12", 1, 2), binary("b01", 0, 1)], [], weight=0.5)
     values = np.array([[0, 0], [1, 1], [2, 2], [-9, -9], [np.nan, np.nan], [1.5, 0.5]])
-    assert coding.observed(values)[:, 0].tolist() == [False, True, True, False, False, True]
-    assert coding.observed(values)[:, 1].tolist() == [True, True, True, False, False, True]
+    assert coding.observed(values)[:, 0].tolist() == [False, True, True, False, False, False]
+    assert coding.observed(values)[:, 1].tolist() == [True, True, False, False, False, False]
     assert np.argwhere(coding.invalid_codes(values)).tolist() == [[2, 1], [5, 0], [5, 1]]
-    assert coding.code_phenotypes(values[:5]).tolist() == [
-        [0, -8192], [-8192, 8192], [8192, 8192], [0, 0], [0, 0],
+    assert coding.code_phenotypes(values).tolist() == [
+        [0, -8192], [-8192, 8192], [8192, 0], [0, 0], [0, 0], [0, 0],
     ]  # fmt: skip
     assert np.argwhere(coding.cases(values)).tolist() == [[1, 1], [2, 0]]
 

@@ -124,7 +124,6 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path: Path) ->
     ("phenotypes", "where", "message"),
     [
         (PHENOTYPES + "f1 a 1 1\n", "pheno.tsv:6", "one person in two rows: f1 a is on line 3 too"),
-        (PHENOTYPES + "f3 d 1 3\n", "pheno.tsv:6", "binary cc has a value .*got 3; limit 1, 2 or"),
         (PHENOTYPES + "f3 d x 1\n", "pheno.tsv:6", "value of y is not a number .got x"),
         ("FID IID y cc\n1 a 1 1\n1 b 1 1\n", "pheno.tsv", "'1 a', '1 b' here; .*'f1 a', 'f1 b', "),
         ("#IID y cc\nA 1 1\n", "pheno.tsv", "no person .* matched by IID .got 'A' here; .*'a', "),
@@ -160,6 +159,18 @@ def test_a_binary_trait_without_cases_is_told(
     files = files_in(tmp_path, "FID IID y cc\nf1 a 0 0\nf1 b 0 1\n")  # 0/1 taken for 1/2
     align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
     assert "cc: 0 cases among 1 people" in caplog.text
+
+
+def test_a_value_that_is_no_code_of_a_binary_trait_is_missing_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = files_in(tmp_path, PHENOTYPES + "f3 d 1 3\n")
+    store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
+    missing = files_in(tmp_path, PHENOTYPES + "f3 d 1 NA\n")
+    same = align_outcomes(tmp_path / "p.zarr", PEOPLE, missing, CODING)
+    assert store.read_rows(slice(0, 4)).tolist() == same.read_rows(slice(0, 4)).tolist()
+    assert store.observed.tolist() == same.observed.tolist() == [3, 2]
+    assert "cc: 1 values count as missing, being none of its codes 1 and 2" in caplog.text
 
 
 REAL = {

@@ -146,6 +146,7 @@ def _sum(
         open_raw_statistics,
         remove_partials,
     )
+    from primo_scale.kernels.choice import warmed_up
     from primo_scale.machine import usable_cpus
 
     finished, partials_path = work_dir / "statistics.zarr", work_dir / "partials.zarr"
@@ -168,7 +169,9 @@ def _sum(
     workers = execution.workers or usable_cpus()
     refuse_if_too_small(needs, work_dir, 0 if execution.scheduler else workers)
     refuse_small_workers(needs, execution.memory_limit)
-    partials = open_partials(partials_path, plan, inputs, design.genotypes.code_table)
+    codes = design.genotypes.code_table
+    partials = open_partials(partials_path, plan, inputs, codes, execution.kernel)
+    LOGGER.info("kernel: %s", warmed_up(execution.kernel, partials.max_code))
     options = ClusterOptions(
         execution.scheduler, workers, execution.memory_limit, work_dir / "scratch"
     )

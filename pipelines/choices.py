@@ -45,11 +45,12 @@ class OutcomeChoices:
 
 @dataclass(frozen=True)
 class ExecutionChoices:
-    """Where tasks run, as given on the command line."""
+    """Where and how tasks run, as given on the command line."""
 
     scheduler: str | None
     workers: int | None
     memory_limit: str | None
+    kernel: str
 
 
 def choices_from(

@@ -228,6 +228,13 @@ execution_options = _together(
             metavar="SIZE",
             help="Of each local worker, e.g. 4GiB.",
         ),
+        click.option(
+            "--kernel",
+            type=click.Choice(["auto", "signs", "vnni", "torch", "cuda", "float32", "float64"]),
+            default="auto",
+            show_default=True,
+            help="What multiplies genotypes; all give the same integers.",
+        ),
     ]
 )
 

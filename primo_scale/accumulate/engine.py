@@ -15,12 +15,13 @@ import dask
 from distributed import CancelledError, Client, KilledWorker, LocalCluster, as_completed
 from distributed.comm import CommClosedError
 
-from primo_scale.accumulate.partials import Partials
+from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Task
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
 
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
 _IN_FLIGHT_PER_WORKER = 8
+_TASKS_PER_WORKER = 2
 _RETRIES = 3
 _CONNECT_TIMEOUT_SECONDS = 30
 _NO_WEB_PAGES: dict[str, list[str]] = {
@@ -91,7 +92,8 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
     on ignoring it, so that only this one stops, and closes them in order. A Ctrl-C in the second
     or two of starting is lost; blocking it instead does not last, since multiprocessing unblocks.
     """
-    # One thread a process: numpy holds a BLAS thread each, and a crash takes one task with it.
+    # Two threads a process: while one multiplies, the other reads, or writes what it summed. They
+    # share memory for code, and a crash takes two tasks with it.
     # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
     # and whoever joins a Dask cluster runs code as its owner. The web pages of a cluster ask for no
     # certificate and show how many tasks there are, which tells the number of people: there are
@@ -103,7 +105,7 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
             return LocalCluster(
                 security=True,
                 n_workers=options.workers,
-                threads_per_worker=1,
+                threads_per_worker=_TASKS_PER_WORKER,
                 processes=True,
                 memory_limit=options.memory_limit or "auto",
                 local_directory=str(options.scratch),
@@ -119,12 +121,12 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
 
 def run_tasks(
     client: Client,
-    function: Callable[[str, str, Task], Task],
+    function: Callable[[Address, Task], Task],
     partials: Partials,
     tasks: Sequence[Task],
     on_done: Callable[[Task], None],
 ) -> None:
-    """Run `function(path, store_id, task)` for every task, a bounded number at a time.
+    """Run `function(address, task)` for every task, a bounded number at a time.
 
     Parameters
     ----------
@@ -155,9 +157,8 @@ def run_tasks(
         task = next(waiting, None)
         if task is None:
             return False
-        arguments = (str(partials.path.resolve()), partials.store_id, task)
         key = f"{task.key}-{partials.store_id}"
-        stream.add(client.submit(function, *arguments, key=key, retries=_RETRIES))
+        stream.add(client.submit(function, partials.address, task, key=key, retries=_RETRIES))
         in_flight += 1
         return True
 

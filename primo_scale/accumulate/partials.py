@@ -2,7 +2,8 @@
 
 The store of partial sums is keyed by the plan digest, which covers every input. One chunk is one
 task's result and has one writer; a chunk under its final name is complete, and its checksum says
-whether it still is.
+whether it still is. Nothing is flushed to the disk for that: what a loss of power tears fails its
+checksum and is summed again, and a flush costs as much time as the sum of a small task.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import random
 import uuid
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from primo_scale.accumulate.plan import Plan, RowTask, Task, TileTask, plan_dige
 from primo_scale.accumulate.row_rules import RowRule
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.kernels.choice import AUTOMATIC
+from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import (
@@ -40,6 +43,7 @@ from primo_scale.storage.groups import (
 )
 
 KIND = "partial statistics"
+Address = tuple[Path, str, str]
 SUBSAMPLE = "in_subsample"
 """Array of a store of partial sums: who is in a secret subsample."""
 # Row multipliers of so many blocks lie in one chunk: few files, and a tile reads few others.
@@ -88,10 +92,18 @@ class Partials:
     store_id
         Random name given at creation. A worker that outlives a store would otherwise take the
         next store at the same path for the one it has open.
+    kernel
+        What multiplies (`primo_scale.kernels.choice`); the sums do not depend on it.
     """
 
     path: Path
     store_id: str
+    kernel: str = AUTOMATIC
+
+    @property
+    def address(self) -> Address:
+        """What a worker opens it by."""
+        return self.path.resolve(), self.store_id, self.kernel
 
     @cached_property
     def genotypes(self) -> GenotypeStore:
@@ -155,8 +167,22 @@ class Partials:
         return read_block(self.array("code_table"), (slice(None), slice(None)))
 
     def array(self, name: str) -> Array:
-        """One array of the store, for reading and for committing chunks."""
-        return array_of(open_group(self.path, KIND, complete=False), name)
+        """One array of the store, for reading and for committing chunks; opened once."""
+        if name not in self._opened:
+            self._opened[name] = array_of(self._group, name)
+        return self._opened[name]
+
+    @cached_property
+    def _group(self) -> Group:
+        return open_group(self.path, KIND, complete=False)
+
+    @cached_property
+    def _opened(self) -> dict[str, Array]:
+        return {}
+
+    def outcome_planes(self, samples: slice) -> npt.NDArray[np.int8]:
+        """Clipped outcome rows as `kernels.products.byte_planes`, shape (2 q, people)."""
+        return read_block(self.array("outcome_planes"), (slice(None), samples))
 
     def block_multipliers(self, block: int, samples: slice) -> npt.NDArray[np.int64]:
         """Multiplier over 2^31 of each record in one block, shape (people,)."""
@@ -171,53 +197,48 @@ class Partials:
         return np.flatnonzero(read_block(self.array(SUBSAMPLE), (samples,)))
 
     def commit_read(
-        self, samples: slice, multipliers: npt.NDArray[np.int64], outcomes: npt.NDArray[np.int16]
+        self, samples: slice, multipliers: npt.NDArray[np.int64], planes: npt.NDArray[np.int8]
     ) -> None:
-        """Commit the multipliers and the clipped outcome rows of one read of a row group."""
+        """Commit the multipliers and the clipped outcome rows of one read of a stripe."""
         read = samples.start // self.plan.rows_per_read
         array = self.array("row_multipliers")
         for start in range(0, multipliers.shape[1], _MULTIPLIER_COLUMNS):
             part = multipliers[:, start : start + _MULTIPLIER_COLUMNS].astype(np.uint32)
             commit_chunk(array, (read, start // _MULTIPLIER_COLUMNS), part)
-        commit_chunk(self.array("clipped_outcomes"), (read, 0), outcomes)
+        commit_chunk(self.array("outcome_planes"), (0, read), planes)
 
     def commit_rows(self, task: RowTask, outcome_gram: npt.NDArray[np.int64]) -> None:
         """Commit Z'Z of a row task, after all its reads."""
-        commit_chunk(self.array("outcome_gram"), (task.row_group, 0, 0), outcome_gram[None])
+        commit_chunk(self.array("outcome_gram"), (task.stripe, 0, 0), outcome_gram[None])
 
-    def commit_tile(
-        self,
-        task: TileTask,
-        gram: npt.NDArray[np.int64],
-        cross: npt.NDArray[np.int64] | None,
-    ) -> None:
-        """Commit a tile task."""
-        if cross is not None:
-            index = (task.row_group, task.row_tile, 0)
-            commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
+    def commit_cross(self, task: TileTask, cross: npt.NDArray[np.int64]) -> None:
+        """Commit the rows of X'Z of a tile task on the diagonal, before its tile."""
+        index = (task.row_group, task.row_tile, 0)
+        commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
+
+    def commit_tile(self, task: TileTask, gram: npt.NDArray[np.signedinteger[Any]]) -> None:
+        """Commit the tile of a tile task, after all else of it."""
         index = (task.row_group, task.row_tile, task.column_tile)
         commit_chunk(self.array(f"gram/{task.block}"), index, gram[None])
 
     def committed(self) -> set[Task]:
         """Tasks whose results are on disk and pass their checksums; damaged ones are dropped."""
-        opened = cache(self.array)  # opening an array costs more than looking for a chunk
         tasks: list[Task] = [*self.plan.row_tasks(), *self.plan.tile_tasks()]
         return {
             task
             for task in tasks
-            if all(_intact(opened(name), index) for name, index in self._results(task))
+            if all(_intact(self.array(name), index) for name, index in self._results(task))
         }
 
     def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:
         if isinstance(task, RowTask):
             # What tiles read must be whole as well: a chunk that is not there reads as zeros.
-            reads = [samples.start // self.plan.rows_per_read
-                     for samples in self.plan.reads(task.row_group)]  # fmt: skip
+            reads = [samples.start // self.plan.rows_per_read for samples in self.plan.reads(task)]
             parts = range(-(-self.multiplier_columns // _MULTIPLIER_COLUMNS))
             return [
-                ("outcome_gram", (task.row_group, 0, 0)),
+                ("outcome_gram", (task.stripe, 0, 0)),
                 *(("row_multipliers", (read, part)) for read in reads for part in parts),
-                *(("clipped_outcomes", (read, 0)) for read in reads),
+                *(("outcome_planes", (0, read)) for read in reads),
             ]
         results: list[tuple[str, tuple[int, ...]]] = [
             (f"gram/{task.block}", (task.row_group, task.row_tile, task.column_tile))
@@ -228,7 +249,11 @@ class Partials:
 
 
 def open_partials(
-    path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]
+    path: Path,
+    plan: Plan,
+    inputs: Inputs,
+    code_table: npt.NDArray[np.int8],
+    kernel: str = AUTOMATIC,
 ) -> Partials:
     """Open the store of this very plan, creating it where there is none.
 
@@ -247,13 +272,20 @@ def open_partials(
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
-        partials = Partials(path, str(attributes["store_id"]))
+        partials = Partials(path, str(attributes["store_id"]), kernel)
         _write_code_table(partials.array("code_table"), code_table)  # in case it was damaged
         return partials
-    return _create(path, plan, inputs, code_table)
+    return Partials(path, _create(path, plan, inputs, code_table), kernel)
 
 
-def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> Partials:
+def gram_dtype(plan: Plan, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
+    """int32 where no sum over a row group can leave it, else int64."""
+    people = min(plan.row_group, plan.n_samples)
+    return np.dtype(np.int32 if people * largest_code**2 <= LARGEST_INT32 else np.int64)
+
+
+def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
+    """Create the empty store and return its identity."""
     layout, q = plan.layout, plan.layout.n_outcomes
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
     group = create_group(path, KIND, {})
@@ -272,15 +304,18 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
     )
     if inputs.subsample is not None:
         _draw_subsample(group, n, inputs.subsample)
-    create_array(group, "clipped_outcomes", shape=(n, q), chunks=(rows, q), dtype=np.int16)
-    create_array(group, "outcome_gram", shape=(groups, q, q), chunks=(1, q, q), dtype=np.int64)
+    planes = (2 * q, n)
+    create_array(group, "outcome_planes", shape=planes, chunks=(2 * q, rows), dtype=np.int8)
+    stripes = (plan.n_stripes, q, q)
+    create_array(group, "outcome_gram", shape=stripes, chunks=(1, q, q), dtype=np.int64)
+    kind = gram_dtype(plan, int(np.abs(code_table.astype(np.int64)).max()))
     for block, size in enumerate(layout.sizes):
         side = min(plan.tile, size)
-        for name, shape, chunks in (
-            (f"gram/{block}", (groups, size, size), (1, side, side)),
-            (f"cross/{block}", (groups, size, q), (1, side, q)),
+        for name, shape, chunks, dtype in (
+            (f"gram/{block}", (groups, size, size), (1, side, side), kind),
+            (f"cross/{block}", (groups, size, q), (1, side, q), np.int64),
         ):
-            create_array(group, name, shape=shape, chunks=chunks, dtype=np.int64)
+            create_array(group, name, shape=shape, chunks=chunks, dtype=dtype)
     store_id = uuid.uuid4().hex
     mark_complete(
         group,
@@ -295,7 +330,7 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
             },
         },
     )
-    return Partials(path, store_id)
+    return store_id
 
 
 def _draw_subsample(group: Group, n_samples: int, size: int) -> None:

@@ -1,10 +1,10 @@
 """The plan of an accumulation: a pure function of public shapes, with no cluster in sight.
 
-Work is cut twice. A **row task** owns one row group (a run of people): it measures row norms,
-clips rows, and sums Z'Z. A **tile task** owns one row group and one pair of column tiles inside
-an LD block: it sums that tile of X'X and, on the diagonal, the matching rows of X'Z. Tasks of
-the two kinds commit under their own keys, so what remains after any interruption is a set
-difference.
+Work is cut twice. A **row task** owns one stripe (a run of people): it measures row norms, clips
+rows, and sums Z'Z. A **tile task** owns one row group (a longer run of people) and one pair of
+column tiles inside an LD block: it sums that tile of X'X and, on the diagonal, the matching rows
+of X'Z. Tasks of the two kinds commit under their own keys, so what remains after any interruption
+is a set difference.
 """
 
 from __future__ import annotations
@@ -17,24 +17,29 @@ from primo_scale.errors import UsageError
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import sha256_of_json
 
-# A tile of 2048 x 2048 int64 is 32 MiB, and a task of 2048 variants x 65,536 people is a second
-# or so of BLAS on one core: long against Dask's milliseconds, short against an interruption.
+# A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of multiplying.
 DEFAULT_TILE = 2048
-DEFAULT_ROWS_PER_READ = 8192
-_LARGEST_ROW_GROUP = 65_536
-_FEWEST_ROW_GROUPS = 8
+# A chunk of the genotype store; blocks narrower than a tile are read for more people at a time.
+_ROWS_PER_CHUNK = 8192
+_MOST_CHUNKS_PER_READ = 4
+_LARGEST_STRIPE = 65_536
+_FEWEST_STRIPES = 8
+# A task of so many multiplications and additions is a second or two on a core: long against
+# Dask's milliseconds and against writing its result, short against an interruption.
+_TASK_OPERATIONS = 10**12
+_FEWEST_TILE_TASKS = 12
 
 
 @dataclass(frozen=True, order=True)
 class RowTask:
-    """Norms, clipping and Z'Z of one row group."""
+    """Norms, clipping and Z'Z of one stripe."""
 
-    row_group: int
+    stripe: int
 
     @property
     def key(self) -> str:
         """Name of the task on the cluster; holds nothing but plan indices."""
-        return f"rows-{self.row_group}"
+        return f"rows-{self.stripe}"
 
 
 @dataclass(frozen=True, order=True)
@@ -65,8 +70,9 @@ class Plan:
         Blocks and outcome columns.
     n_samples
         Number of people n.
-    row_group
-        People in a task, a multiple of `rows_per_read`: a chunk of clipped rows has one writer.
+    row_group, stripe
+        People in a tile task and in a row task, multiples of `rows_per_read`: a chunk of clipped
+        rows has one writer.
     rows_per_read
         People in memory at a time, a multiple of 4.
     tile
@@ -76,14 +82,16 @@ class Plan:
     layout: BlockLayout
     n_samples: int
     row_group: int
-    rows_per_read: int = DEFAULT_ROWS_PER_READ
+    stripe: int
+    rows_per_read: int
     tile: int = DEFAULT_TILE
 
     def __post_init__(self) -> None:
-        if self.rows_per_read % 4 or self.row_group % self.rows_per_read:
+        parts = (self.row_group, self.stripe)
+        if self.rows_per_read % 4 or any(part % self.rows_per_read for part in parts):
             raise UsageError(
-                "people must be cut into whole bytes and row groups into whole reads",
-                value=f"{self.row_group} by {self.rows_per_read}",
+                "people must be cut into whole bytes, row groups and stripes into whole reads",
+                value=f"{self.row_group} and {self.stripe} by {self.rows_per_read}",
             )
 
     @property
@@ -91,16 +99,22 @@ class Plan:
         """Number of row groups."""
         return -(-self.n_samples // self.row_group)
 
-    def samples(self, row_group: int) -> slice:
-        """People of a row group."""
-        start = row_group * self.row_group
-        return slice(start, min(start + self.row_group, self.n_samples))
+    @property
+    def n_stripes(self) -> int:
+        """Number of stripes."""
+        return -(-self.n_samples // self.stripe)
 
-    def reads(self, row_group: int) -> Iterator[slice]:
-        """People of a row group, as many at a time as are held in memory."""
-        samples = self.samples(row_group)
-        for start in range(samples.start, samples.stop, self.rows_per_read):
-            yield slice(start, min(start + self.rows_per_read, samples.stop))
+    def people(self, task: Task) -> slice:
+        """People of a task."""
+        size = self.stripe if isinstance(task, RowTask) else self.row_group
+        start = size * (task.stripe if isinstance(task, RowTask) else task.row_group)
+        return slice(start, min(start + size, self.n_samples))
+
+    def reads(self, task: Task) -> Iterator[slice]:
+        """People of a task, as many at a time as are held in memory."""
+        people = self.people(task)
+        for start in range(people.start, people.stop, self.rows_per_read):
+            yield slice(start, min(start + self.rows_per_read, people.stop))
 
     def n_tiles(self, block: int) -> int:
         """Number of tiles along a side of a block."""
@@ -119,7 +133,7 @@ class Plan:
 
     def row_tasks(self) -> Iterator[RowTask]:
         """All row tasks, in order."""
-        yield from (RowTask(group) for group in range(self.n_row_groups))
+        yield from (RowTask(stripe) for stripe in range(self.n_stripes))
 
     def tile_tasks(self) -> Iterator[TileTask]:
         """All tile tasks: the upper triangle of every block, for every row group."""
@@ -141,6 +155,7 @@ class Plan:
             "n_phenotypes": self.layout.n_phenotypes,
             "n_samples": self.n_samples,
             "row_group": self.row_group,
+            "stripe": self.stripe,
             "rows_per_read": self.rows_per_read,
             "tile": self.tile,
         }
@@ -149,15 +164,22 @@ class Plan:
     def from_json(cls, value: dict[str, Any]) -> Plan:
         """Invert `to_json`."""
         layout = BlockLayout(tuple(value["boundaries"]), value["n_fixed"], value["n_phenotypes"])
-        cut = (value["row_group"], value["rows_per_read"], value["tile"])
+        cut = (value[name] for name in ("row_group", "stripe", "rows_per_read", "tile"))
         return cls(layout, value["n_samples"], *cut)
 
 
 def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     """Cut an accumulation from its public shapes alone, so that every retry cuts it alike."""
-    reads = -(-n_samples // DEFAULT_ROWS_PER_READ)
-    row_group = DEFAULT_ROWS_PER_READ * max(1, reads // _FEWEST_ROW_GROUPS)
-    return Plan(layout, n_samples, min(row_group, _LARGEST_ROW_GROUP))
+    widest = min(DEFAULT_TILE, max(layout.sizes))
+    chunks = min(_MOST_CHUNKS_PER_READ, max(1, DEFAULT_TILE // widest))
+    rows = chunks * _ROWS_PER_CHUNK
+    reads = -(-n_samples // rows)
+    tiles_a_side = [-(-size // DEFAULT_TILE) for size in layout.sizes]
+    n_tiles = sum(side * (side + 1) // 2 for side in tiles_a_side)
+    operations = 2 * widest * widest * n_samples
+    groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // n_tiles, 1))
+    stripe = rows * min(max(1, reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
+    return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows)
 
 
 def remaining(tasks: Iterator[Task], committed: Collection[Task]) -> list[Task]:

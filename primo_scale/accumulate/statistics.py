@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from primo_scale.accumulate.partials import SUBSAMPLE, Partials
+from primo_scale.accumulate.plan import Plan
 from primo_scale.errors import InputError
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.storage.block_matrices import (
@@ -17,8 +18,18 @@ from primo_scale.storage.block_matrices import (
     BlockMatrices,
     BlockMatricesWriter,
     Int64,
+    Integers,
 )
 from primo_scale.storage.groups import Array, is_complete, open_group, read_block
+from primo_scale.storage.tiles import (
+    Panel,
+    Tile,
+    in_threads,
+    n_threads,
+    panel_height,
+    upper_tiles,
+    whole_tiles,
+)
 
 KIND = "statistics"
 
@@ -75,28 +86,55 @@ def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawS
 
 
 def reduce_partials(partials: Partials, path: Path) -> RawStatistics:
-    """Sum the row groups of every committed tile into finished statistics.
+    """Sum the row groups of every committed tile into finished statistics, piece by piece.
 
     Integer sums commute, so the result does not depend on how the people were cut into groups.
+    Memory depends on the cutting alone, see `reduction_bytes`.
 
     Raises
     ------
     InputError
         A tile was never committed, or is damaged.
     """
-    plan = partials.plan
-    writer = BlockMatricesWriter(path, KIND, plan.layout)
-    for block in range(plan.layout.n_blocks):
-        writer.write_gram(block, _gram(partials, block))
-        writer.write_cross(block, _summed(partials.array(f"cross/{block}")))
-    writer.write_outcome_gram(_summed(partials.array("outcome_gram")))
+    plan, layout = partials.plan, partials.plan.layout
+    largest = plan.n_samples * partials.max_code**2
+    writer = BlockMatricesWriter(path, KIND, layout, largest_gram=largest)
+    blocks, side = range(layout.n_blocks), whole_tiles(plan.tile)
+
+    def sum_gram(piece: tuple[int, Tile]) -> None:
+        block, region = piece
+        total = np.empty(region.shape, dtype=writer.gram_type)
+        _sum_region(partials.array(f"gram/{block}"), region, plan.tile, total)
+        for tile in region.cut():
+            writer.write_gram_tile(block, tile, total[tile.inside(region)])
+
+    def sum_cross(piece: tuple[int, Panel]) -> None:
+        block, panel = piece
+        total = _summed(partials.array(f"cross/{block}"), (panel.rows, slice(None)))
+        writer.write_cross_panel(block, panel, total)
+
+    regions = ((b, region) for b in blocks for region in upper_tiles(layout.size(b), side))
+    in_threads(sum_gram, regions)
+    in_threads(sum_cross, ((b, panel) for b in blocks for panel in layout.panels(b)))
+    writer.write_outcome_gram(_summed(partials.array("outcome_gram"), (slice(None), slice(None))))
     writer.write_observed(open_outcome_store(partials.inputs.outcomes).observed)
-    sha256 = BlockMatrices(path, KIND, plan.layout).sha256()
-    inputs = partials.inputs.to_json()
+    sha256, inputs = writer.sha256(), partials.inputs.to_json()
     matrices = writer.finish(
         {"plan_digest": partials.attributes["plan_digest"], "sha256": sha256, "inputs": inputs}
     )
     return RawStatistics(matrices, plan.n_samples, sha256, inputs)
+
+
+def reduction_bytes(plan: Plan) -> int:
+    """Largest memory that `reduce_partials` takes beyond what the process holds, whatever d and n.
+
+    A thread holds a region of X'X or a panel of X'Z, what it adds to it, and the bytes that this
+    was read from.
+    """
+    q = plan.layout.n_outcomes
+    region = 3 * min(whole_tiles(plan.tile), max(plan.layout.sizes)) ** 2
+    panel = (3 * panel_height(q) + 2 * plan.tile) * q
+    return np.dtype(np.int64).itemsize * (n_threads() * max(region, panel) + 4 * q * q)
 
 
 def remove_partials(path: Path) -> None:
@@ -120,24 +158,29 @@ def remove_partials(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _summed(array: Array) -> Int64:
-    """Sum over row groups, the first axis."""
-    groups, *rest = array.shape
-    total = np.zeros(rest, dtype=np.int64)
-    for group in range(groups):
-        total += read_block(array, (slice(group, group + 1), *[slice(None)] * len(rest)))[0]
+def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:
+    """Sum of `selection` over row groups, the first axis."""
+    groups = array.shape[0]
+    total = _group(array, 0, selection).astype(np.int64)
+    for group in range(1, groups):
+        total += _group(array, group, selection)
     return total
 
 
-def _gram(partials: Partials, block: int) -> Int64:
-    """X_b' X_b from the tiles of its upper triangle; those below are never computed."""
-    plan, array = partials.plan, partials.array(f"gram/{block}")
-    size = plan.layout.sizes[block]
-    total = np.zeros((size, size), dtype=np.int64)
-    for group in range(plan.n_row_groups):
-        for task in plan.tiles_of(group, block):
-            rows = plan.inside(block, task.row_tile)
-            columns = plan.inside(block, task.column_tile)
-            total[rows, columns] += read_block(array, (slice(group, group + 1), rows, columns))[0]
-    upper = np.triu(total)
-    return upper + np.triu(total, 1).T
+def _sum_region(array: Array, region: Tile, tile_side: int, total: Integers) -> None:
+    """Fill `total` with a region of X_b'X_b; tiles below the diagonal are never computed.
+
+    Where tiles are smaller than a region on the diagonal, the rest of it is mirrored.
+    """
+    for tile in region.cut(tile_side):
+        part = total[tile.inside(region)]
+        part[...] = _group(array, 0, tile.selection)
+        for group in range(1, array.shape[0]):
+            part += _group(array, group, tile.selection)
+        if region.on_diagonal and not tile.on_diagonal:
+            total[tile.inside(region)[::-1]] = part.T
+
+
+def _group(array: Array, group: int, selection: tuple[slice, ...]) -> Integers:
+    partial: Integers = read_block(array, (slice(group, group + 1), *selection))[0]
+    return partial

@@ -6,26 +6,37 @@ handful of plan indices, and its result is its own name.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulate.partials import Partials
+from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import RowTask, Task, TileTask
-from primo_scale.kernels.clipping import UNCLIPPED, scale_entries, squared_norms
-from primo_scale.kernels.gram import add_cross, add_gram, outcome_gram
-from primo_scale.kernels.packed import decode
-from primo_scale.storage.groups import read_block
+from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.clipping import UNCLIPPED, scale_entries
+from primo_scale.kernels.packed import add_squared_norms, decode_into, repack
+from primo_scale.kernels.product_blas import outcome_gram
+from primo_scale.kernels.products import (
+    LARGEST_BYTE,
+    Int8,
+    Int64,
+    ProductSum,
+    byte_planes,
+    from_byte_planes,
+    mirrored,
+    spread_rows,
+    with_ones,
+)
 
-# Variants decoded at a time while measuring row norms: 512 x 8192 codes are 4 MiB.
-_VARIANTS_PER_NORM_PASS = 512
+# As many as a chunk of the genotype store holds: 2048 x 8192 packed genotypes are 4 MiB.
+_VARIANTS_PER_NORM_PASS = 2048
 
 
-def run_task(path: str, store_id: str, task: Task) -> Task:
+def run_task(address: Address, task: Task) -> Task:
     """Compute and commit one task; running it again gives the same bytes."""
-    partials = _open_partials(path, store_id)
+    partials = _open_partials(address)
     if isinstance(task, RowTask):
         _run_rows(partials, task)
     else:
@@ -34,81 +45,102 @@ def run_task(path: str, store_id: str, task: Task) -> Task:
 
 
 def _run_rows(partials: Partials, task: RowTask) -> None:
-    """Clip the records of one row group by the row rule, and sum their Z'Z."""
+    """Clip the records of one stripe by the row rule, and sum their Z'Z."""
     plan, rule = partials.plan, partials.inputs.row_rule
     outcomes = partials.outcomes()
     q = plan.layout.n_outcomes
     total = np.zeros((q, q), dtype=np.int64)
-    for samples in plan.reads(task.row_group):
+    for samples in plan.reads(task):
         rows = outcomes.read_rows(samples)
         multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
         if rule is not None:
             norms = _row_norms(partials, samples)
             multipliers, record = rule.shrink(norms)
             rows = rule.clip_outcomes(rows, plan.layout.n_fixed, record, norms)
-        partials.commit_read(samples, multipliers, rows)
+        partials.commit_read(samples, multipliers, byte_planes(rows))
         total += outcome_gram(rows)
     partials.commit_rows(task, total)
 
 
-def _row_norms(partials: Partials, samples: slice) -> npt.NDArray[np.int64]:
+def _row_norms(partials: Partials, samples: slice) -> Int64:
     """Squared norm of every record's genotypes in every block, shape (people, blocks).
 
     All zero where, by a public comparison, no record can be too long.
     """
     rule, layout, table = partials.inputs.row_rule, partials.plan.layout, partials.code_table
-    count = samples.stop - samples.start
-    norms = np.zeros((count, layout.n_blocks), dtype=np.int64)
+    norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
     if rule is None or not rule.needs_norms(partials.largest_block_norms):
-        return norms
-    for block in range(layout.n_blocks):
-        whole = layout.variants(block)
-        for start in range(whole.start, whole.stop, _VARIANTS_PER_NORM_PASS):
-            variants = slice(start, min(start + _VARIANTS_PER_NORM_PASS, whole.stop))
-            packed = partials.genotypes.read_packed(variants, samples)
-            norms[:, block] += squared_norms(decode(packed, table[variants], count).T)
-    return norms
+        return norms.T
+    for start in range(0, layout.n_variants, _VARIANTS_PER_NORM_PASS):
+        read = slice(start, min(start + _VARIANTS_PER_NORM_PASS, layout.n_variants))
+        packed = partials.genotypes.read_packed(read, samples)
+        first = bisect_right(layout.boundaries, read.start) - 1
+        for block in range(first, bisect_left(layout.boundaries, read.stop)):
+            whole = layout.variants(block)
+            part = slice(max(read.start, whole.start), min(read.stop, whole.stop))
+            here = packed[part.start - start : part.stop - start]
+            add_squared_norms(norms[block], here, table[part])
+    return norms.T
 
 
 def _run_tile(partials: Partials, task: TileTask) -> None:
     """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
-    plan = partials.plan
+    plan, largest = partials.plan, partials.max_code
     diagonal = task.row_tile == task.column_tile
-    left_variants = plan.variants(task.block, task.row_tile)
-    right_variants = plan.variants(task.block, task.column_tile)
-    height = left_variants.stop - left_variants.start
-    width = right_variants.stop - right_variants.start
-    gram = np.zeros((height, width), dtype=np.int64)
-    cross = np.zeros((height, plan.layout.n_outcomes), dtype=np.int64) if diagonal else None
-    clipped = partials.array("clipped_outcomes")
-    for samples in plan.reads(task.row_group):
+    left = _Codes(partials, task.block, plan.variants(task.block, task.row_tile))
+    right = _Codes(partials, task.block, plan.variants(task.block, task.column_tile))
+    shape = (left.height, right.height)
+    gram = ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
+    planes = 2 * plan.layout.n_outcomes + 1
+    kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+    cross = ProductSum(kernel, (left.height, planes), largest * LARGEST_BYTE)
+    for samples in plan.reads(task):
         multiplier = partials.block_multipliers(task.block, samples)
         sampled = partials.sampled(samples)
-        left = _clipped_codes(partials, left_variants, samples, multiplier)
-        right = left if diagonal else _clipped_codes(partials, right_variants, samples, multiplier)
-        if cross is not None:
-            rows = read_block(clipped, (samples, slice(None)))
-            add_cross(cross, left, rows, partials.max_code)
-        if sampled is not None:
-            left = left[:, sampled]
-            right = left if diagonal else right[:, sampled]
-        add_gram(gram, left, right, partials.max_code)
-    partials.commit_tile(task, gram, cross)
+        if diagonal:
+            codes = left.read(samples, multiplier)
+            cross.add(codes, with_ones(partials.outcome_planes(samples)))
+            if sampled is not None:
+                codes = left.read(samples, multiplier, sampled)
+            gram.add(codes, codes)
+        else:
+            codes = left.read(samples, multiplier, sampled)
+            gram.add(codes, right.read(samples, multiplier, sampled))
+    if diagonal:
+        partials.commit_cross(task, from_byte_planes(cross.total()))
+    partials.commit_tile(task, mirrored(gram.total()) if diagonal else gram.total())
 
 
-def _clipped_codes(
-    partials: Partials, variants: slice, samples: slice, multiplier: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int8]:
-    """Coded genotypes of shape (variants, people), rows beyond their bound scaled back."""
-    store = partials.genotypes
-    packed = store.read_packed(variants, samples)
-    codes = decode(packed, partials.code_table[variants], samples.stop - samples.start)
-    beyond = np.flatnonzero(multiplier != UNCLIPPED)
-    if len(beyond):
-        codes[:, beyond] = scale_entries(codes[:, beyond], multiplier[beyond])
-    return codes
+class _Codes:
+    """Coded genotypes of one tile's variants, of some people at a time, in memory of its own."""
+
+    def __init__(self, partials: Partials, block: int, variants: slice) -> None:
+        self._store, self._variants = partials.genotypes, variants
+        self._table = partials.code_table[variants]
+        self.height = variants.stop - variants.start
+        self._memory = spread_rows(self.height, partials.plan.rows_per_read)
+
+    def read(
+        self,
+        samples: slice,
+        multiplier: Int64,
+        chosen: npt.NDArray[np.intp] | None = None,
+    ) -> Int8:
+        """Codes of shape (variants, people), rows beyond their bound scaled back.
+
+        Of those at the positions `chosen` among the people `samples`; None: of all. The next read
+        overwrites them.
+        """
+        packed = self._store.read_packed(self._variants, samples)
+        if chosen is not None:
+            packed, multiplier = repack(packed, chosen), multiplier[chosen]
+        codes = decode_into(self._memory, packed, self._table)[:, : len(multiplier)]
+        beyond = np.flatnonzero(multiplier != UNCLIPPED)
+        if len(beyond):
+            codes[:, beyond] = scale_entries(codes[:, beyond], multiplier[beyond])
+        return codes
 
 
 @lru_cache(maxsize=4)
-def _open_partials(path: str, store_id: str) -> Partials:
-    return Partials(Path(path), store_id)
+def _open_partials(address: Address) -> Partials:
+    return Partials(*address)

@@ -1,34 +1,45 @@
 """The PLINK 1 .bed file: three header bytes, then packed genotypes, read by position.
 
 Either layout is read: variant-major (third byte 1, what PLINK writes) and sample-major (0).
-Nothing is mapped into memory; a read costs its result plus at most `READ_BUDGET_BYTES`, whatever
-the size of the file.
+Nothing is mapped into memory; a read costs its result plus at most `RAW_SLAB_BYTES`, whatever the
+size of the file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 
-READ_BUDGET_BYTES = 4 << 20
+RAW_SLAB_BYTES = 4 << 20
+"""Bytes as they are in the file that a read holds beside its result."""
 
 # A chunk-row of 2,048 variants of a million people; more is a sparse selection of variants.
 _READ_AHEAD_BYTES = 512 << 20
+
+_HASH_BUFFER_BYTES = 1 << 20
 
 _MAGIC = b"\x6c\x1b"
 _HEADER_BYTES = 3
 _SAMPLE_MAJOR, _VARIANT_MAJOR = 0, 1
 
 Index = npt.NDArray[np.intp]
+
+_pread = numba.types.ExternalFunction(
+    "pread", numba.int64(numba.int32, numba.types.voidptr, numba.uint64, numba.int64)
+)
 
 
 @dataclass(frozen=True)
@@ -67,13 +78,26 @@ class BedFile:
             The file became shorter since it was opened.
         """
         result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
-        if self.variant_major:
+        if self.variant_major and _is_whole_bytes(samples):
+            with self._opened(variants) as descriptor:
+                self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
+            if len(samples) % 4:
+                result[:, -1] &= (1 << 2 * (len(samples) % 4)) - 1
+        elif self.variant_major:
             for start, stop, raw, origin in self._slabs(variants, samples):
                 result[start:stop] = repack(raw, samples - origin)
         else:
             for start, stop, raw, origin in self._slabs(samples, variants):
                 result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
         return result
+
+    def bytes_through(self, n_variants: int) -> int:
+        """Where the first `n_variants` variants end: how much of the file has to be read for them.
+
+        A sample-major file has something of every variant to its very end.
+        """
+        rows = n_variants if self.variant_major else self.n_samples
+        return _HEADER_BYTES + rows * self._row_bytes
 
     def raw_value(self, variant: int, sample: int) -> int:
         """Read one genotype by the format's definition: the slow witness of `read`."""
@@ -91,52 +115,110 @@ class BedFile:
     def _slabs(
         self, rows: Index, columns: Index
     ) -> Iterator[tuple[int, int, PackedGenotypes, int]]:
-        """Yield (start, stop, bytes of rows[start:stop], column of the first genotype in them)."""
+        """Yield (start, stop, bytes of rows[start:stop], column of the first genotype in them).
+
+        The bytes are overwritten by the next.
+        """
         first = int(columns[0]) // 4
         span = packed_width(int(columns[-1]) + 1) - first
-        step = max(4, READ_BUDGET_BYTES // span // 4 * 4)  # whole bytes once transposed
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            self._announce(descriptor, rows)
+        step = max(4, RAW_SLAB_BYTES // span // 4 * 4)  # whole bytes once transposed
+        buffer = np.empty((min(step, len(rows)), span), dtype=np.uint8)
+        with self._opened(rows) as descriptor:
             for start in range(0, len(rows), step):
                 stop = min(start + step, len(rows))
-                raw = self._read_rows(descriptor, rows[start:stop], first, span)
+                raw = buffer[: stop - start]
+                self._read_rows(descriptor, rows[start:stop], first, raw)
                 yield start, stop, raw, 4 * first
-        finally:
-            os.close(descriptor)
 
-    def _announce(self, descriptor: int, rows: Index) -> None:
-        """Ask the kernel to read the rows ahead, in one sequential pass into its page cache.
+    @contextmanager
+    def _opened(self, rows: Index) -> Iterator[int]:
+        """Open the file, and ask the kernel to read the rows ahead into its page cache in one pass.
 
         The parts of rows that follow then come from memory: read cold, 2,048 pieces of 2 KiB
         far apart run at a third of the speed of one slab.
         """
         start = _HEADER_BYTES + int(rows[0]) * self._row_bytes
         length = (int(rows[-1]) - int(rows[0]) + 1) * self._row_bytes
-        if length <= _READ_AHEAD_BYTES:
-            os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            if length <= _READ_AHEAD_BYTES:
+                os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
-    def _read_rows(self, descriptor: int, rows: Index, first: int, span: int) -> PackedGenotypes:
-        raw = np.empty((len(rows), span), dtype=np.uint8)
-        whole_rows = span == self._row_bytes
-        # Neighbouring whole rows are one read; parts of rows are one read each.
-        breaks = np.flatnonzero(np.diff(rows) != 1) + 1 if whole_rows else np.arange(1, len(rows))
-        bounds = [0, *breaks.tolist(), len(rows)]
-        for start, stop in itertools.pairwise(bounds):
-            offset = _HEADER_BYTES + int(rows[start]) * self._row_bytes + first
-            self._read_into(descriptor, raw[start:stop].data.cast("B"), offset)
-        return raw
+    def _read_rows(self, descriptor: int, rows: Index, first: int, out: PackedGenotypes) -> None:
+        """Fill `out` with the bytes of `rows` from byte `first` of each on."""
+        offsets = _HEADER_BYTES + rows.astype(np.int64) * self._row_bytes + first
+        if out.shape[1] == self._row_bytes:  # neighbouring whole rows are one read
+            breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+            for start, stop in itertools.pairwise([0, *breaks.tolist(), len(rows)]):
+                self._read_into(descriptor, out[start:stop].data.cast("B"), int(offsets[start]))
+            return
+        done = 0
+        while done < len(rows):
+            done += _read_pieces(descriptor, offsets[done:], out[done:])
+            if done < len(rows):  # an error, or a read cut short: Python knows what to do
+                self._read_into(descriptor, out[done].data, int(offsets[done]))
+                done += 1
 
     def _read_into(self, descriptor: int, target: memoryview, offset: int) -> None:
         while target:
             count = os.preadv(descriptor, [target], offset)
             if not count:
-                raise InputError(
-                    "became shorter while it was read",
-                    where=self.path,
-                    remedy="Leave input files alone during a run, then start it again",
-                )
+                raise _became_shorter(self.path)
             target, offset = target[count:], offset + count
+
+
+class GrowingDigest:
+    """SHA-256 of a file that is read from its beginning, as far as is asked for each time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._digest = hashlib.sha256()
+        self._position = 0
+
+    def advance(self, stop: int) -> None:
+        """Read up to byte `stop`, if that was not read before."""
+        buffer = memoryview(bytearray(_HASH_BUFFER_BYTES))
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(self._position)
+            while self._position < stop:
+                count = file.readinto(buffer[: stop - self._position])
+                if not count:
+                    raise _became_shorter(self._path)
+                self._digest.update(buffer[:count])
+                self._position += count
+
+    def hexdigest(self) -> str:
+        """Digest of what was read so far."""
+        return self._digest.hexdigest()
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
+    """Fill the rows of `out` from the file, up to the first that fails; return how many.
+
+    libc's ``pread`` without the interpreter: its lock would change hands at every ``os.preadv``,
+    and threads that each read 2 KiB at a time spend most of their time on that.
+    """
+    for row in range(out.shape[0]):
+        if _pread(descriptor, out[row].ctypes, out.shape[1], offsets[row]) != out.shape[1]:
+            return row
+    return out.shape[0]
+
+
+def _is_whole_bytes(samples: Index) -> bool:
+    """Whether they are neighbours and the first of them starts a byte."""
+    return bool(samples[0] % 4 == 0 and samples[-1] - samples[0] + 1 == len(samples))
+
+
+def _became_shorter(path: Path) -> InputError:
+    return InputError(
+        "became shorter while it was read",
+        where=path,
+        remedy="Leave input files alone during a run, then start it again",
+    )
 
 
 def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:

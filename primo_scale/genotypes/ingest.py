@@ -1,5 +1,10 @@
 """PLINK 1 filesets into the packed genotype store: plan, initialise, partitions, finalise.
 
+Several partitions are copied at a time, so that one waits for the disk while another computes, and
+a .bed is hashed alongside, so that it is read from the disk once. Genotypes take at most
+`READ_BUDGET_BYTES` of memory for any number of people; the tables of people and variants take
+what they are.
+
 The store grows in ``<destination>.partial/`` and appears under its own name in one rename, when
 every partition is there and the self-test has passed. A run that was stopped at any moment is
 continued by the same call; a call for other inputs, other lists or other chunks is refused.
@@ -7,21 +12,26 @@ continued by the same call; a call for other inputs, other lists or other chunks
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.filesets import fingerprint
+from primo_scale.genotypes.bed import GrowingDigest
+from primo_scale.genotypes.filesets import SourceFile, fingerprint
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.hazards import GenotypeTallies, InputNotes, find_hazards
 from primo_scale.genotypes.ingest_plan import (
     DEFAULT_CHUNK_SHAPE,
+    NOT_HASHED,
     IngestPlan,
     check_free_space,
     check_same_request,
@@ -102,10 +112,9 @@ def ingest(
         missing = missing_partitions(plan)
         check_free_space(plan, len(missing))
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
-        for done, number in enumerate(missing, start=plan.n_partitions - len(missing) + 1):
-            write_one(plan, number)
-            on_progress(done, plan.n_partitions)
-        return finalise(plan)
+        hashes = _BedHashes(plan)
+        _write_partitions(plan, missing, hashes, on_progress)
+        return finalise(replace(plan, sources=hashes.complete()))
 
 
 def initialise(plan: IngestPlan) -> None:
@@ -144,6 +153,69 @@ def write_one(plan: IngestPlan, number: int) -> None:
     record.commit(plan.record_path(number))
 
 
+class _BedHashes:
+    """SHA-256 of the .bed files that the plan left unhashed, as far as partitions were copied."""
+
+    def __init__(self, plan: IngestPlan) -> None:
+        self._sources, self._beds = plan.sources, plan.filesets.beds
+        self._unhashed = {
+            source.path: GrowingDigest(Path(source.path))
+            for source in plan.sources
+            if source.sha256 == NOT_HASHED
+        }
+
+    def advance(self, n_variants: int) -> None:
+        """Hash what holds the first `n_variants` of the joined filesets."""
+        for bed in self._beds:
+            if n_variants <= 0:
+                break
+            digest = self._unhashed.get(str(bed.path.resolve()))
+            if digest is not None:
+                digest.advance(bed.bytes_through(min(n_variants, bed.n_variants)))
+            n_variants -= bed.n_variants
+
+    def complete(self) -> tuple[SourceFile, ...]:
+        """Fingerprints of all sources, hashes included."""
+        self.advance(sum(bed.n_variants for bed in self._beds))
+        return tuple(
+            replace(source, sha256=self._unhashed[source.path].hexdigest())
+            if source.path in self._unhashed
+            else source
+            for source in self._sources
+        )
+
+
+def _write_partitions(
+    plan: IngestPlan,
+    missing: Sequence[int],
+    hashes: _BedHashes,
+    on_progress: Callable[[int, int], None],
+) -> None:
+    """Write partitions in order, a few at a time, and hash what each reads while it is copied.
+
+    Whichever comes first, copy or hash, the other finds the bytes in the page cache. Nothing is
+    under way any more when this returns or raises.
+    """
+    numbers = itertools.count(plan.n_partitions - len(missing) + 1)
+    under_way: deque[Future[None]] = deque()
+
+    def finish_oldest() -> None:
+        under_way.popleft().result()
+        on_progress(next(numbers), plan.n_partitions)
+
+    with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
+        try:
+            for number in missing:
+                under_way.append(threads.submit(write_one, plan, number))
+                hashes.advance(int(plan.task(number).variants[-1]) + 1)
+                if len(under_way) == plan.partitions_at_once:
+                    finish_oldest()
+            while under_way:
+                finish_oldest()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
 def missing_partitions(plan: IngestPlan) -> list[int]:
     """Partitions without a record or without all their chunks."""
     array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
@@ -174,6 +246,8 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
             limit=f"{plan.n_partitions} in all",
             remedy="Run the same command again to write them",
         )
+    if any(source.sha256 == NOT_HASHED for source in plan.sources):
+        plan = replace(plan, sources=_BedHashes(plan).complete())
     known = {source.path: source for source in plan.sources}
     if fingerprint(plan.filesets.files(), known) != plan.sources:
         raise InputError(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, ResourceError, UsageError
+from primo_scale.genotypes.bed import RAW_SLAB_BYTES, BedFile
 from primo_scale.genotypes.filesets import (
     JoinedFilesets,
     SourceFile,
@@ -29,7 +30,7 @@ from primo_scale.genotypes.filters import (
     select_variants,
 )
 from primo_scale.genotypes.hazards import canonical_chromosomes
-from primo_scale.genotypes.partitions import PartitionTask
+from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask
 from primo_scale.genotypes.store import KIND
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
@@ -39,6 +40,19 @@ from primo_scale.storage.groups import is_complete, open_group
 Index = npt.NDArray[np.intp]
 
 DEFAULT_CHUNK_SHAPE = (2048, 8192)
+
+READ_BUDGET_BYTES = 64 << 20
+"""Genotypes that an ingest holds in memory, whatever the number of people.
+
+Only a chunk too large for it asks for more: then one partition at a time is written.
+"""
+
+NOT_HASHED = ""
+"""In place of a SHA-256: the .bed is hashed while it is copied, so that it is read only once."""
+
+# A partition holds a slab as read and repacked, then selected, joined, encoded, and parts of it
+# counted; tests measure that this is enough.
+_COPIES_OF_A_SLAB = 4
 # Per variant beside the genotypes: counts, in the record and in the store, and the table's row.
 _BYTES_PER_VARIANT = 256
 
@@ -51,7 +65,7 @@ class IngestPlan:
     ----------
     filesets : JoinedFilesets
     sources : tuple of SourceFile
-        Fingerprints of the input files.
+        Fingerprints of the input files; a .bed may be `NOT_HASHED` yet.
     destination : Path
     sample_index, variant_index : ndarray of intp
         Rows of the joined tables that were selected.
@@ -83,6 +97,13 @@ class IngestPlan:
         """Chunk-rows of variants."""
         return -(-len(self.variant_index) // self.chunk_shape[0])
 
+    @property
+    def partitions_at_once(self) -> int:
+        """Partitions that may be under way together within `READ_BUDGET_BYTES`; at least one."""
+        chunk_bytes = self.chunk_shape[0] * self.chunk_shape[1] // GENOTYPES_PER_BYTE
+        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(SLAB_BYTES, chunk_bytes)
+        return max(1, READ_BUDGET_BYTES // held)
+
     @cached_property
     def samples(self) -> SampleTable:
         """The people selected."""
@@ -100,7 +121,11 @@ class IngestPlan:
 
     @cached_property
     def request(self) -> dict[str, Any]:
-        """What must be equal for a store, finished or not, to be the one asked for."""
+        """What must be equal for a store, finished or not, to be the one asked for.
+
+        A .bed `NOT_HASHED` is equal to one that was not when recorded: it is left unhashed only
+        where the file system says that it is untouched since.
+        """
         return {
             "sources": [source.sha256 for source in self.sources],
             "samples": _digest_of_index(self.sample_index),
@@ -167,8 +192,7 @@ def plan_ingest(
             min(chunk_shape[1], GENOTYPES_PER_BYTE * packed_width(len(sample_index))),
         ),
     )
-    known = {source.path: source for source in recorded_request(plan)[1]}
-    return replace(plan, sources=fingerprint(filesets.files(), known))
+    return replace(plan, sources=_fingerprint_before_copying(plan))
 
 
 def check_free_space(plan: IngestPlan, partitions: int) -> None:
@@ -233,6 +257,27 @@ def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[Sou
     if content is None:
         return None, ()
     return content["request"], tuple(SourceFile(**source) for source in content["sources"])
+
+
+def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
+    """Fingerprint the sources; a .bed only where there is something to compare it with."""
+    request, recorded = recorded_request(plan)
+    known = {source.path: source for source in recorded}
+    if request is None:
+        known = {source.path: source for source in map(_not_hashed, plan.filesets.beds)}
+    return fingerprint(plan.filesets.files(), known)
+
+
+def _not_hashed(bed: BedFile) -> SourceFile:
+    path, status = bed.path.resolve(), bed.path.stat()
+    return SourceFile(
+        path=str(path),
+        sha256=NOT_HASHED,
+        size=status.st_size,
+        modified_ns=status.st_mtime_ns,
+        changed_ns=status.st_ctime_ns,
+        inode=status.st_ino,
+    )
 
 
 def _digest_of_index(index: Index) -> str:

@@ -17,6 +17,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.kernels.products import spread_rows, whole_rows
+
 PackedGenotypes = npt.NDArray[np.uint8]
 
 HOMOZYGOUS_A1, MISSING, HETEROZYGOUS, HOMOZYGOUS_A2 = 0, 1, 2, 3
@@ -25,6 +27,9 @@ GENOTYPES_PER_BYTE = 4
 u32 = np.uint32
 
 _EACH_BYTE = u32(0x01010101)
+# So many squares of at most 128^2 fit 32 bits.
+_MOST_SQUARES = 2**32 // 128**2 - 1
+_BYTES_PER_PASS = 512  # whose sums, 8 KiB, stay in the first-level cache
 
 
 def packed_width(n_samples: int) -> int:
@@ -46,13 +51,57 @@ def decode(
 
     Returns
     -------
-    ndarray of int8, shape (v, n_samples), C-contiguous
+    ndarray of int8, shape (v, n_samples)
+        Rows laid out as `kernels.products.spread_rows`.
+    """
+    codes = spread_rows(len(packed), GENOTYPES_PER_BYTE * packed.shape[1])
+    return decode_into(codes, packed, table)[:, :n_samples]
+
+
+def decode_into(
+    codes: npt.NDArray[np.int8], packed: PackedGenotypes, table: npt.NDArray[np.int8]
+) -> npt.NDArray[np.int8]:
+    """`decode` all samples of whole bytes into memory at hand, and return the part written.
+
+    Asking the system for fresh memory costs several times what decoding does.
+
+    Parameters
+    ----------
+    codes : ndarray of int8, shape (at least v, at least 4 bytes)
+        From `kernels.products.spread_rows`.
+    packed : ndarray of uint8, shape (v, bytes)
+    table : ndarray of int8, shape (v, 4)
+
+    Returns
+    -------
+    ndarray of int8, shape (v, 4 bytes)
     """
     n_variants, width = packed.shape
-    words = np.empty((n_variants, width), dtype="<u4")
+    written = codes[:n_variants, : GENOTYPES_PER_BYTE * width]
+    words = whole_rows(written).view("<u4")
     _decode_words(packed, np.ascontiguousarray(table).view(np.uint8), words)
-    codes = words.view(np.int8)
-    return np.ascontiguousarray(codes[:, :n_samples])  # a copy only if n_samples % 4
+    return written
+
+
+def add_squared_norms(
+    norms: npt.NDArray[np.int64], packed: PackedGenotypes, table: npt.NDArray[np.int8]
+) -> None:
+    """Add every sample's squared norm over these variants, without decoding them first.
+
+    Parameters
+    ----------
+    norms : ndarray of int64, shape (n_samples,)
+        Added to in place.
+    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+    table : ndarray of int8, shape (v, 4)
+        Code of raw value 0, 1, 2, 3 for each variant.
+    """
+    squares = table.astype(np.uint32) ** 2
+    for start in range(0, len(packed), _MOST_SQUARES):
+        part = slice(start, start + _MOST_SQUARES)
+        sums = np.zeros((GENOTYPES_PER_BYTE, packed.shape[1]), dtype=np.uint32)
+        _add_squares(np.ascontiguousarray(packed[part]), squares[part], sums)
+        norms += sums.T.ravel()[: len(norms)]
 
 
 def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int64]:
@@ -173,6 +222,32 @@ def _decode_words(packed: Any, table: Any, words: Any) -> None:
             target[b] = u32(
                 base ^ u32(low & low_code) ^ u32(high & high_code) ^ u32(low & high & both_code)
             )
+
+
+@_kernel
+def _add_squares(packed: Any, squares: Any, sums: Any) -> None:
+    # One field of every byte at a time: 32-bit lanes side by side. The exclusive or is that of
+    # _decode_words.
+    for first in range(0, packed.shape[1], _BYTES_PER_PASS):
+        last = min(first + _BYTES_PER_PASS, packed.shape[1])
+        for v in range(packed.shape[0]):
+            source = packed[v, first:last]
+            base = squares[v, 0]
+            low_square, high_square = base ^ squares[v, 1], base ^ squares[v, 2]
+            both_square = low_square ^ squares[v, 2] ^ squares[v, 3]
+            for field in range(4):
+                target = sums[field, first:last]
+                shift = u32(2 * field)
+                for b in range(source.shape[0]):
+                    value = u32(u32(source[b]) >> shift)
+                    low = u32(u32(0) - u32(value & u32(1)))
+                    high = u32(u32(0) - u32(u32(value >> u32(1)) & u32(1)))
+                    target[b] += u32(
+                        base
+                        ^ u32(low & low_square)
+                        ^ u32(high & high_square)
+                        ^ u32(low & high & both_square)
+                    )
 
 
 @_kernel

@@ -1,6 +1,7 @@
 """Noise on each part of the statistics: arrays in, arrays out.
 
-A part whose scale is 0 is public under the promise made, and is left as it is.
+A part whose scale is 0 is public under the promise made, and is left as it is. X'X and X'Z are too
+large for memory: each stored tile and panel of them is drawn under a label of its own.
 """
 
 from __future__ import annotations
@@ -13,20 +14,69 @@ from primo_scale.privacy.noise import (
     Integers,
     add_lattice_noise,
     add_symmetric_noise,
+    off_diagonal_sigma,
 )
 from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.tiles import Panel, Tile, panels, upper_tiles
 
 
 def noisy_gram(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
-    """Symmetric noise on X_b'X_b, C'C or Y'Y: `sigma` on the diagonal, less beside it."""
-    return gram if sigma == 0 else add_symmetric_noise(gram, sigma, source=source, label=label)
+    """Symmetric noise on X_b'X_b, shape (d_b, d_b), given whole: tile by tile, and mirrored."""
+    noisy = np.empty_like(gram)
+    for tile in upper_tiles(len(gram)):
+        part = noisy_gram_tile(gram[tile.selection], tile, sigma, source=source, label=label)
+        noisy[tile.selection] = part
+        noisy[tile.mirrored] = part.T
+    return noisy
+
+
+def noisy_gram_tile(
+    values: Integers, tile: Tile, sigma: float, *, source: FineNoise, label: str
+) -> Integers:
+    """Noise on a stored tile of X_b'X_b: `sigma` on the diagonal, less beside it.
+
+    Parameters
+    ----------
+    values
+        The tile, symmetric where it lies on the diagonal.
+    tile
+        Where it lies: each has draws of its own.
+    sigma
+        See `add_symmetric_noise`.
+    source, label
+        See `lattice_noise`; the label is that of the matrix.
+    """
+    if sigma == 0:
+        return values
+    label = f"{label}, tile {tile.row}, {tile.column}"
+    if tile.on_diagonal:
+        return add_symmetric_noise(values, sigma, source=source, label=label)
+    return add_lattice_noise(values, off_diagonal_sigma(sigma), source=source, label=label)
 
 
 def noisy_cross(
     cross: Integers, scales: NoiseScales, n_fixed: int, *, source: FineNoise, label: str
 ) -> Integers:
-    """Noise on ``X_b'(C, Y)``, shape (d_b, q), of which `n_fixed` columns are X_b'C."""
-    fixed, phenotypes = cross[:, :n_fixed], cross[:, n_fixed:]
+    """Noise on ``X_b'(C, Y)``, shape (d_b, q), given whole: panel by panel."""
+    parts = [
+        noisy_cross_panel(cross[panel.rows], panel, scales, n_fixed, source=source, label=label)
+        for panel in panels(*cross.shape)
+    ]
+    return np.vstack(parts)
+
+
+def noisy_cross_panel(
+    values: Integers,
+    panel: Panel,
+    scales: NoiseScales,
+    n_fixed: int,
+    *,
+    source: FineNoise,
+    label: str,
+) -> Integers:
+    """Noise on a panel of ``X_b'(C, Y)``, of which `n_fixed` columns are X_b'C."""
+    fixed, phenotypes = values[:, :n_fixed], values[:, n_fixed:]
+    label = f"{label}, panel {panel.number}"
     return np.hstack(
         [
             _noisy(fixed, scales.fixed_cross, source=source, label=f"{label}, fixed"),
@@ -41,14 +91,14 @@ def noisy_outcome_gram(
     """Noise on Z'Z, shape (q, q), for z = (c, y): C'C, C'Y and Y'Y each with its own scale."""
     fixed, phenotypes = slice(0, n_fixed), slice(n_fixed, len(gram))
     noisy = gram.copy()
-    noisy[fixed, fixed] = noisy_gram(
+    noisy[fixed, fixed] = _noisy_square(
         gram[fixed, fixed], scales.fixed_gram, source=source, label="C'C"
     )
     noisy[fixed, phenotypes] = _noisy(
         gram[fixed, phenotypes], scales.fixed_phenotype, source=source, label="C'Y"
     )
     noisy[phenotypes, fixed] = noisy[fixed, phenotypes].T
-    noisy[phenotypes, phenotypes] = noisy_gram(
+    noisy[phenotypes, phenotypes] = _noisy_square(
         gram[phenotypes, phenotypes], scales.phenotype_gram, source=source, label="Y'Y"
     )
     return noisy
@@ -90,3 +140,7 @@ def _triangle(size: int) -> int:
 
 def _noisy(values: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
     return values if sigma == 0 else add_lattice_noise(values, sigma, source=source, label=label)
+
+
+def _noisy_square(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
+    return gram if sigma == 0 else add_symmetric_noise(gram, sigma, source=source, label=label)

@@ -3,18 +3,28 @@
 For genotypes X (n x d) in diagonal blocks b, and outcome-side columns Z (n x q: the constant, the
 covariates, the phenotypes)::
 
-    gram/b         int64 (d_b, d_b)   X_b' X_b; noisy copies beyond the first are gram/b-1, ...
-    cross/b        int64 (d_b, q)     X_b' Z
-    outcome_gram   int64 (q, q)       Z' Z
-    observed       int64 (l,)         people with each phenotype
-    eigenvalue     int64 (1,)         noisy smallest eigenvalue of X'X, where it was measured
+    gram/b         (d_b, d_b)   X_b' X_b; noisy copies beyond the first are gram/b-1, ...
+    cross/b        (d_b, q)     X_b' Z
+    outcome_gram   (q, q)       Z' Z
+    observed       (l,)         people with each phenotype
+    eigenvalue     (1,)         noisy smallest eigenvalue of X'X, where it was measured
+
+All are int64, but X'X is int32 where no entry can be larger. It is stored as the tiles of its
+upper triangle, one a chunk, those on the diagonal whole: **there is nothing below**, where Zarr
+alone would read zeros. X_b'Z is stored in panels. So whatever d, reading and writing take the
+memory of a few pieces (`primo_scale.storage.tiles`).
+
+The digest of a store is SHA-256 of its shape (int64: constant and covariates, phenotypes, copies,
+boundaries) and of the SHA-256 of every piece in the order above, block by block; a piece counts as
+the little-endian bytes of int32 where all its integers fit into that, and else of int64.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +33,7 @@ import numpy.typing as npt
 
 from primo_scale.storage.files import sync_tree
 from primo_scale.storage.groups import (
+    Array,
     array_of,
     create_array,
     create_group,
@@ -31,9 +42,22 @@ from primo_scale.storage.groups import (
     read_block,
     write_block,
 )
+from primo_scale.storage.tiles import (
+    Panel,
+    Tile,
+    in_threads,
+    panel_height,
+    panels,
+    tile_side,
+    upper_tiles,
+)
 
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-_CHUNK_SIDE = 2048  # 2048 x 2048 int64 is 32 MiB: large for sequential reading, small in memory
+Integers = Int32 | Int64
+_Piece = tuple[str, tuple[int, ...]]  # an array and the grid position of a chunk of it
+_INT32_END, _INT64_END = 1 << 31, 1 << 63
+_OPEN_ARRAYS = 64
 
 
 @dataclass(frozen=True)
@@ -72,16 +96,34 @@ class BlockLayout:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Variants in each block."""
-        return tuple(self.boundaries[b + 1] - self.boundaries[b] for b in range(self.n_blocks))
+        return tuple(self.size(block) for block in range(self.n_blocks))
+
+    def size(self, block: int) -> int:
+        """Variants in one block."""
+        return self.boundaries[block + 1] - self.boundaries[block]
 
     def variants(self, block: int) -> slice:
         """Variants of one block."""
         return slice(self.boundaries[block], self.boundaries[block + 1])
 
+    def tiles(self, block: int) -> Iterator[Tile]:
+        """The stored tiles of X_b'X_b."""
+        return upper_tiles(self.size(block))
+
+    def panels(self, block: int) -> Iterator[Panel]:
+        """The stored panels of X_b'Z."""
+        return panels(self.size(block), self.n_outcomes)
+
+    @property
+    def stored_gram_entries(self) -> int:
+        """Entries of X'X that a store of it holds, for each copy."""
+        shapes = (tile.shape for block in range(self.n_blocks) for tile in self.tiles(block))
+        return sum(height * width for height, width in shapes)
+
 
 @dataclass(frozen=True)
 class BlockMatrices:
-    """Reads a store of block statistics; blocks are loaded when asked for.
+    """Reads a store of block statistics; what is asked for is loaded, and nothing else.
 
     Whoever opens one checks first that the store is complete (`primo_scale.storage.groups`).
     """
@@ -97,12 +139,34 @@ class BlockMatrices:
         return int(str(attributes["gram_copies"]))
 
     def gram(self, block: int, copy: int = 0) -> Int64:
-        """X_b' X_b, shape (d_b, d_b)."""
-        return self._whole(_gram_name(block, copy))
+        """X_b' X_b, shape (d_b, d_b): 8 d_b^2 bytes of memory, 3.2 GB at d_b = 20,000."""
+        array, size = self._array(_gram_name(block, copy)), self.layout.size(block)
+        whole = np.empty((size, size), dtype=np.int64)
+
+        def fill(tile: Tile) -> None:
+            values = read_block(array, tile.selection)
+            whole[tile.selection] = values
+            if not tile.on_diagonal:
+                whole[tile.mirrored] = values.T
+
+        in_threads(fill, self.layout.tiles(block))
+        return whole
+
+    def gram_tiles(self, block: int, copy: int = 0) -> Iterator[tuple[Tile, Int64]]:
+        """The tiles of the upper triangle of X_b' X_b, one in memory at a time."""
+        array = self._array(_gram_name(block, copy))
+        for tile in self.layout.tiles(block):
+            yield tile, read_block(array, tile.selection).astype(np.int64, copy=False)
 
     def cross(self, block: int) -> Int64:
         """X_b' Z, shape (d_b, q)."""
         return self._whole(f"cross/{block}")
+
+    def cross_panels(self, block: int) -> Iterator[tuple[Panel, Int64]]:
+        """The panels of X_b' Z, one in memory at a time."""
+        array = self._array(f"cross/{block}")
+        for panel in self.layout.panels(block):
+            yield panel, read_block(array, (panel.rows, slice(None)))
 
     def outcome_gram(self) -> Int64:
         """Z' Z, shape (q, q)."""
@@ -119,63 +183,103 @@ class BlockMatrices:
         return int(self._whole("eigenvalue")[0])
 
     def sha256(self) -> str:
-        """Digest of the integers and their shapes, whatever their chunks or history."""
-        digest = hashlib.sha256(
-            np.array(
-                [self.layout.n_fixed, self.layout.n_phenotypes, *self.layout.boundaries], "<i8"
-            ).tobytes()
-        )
-        for block in range(self.layout.n_blocks):
-            for copy in range(self.gram_copies):
-                digest.update(_bytes(self.gram(block, copy)))
-            digest.update(_bytes(self.cross(block)))
-        digest.update(_bytes(self.outcome_gram()))
-        digest.update(_bytes(self.observed()))
-        eigenvalue = self.smallest_eigenvalue()
-        if eigenvalue is not None:
-            digest.update(_bytes(np.array([eigenvalue])))
-        return digest.hexdigest()
+        """Digest of the integers and their shapes, whatever their history; reads all of them."""
+        group = open_group(self.path, self.kind, complete=False)
+        copies, measured = self.gram_copies, "eigenvalue" in group
+        opened = lru_cache(maxsize=_OPEN_ARRAYS)(lambda name: array_of(group, name))
+
+        def digest(piece: _Piece) -> bytes:
+            name, index = piece
+            array = opened(name)
+            return _digest(_narrowed(read_block(array, _selection(array, index))))
+
+        pieces = _pieces(self.layout, copies, measured=measured)
+        return _digest_of_all(self.layout, copies, in_threads(digest, pieces))
 
     def _whole(self, name: str) -> Int64:
-        array = array_of(open_group(self.path, self.kind, complete=False), name)
+        array = self._array(name)
         return read_block(array, (slice(None),) * array.ndim)
 
-
-def _gram_name(block: int, copy: int) -> str:
-    return f"gram/{block}" if copy == 0 else f"gram/{block}-{copy}"
-
-
-def _bytes(values: Int64) -> memoryview:
-    return np.ascontiguousarray(values, "<i8").data.cast("B")
+    def _array(self, name: str) -> Array:
+        return array_of(open_group(self.path, self.kind, complete=False), name)
 
 
 class BlockMatricesWriter:
-    """Writes a store of block statistics; it counts only after `finish`."""
+    """Writes a store of block statistics, piece by piece; it counts only after `finish`.
 
-    def __init__(self, path: Path, kind: str, layout: BlockLayout, *, gram_copies: int = 1) -> None:
-        self._path, self._kind, self._layout = path, kind, layout
+    Pieces may be written from several threads. Digests are taken of what is in memory, so that
+    `sha256` reads nothing back.
+
+    Parameters
+    ----------
+    path, kind, layout
+        The store.
+    gram_copies
+        Copies of X'X.
+    largest_gram
+        No entry of X'X is larger in magnitude; decides how many bytes one takes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        layout: BlockLayout,
+        *,
+        gram_copies: int = 1,
+        largest_gram: int = _INT64_END - 1,
+    ) -> None:
+        self._path, self._kind, self._layout, self._copies = path, kind, layout, gram_copies
+        self.gram_type = np.dtype(np.int32 if largest_gram < _INT32_END else np.int64)
         attributes = {"boundaries": list(layout.boundaries), "gram_copies": gram_copies}
         self._group = create_group(path, kind, attributes)
+        self._arrays: dict[str, Array] = {}
+        self._digests: dict[_Piece, bytes] = {}
+        q = layout.n_outcomes
+        for block, size in enumerate(layout.sizes):
+            side = tile_side(size)
+            for copy in range(gram_copies):
+                self._create(_gram_name(block, copy), (size, size), (side, side), self.gram_type)
+            self._create(f"cross/{block}", (size, q), (min(panel_height(q), size), q))
+        self._create("outcome_gram", (q, q))
+        self._create("observed", (layout.n_phenotypes,))
 
-    def write_gram(self, block: int, values: Int64, copy: int = 0) -> None:
-        """Store X_b' X_b."""
-        self._write(_gram_name(block, copy), values)
+    def write_gram(self, block: int, values: Integers, copy: int = 0) -> None:
+        """Store X_b' X_b, given whole: of what is below the diagonal tiles nothing is read."""
+        for tile in self._layout.tiles(block):
+            self.write_gram_tile(block, tile, values[tile.selection], copy)
+
+    def write_gram_tile(self, block: int, tile: Tile, values: Integers, copy: int = 0) -> None:
+        """Store one of the layout's tiles of X_b' X_b."""
+        self._write(_gram_name(block, copy), (tile.row, tile.column), values)
 
     def write_cross(self, block: int, values: Int64) -> None:
-        """Store X_b' Z."""
-        self._write(f"cross/{block}", values)
+        """Store X_b' Z, given whole."""
+        for panel in self._layout.panels(block):
+            self.write_cross_panel(block, panel, values[panel.rows])
+
+    def write_cross_panel(self, block: int, panel: Panel, values: Int64) -> None:
+        """Store one of the layout's panels of X_b' Z."""
+        self._write(f"cross/{block}", (panel.number, 0), values)
 
     def write_outcome_gram(self, values: Int64) -> None:
         """Store Z' Z."""
-        self._write("outcome_gram", values)
+        self._write("outcome_gram", (0, 0), values)
 
     def write_observed(self, values: Int64) -> None:
         """Store the number of people with each phenotype."""
-        self._write("observed", values)
+        self._write("observed", (0,), values)
 
     def write_smallest_eigenvalue(self, value: int) -> None:
         """Store the noisy smallest eigenvalue of X'X."""
-        self._write("eigenvalue", np.array([value], dtype=np.int64))
+        self._create("eigenvalue", (1,))
+        self._write("eigenvalue", (0,), np.array([value], dtype=np.int64))
+
+    def sha256(self) -> str:
+        """What `BlockMatrices.sha256` will say, once every piece is written."""
+        pieces = _pieces(self._layout, self._copies, measured="eigenvalue" in self._arrays)
+        digests = [self._digests[piece] for piece in pieces]
+        return _digest_of_all(self._layout, self._copies, digests)
 
     def finish(self, attributes: Mapping[str, Any]) -> BlockMatrices:
         """Flush the store to the disk, declare it complete and give a reader of it."""
@@ -183,12 +287,67 @@ class BlockMatricesWriter:
         mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
 
-    def _write(self, name: str, values: Int64) -> None:
-        array = create_array(
-            self._group,
-            name,
-            shape=values.shape,
-            chunks=tuple(min(size, _CHUNK_SIDE) for size in values.shape),
-            dtype=np.int64,
+    def _create(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        chunks: tuple[int, ...] | None = None,
+        dtype: npt.DTypeLike = np.int64,
+    ) -> None:
+        self._arrays[name] = create_array(
+            self._group, name, shape=shape, chunks=chunks or shape, dtype=dtype
         )
-        write_block(array, (slice(None),) * values.ndim, values)
+
+    def _write(self, name: str, index: tuple[int, ...], values: Integers) -> None:
+        array = self._arrays[name]
+        narrowed = _narrowed(values)
+        if narrowed.dtype.itemsize > array.dtype.itemsize:
+            raise ValueError(f"an entry of {name} is larger than was said")
+        self._digests[name, index] = _digest(narrowed)
+        write_block(array, _selection(array, index), values)
+
+
+def _gram_name(block: int, copy: int) -> str:
+    return f"gram/{block}" if copy == 0 else f"gram/{block}-{copy}"
+
+
+def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterator[_Piece]:
+    """Every piece of a store, in the order of its digest."""
+    for block in range(layout.n_blocks):
+        for copy in range(gram_copies):
+            name = _gram_name(block, copy)
+            yield from ((name, (tile.row, tile.column)) for tile in layout.tiles(block))
+        yield from ((f"cross/{block}", (panel.number, 0)) for panel in layout.panels(block))
+    yield "outcome_gram", (0, 0)
+    yield "observed", (0,)
+    if measured:
+        yield "eigenvalue", (0,)
+
+
+def _selection(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
+    """What the chunk at a grid position covers."""
+    return tuple(
+        slice(i * size, min((i + 1) * size, extent))
+        for i, size, extent in zip(index, array.chunks, array.shape, strict=True)
+    )
+
+
+def _narrowed(values: Integers) -> Integers:
+    """The same integers in the smaller of the two types that hold them all."""
+    if values.dtype == np.int32 or values.size == 0:
+        return values
+    fits = values.min() >= -_INT32_END and values.max() < _INT32_END
+    return values.astype(np.int32) if fits else values
+
+
+def _digest(values: Integers) -> bytes:
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return hashlib.sha256(little.reshape(-1).view(np.uint8).data).digest()
+
+
+def _digest_of_all(layout: BlockLayout, gram_copies: int, digests: Iterable[bytes]) -> str:
+    shape = [layout.n_fixed, layout.n_phenotypes, gram_copies, *layout.boundaries]
+    digest = hashlib.sha256(np.array(shape, "<i8").tobytes())
+    for part in digests:
+        digest.update(part)
+    return digest.hexdigest()

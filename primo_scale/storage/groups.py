@@ -20,7 +20,7 @@ from zarr.codecs import Crc32cCodec
 from zarr.core.array_spec import ArrayConfigParams
 
 from primo_scale.errors import InputError
-from primo_scale.storage.files import disk_errors_explained, sync_directory
+from primo_scale.storage.files import disk_errors_explained
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
@@ -30,9 +30,9 @@ COMPLETE_ATTRIBUTE = "complete"
 FORMAT_VERSIONS = {
     "genotypes": 1,
     "outcomes": 1,
-    "partial statistics": 2,
-    "statistics": 2,
-    "private statistics": 2,
+    "partial statistics": 3,
+    "statistics": 3,
+    "private statistics": 3,
 }
 
 # Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
@@ -168,19 +168,13 @@ def _chunks_of(array: Array, selection: tuple[slice, ...]) -> Iterator[tuple[int
 
 
 def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
-    """Write one whole chunk so that its presence under its name means it is complete on disk.
-
-    Zarr writes to a temporary name and renames; the flushes here make that survive power loss.
-    """
+    """Write one whole chunk: it has its name when it is whole (Zarr renames), or fails its CRC."""
     chunks = array.chunks
     selection = tuple(
         slice(i * size, min((i + 1) * size, extent))
         for i, size, extent in zip(index, chunks, array.shape, strict=True)
     )
     write_block(array, selection, values)
-    path = chunk_path(array, index)
-    _sync_file(path)
-    sync_directory(path.parent)
 
 
 def chunk_path(array: Array, index: tuple[int, ...]) -> Path:

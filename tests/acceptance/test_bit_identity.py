@@ -145,21 +145,23 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
 
 
 @pytest.mark.parametrize(
-    ("row_group", "rows_per_read", "tile"),
-    [(8_192, 8_192, 2_048), (4_096, 1_024, 64), (20_480, 20_480, 19)],
+    ("row_group", "stripe", "rows_per_read", "tile"),
+    [(8_192, 8_192, 8_192, 2_048), (4_096, 2_048, 1_024, 64), (20_480, 20_480, 20_480, 19)],
 )
-def test_cutting_and_order_of_tasks(
-    row_group, rows_per_read, tile, simulated, undisturbed, digest, tmp_path
+@pytest.mark.parametrize("kernel", ["auto", "float32"])
+def test_cutting_kernel_and_order_of_tasks(
+    row_group, stripe, rows_per_read, tile, kernel, simulated, undisturbed, digest, tmp_path
 ) -> None:
     partials = empty_partials(
         simulated, undisturbed, tmp_path / "partials.zarr",
-        row_group=row_group, rows_per_read=rows_per_read, tile=tile,
+        row_group=row_group, stripe=stripe, rows_per_read=rows_per_read, tile=tile,
     )  # fmt: skip
+    partials = replace(partials, kernel=kernel)
     shuffle = random.Random(row_group).shuffle
     for tasks in (list(partials.plan.row_tasks()), list(partials.plan.tile_tasks())):
         shuffle(tasks)
         for task in tasks:
-            run_task(str(partials.path), partials.store_id, task)
+            run_task(partials.address, task)
     assert reduce_partials(partials, tmp_path / "statistics.zarr").sha256 == digest
 
 
@@ -169,7 +171,7 @@ def half_done(simulated: Simulated, undisturbed: Path, tmp_path_factory) -> Part
     path = tmp_path_factory.mktemp("half-done") / "partials.zarr"
     partials = empty_partials(simulated, undisturbed, path)
     for task in [*partials.plan.row_tasks(), *list(partials.plan.tile_tasks())[::2]]:
-        run_task(str(path), partials.store_id, task)
+        run_task(partials.address, task)
     return partials
 
 
@@ -183,7 +185,7 @@ def client() -> Iterator[Client]:
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "removed"])
 @pytest.mark.parametrize(
-    "array", ["row_multipliers", "clipped_outcomes", "outcome_gram", "gram/4", "cross/4"]
+    "array", ["row_multipliers", "outcome_planes", "outcome_gram", "gram/4", "cross/4"]
 )
 def test_a_damaged_partial_is_computed_again(
     array, harm, half_done, client, digest, tmp_path

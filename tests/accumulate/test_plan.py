@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.accumulate.plan import Plan, default_plan, plan_digest, remaining
+from primo_scale.accumulate.plan import Plan, TileTask, default_plan, plan_digest, remaining
 from primo_scale.errors import UsageError
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -17,7 +17,7 @@ sizes = st.lists(st.integers(1, 30), min_size=1, max_size=5)
 def plan_of(block_sizes, n_samples=50, tile=7):
     boundaries = (0, *np.cumsum(block_sizes).tolist())
     layout = BlockLayout(boundaries, n_fixed=1, n_phenotypes=2)
-    return Plan(layout, n_samples, row_group=16, rows_per_read=8, tile=tile)
+    return Plan(layout, n_samples, row_group=16, stripe=24, rows_per_read=8, tile=tile)
 
 
 @given(sizes, st.integers(1, 100), st.integers(1, 40))
@@ -31,7 +31,7 @@ def test_tiles_cover_the_upper_triangle_of_each_block_once_for_each_person(
             if task.block == block:
                 rows = plan.inside(block, task.row_tile)
                 columns = plan.inside(block, task.column_tile)
-                samples = plan.samples(task.row_group)
+                samples = plan.people(task)
                 people[rows, columns] += samples.stop - samples.start
         np.testing.assert_array_equal(np.triu(people), np.triu(np.full_like(people, n_samples)))
 
@@ -39,13 +39,10 @@ def test_tiles_cover_the_upper_triangle_of_each_block_once_for_each_person(
 @given(st.integers(1, 200))
 def test_reads_cover_each_person_once(n_samples):
     plan = plan_of([5], n_samples)
-    people = [
-        i
-        for task in plan.row_tasks()
-        for read in plan.reads(task.row_group)
-        for i in range(read.start, read.stop)
-    ]
-    assert people == list(range(n_samples))
+    for tasks in (plan.row_tasks(), plan.tile_tasks()):
+        reads = [read for task in tasks for read in plan.reads(task)]
+        people = [person for read in reads for person in range(read.start, read.stop)]
+        assert people == list(range(n_samples))
 
 
 def test_remaining_is_what_is_not_committed():
@@ -70,13 +67,29 @@ def test_the_digest_depends_on_inputs_and_on_the_cut():
 def test_a_row_group_that_splits_a_read_is_refused():
     layout = BlockLayout((0, 4), 1, 1)
     with pytest.raises(UsageError):
-        Plan(layout, 100, row_group=12, rows_per_read=8)
+        Plan(layout, 100, row_group=12, stripe=8, rows_per_read=8)
     with pytest.raises(UsageError):
-        Plan(layout, 100, row_group=6, rows_per_read=6)
+        Plan(layout, 100, row_group=8, stripe=12, rows_per_read=8)
+    with pytest.raises(UsageError):
+        Plan(layout, 100, row_group=6, stripe=6, rows_per_read=6)
 
 
-@given(st.integers(1, 10**6))
-def test_the_default_plan_has_bounded_row_groups(n_samples):
-    plan = default_plan(BlockLayout((0, 4), 1, 1), n_samples)
-    assert plan.row_group <= 65_536
-    assert plan.n_row_groups <= max(16, n_samples // 65_536 + 1)
+@given(st.integers(1, 10**6), st.lists(st.integers(1, 20_000), min_size=1, max_size=20))
+def test_the_default_plan_bounds_memory_and_keeps_workers_busy(n_samples, block_sizes):
+    layout = BlockLayout((0, *np.cumsum(block_sizes).tolist()), 1, 1)
+    plan = default_plan(layout, n_samples)
+    widest = min(plan.tile, max(block_sizes))
+    assert widest * plan.rows_per_read <= 2048 * 8192  # codes in memory, whatever n and d
+    assert plan.stripe <= 65_536
+    tiles = sum(1 for _ in plan.tile_tasks())
+    reads = -(-n_samples // plan.rows_per_read)
+    assert tiles >= min(6, reads)
+    whole = plan.people(TileTask(0, 0, 0, 0))
+    assert (whole.stop - whole.start) * 2 * widest**2 <= 2 * 10**12 or plan.n_row_groups == reads
+
+
+def test_row_groups_are_of_equal_size():
+    """A short last group would leave workers idle at the end."""
+    plan = default_plan(BlockLayout((0, 10_000), 1, 1), 500_000)
+    sizes = {plan.people(task).stop - plan.people(task).start for task in plan.tile_tasks()}
+    assert max(sizes) - min(sizes) <= plan.n_row_groups * plan.rows_per_read

@@ -25,7 +25,7 @@ def truth(prefix: Path) -> np.ndarray:
 def test_any_subset_within_any_budget(
     shared: Path, monkeypatch: pytest.MonkeyPatch, name: str, budget: int
 ) -> None:
-    monkeypatch.setattr(bed, "READ_BUDGET_BYTES", budget)
+    monkeypatch.setattr(bed, "RAW_SLAB_BYTES", budget)
     prefix = shared / "data/edge/plink_made" / name
     file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
     expected = truth(prefix)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from crash import KILLED, killed_at
 from scipy.stats import norm
+from small_pieces import pieces_of
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import BudgetRefused, InputError
@@ -109,11 +110,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, sampler, case):
+@pytest.mark.parametrize(
+    ("case", "tile"), [*((case, 1024) for case in CASES), ("full", 50), ("naive", 50)]
+)
+def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, sampler, case, tile):
     asked = CASES[case]
-    matrices = pay(tmp_path, raw_statistics(tmp_path / "raw"), asked=asked).private.matrices
-    parts = parts_of(matrices, asked.scales)
+    with pieces_of(tile, tile * tile):
+        matrices = pay(tmp_path, raw_statistics(tmp_path / "raw"), asked=asked).private.matrices
+        parts = parts_of(matrices, asked.scales)
     drawn = sum(part.size for part, sigma in parts.values() if sigma > 1e-300)
     drawn += matrices.smallest_eigenvalue() is not None
     copies = asked.recipe.gram_copies

@@ -1,0 +1,87 @@
+"""Which kernel multiplies on this machine."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from llvmlite import binding
+
+from primo_scale.errors import UsageError
+from primo_scale.kernels.packed import add_squared_norms, decode
+from primo_scale.kernels.product_avx512 import Signs, Vnni
+from primo_scale.kernels.product_blas import Blas
+from primo_scale.kernels.product_torch import Torch
+from primo_scale.kernels.products import LARGEST_BYTE, ProductKernel, ProductSum
+
+AUTOMATIC = "auto"
+NAMES = (AUTOMATIC, "signs", "vnni", "torch", "cuda", "float32", "float64")
+"""What ``--kernel`` takes."""
+
+
+def choose_kernel(name: str, largest_code: int) -> ProductKernel:
+    """The kernel called `name`, or the fastest one that this machine has.
+
+    Every kernel gives the same integers, so machines of one cluster may choose differently.
+
+    Parameters
+    ----------
+    name
+        One of `NAMES`.
+    largest_code
+        Bound on the magnitude of the codes on both sides.
+
+    Raises
+    ------
+    UsageError
+        This machine cannot run it, or it is not exact for such codes.
+    """
+    if name == AUTOMATIC:
+        return _fastest(largest_code)
+    kernel = _kernels(largest_code)[name]
+    if largest_code > kernel.largest_code:
+        # signs multiplies genotypes coded about 1, and leaves everything else to its neighbour.
+        kernel = _kernels(largest_code)["vnni"]
+    if not kernel.is_available():
+        raise UsageError(
+            "this machine cannot run the kernel",
+            where="--kernel",
+            value=name,
+            remedy="Leave the option out: the fastest one there is is chosen",
+        )
+    return kernel
+
+
+def warmed_up(name: str, largest_code: int) -> str:
+    """Compile what `choose_kernel` chooses before workers all do, and say what it is called.
+
+    Raises
+    ------
+    UsageError
+        As `choose_kernel`.
+    """
+    kernel = choose_kernel(name, largest_code)
+    codes = decode(np.zeros((1, 1), dtype=np.uint8), np.zeros((1, 4), dtype=np.int8), 4)
+    add_squared_norms(
+        np.zeros(4, dtype=np.int64), np.zeros((1, 1), np.uint8), np.zeros((1, 4), np.int8)
+    )
+    for needed in (kernel, choose_kernel(name, LARGEST_BYTE)):
+        ProductSum(needed, (1, 1), 1).add(codes, codes)
+    return kernel.name
+
+
+@cache
+def _fastest(largest_code: int) -> ProductKernel:
+    kernels = _kernels(largest_code)
+    matrix_unit = binding.get_host_cpu_features().get("amx-int8", False)
+    names = ("cuda", *(("torch",) if matrix_unit else ()), "signs", "vnni", "float32")
+    suitable = (kernels[name] for name in names if largest_code <= kernels[name].largest_code)
+    return next(kernel for kernel in suitable if kernel.is_available())
+
+
+def _kernels(largest_code: int) -> dict[str, ProductKernel]:
+    float32, float64 = (Blas(kind, largest_code) for kind in (np.float32, np.float64))
+    found: list[ProductKernel] = [
+        Signs(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64,
+    ]  # fmt: skip
+    return {kernel.name: kernel for kernel in found}

@@ -1,0 +1,70 @@
+"""Exact integer products through floating-point BLAS, on any processor.
+
+A sum of integer products is exact in floating point as long as no partial sum can leave the
+mantissa, whatever order BLAS adds in: 2^24 for float32, 2^53 for float64. People are cut so that
+the bound holds, and that every part fits int32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from primo_scale.kernels.products import LARGEST_INT32, Int8, Int16, Int32, Int64
+
+_LARGEST_SUM: dict[np.dtype[Any], int] = {
+    np.dtype(np.float32): 2**24,
+    np.dtype(np.float64): LARGEST_INT32,
+}
+_FLOAT64_EXACT = 2**53
+_CONVERTED_ENTRIES = 1 << 23
+
+
+class Blas:
+    """Products in one floating-point type.
+
+    Parameters
+    ----------
+    kind
+        float32 or float64.
+    largest_code
+        The larger, the fewer people can be added exactly at a time.
+    """
+
+    def __init__(self, kind: type[np.floating[Any]], largest_code: int) -> None:
+        self._kind: np.dtype[np.floating[Any]] = np.dtype(kind)
+        self.name = str(self._kind)
+        self.largest_code = largest_code
+        self._run = _LARGEST_SUM[self._kind] // largest_code**2
+
+    def is_available(self) -> bool:
+        """Everywhere."""
+        return True
+
+    def zeros(self, rows: int, columns: int) -> Int32:
+        """An empty sum."""
+        return np.zeros((rows, columns), dtype=np.int32)
+
+    def add(self, total: Int32, left: Int8, right: Int8) -> None:
+        """Add ``left @ right.T`` modulo 2^32."""
+        run = min(self._run, max(1, _CONVERTED_ENTRIES // max(len(left), len(right))))
+        for start in range(0, left.shape[1], run):
+            first = left[:, start : start + run].astype(self._kind)
+            # numpy hands a product of an array with its own transpose to SYRK: half the work.
+            second = first if right is left else right[:, start : start + run].astype(self._kind)
+            total += (first @ second.T).astype(np.int32)
+
+    def read(self, total: Int32) -> Int32:
+        """The sum as an array."""
+        return total
+
+
+def outcome_gram(outcomes: Int16) -> Int64:
+    """``outcomes.T @ outcomes`` for lattice values of shape (r, q), exactly, as int64 (q, q)."""
+    total = np.zeros((outcomes.shape[1], outcomes.shape[1]), dtype=np.int64)
+    run = min(_FLOAT64_EXACT // 2**30, max(1, _CONVERTED_ENTRIES // outcomes.shape[1]))
+    for start in range(0, outcomes.shape[0], run):
+        values = outcomes[start : start + run].astype(np.float64)
+        total += (values.T @ values).astype(np.int64)
+    return total

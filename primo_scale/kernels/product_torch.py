@@ -1,0 +1,81 @@
+"""Exact int8 products by PyTorch: oneDNN (VNNI, AMX) on processors, cuBLAS on NVIDIA GPUs.
+
+PyTorch is an optional dependency (docs/dependencies.md); nothing here imports it before a
+kernel is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from primo_scale.kernels.products import Int8, Int32
+
+# cuBLAS takes int8 operands whose sides are multiples of these; zeros change no sum.
+_ROW_MULTIPLE = 32
+_PEOPLE_MULTIPLE = 16
+_NVIDIA_DRIVER = Path("/dev/nvidiactl")
+
+
+class Torch:
+    """Products by ``torch._int_mm`` on one kind of device.
+
+    Parameters
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    """
+
+    largest_code = 128
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self.name = "torch" if device == "cpu" else device
+
+    def is_available(self) -> bool:
+        """Whether PyTorch is installed and finds such a device."""
+        if importlib.util.find_spec("torch") is None:
+            return False
+        if self._device == "cpu":
+            return True
+        # Importing PyTorch takes a second: not before there is a driver to ask for.
+        return _NVIDIA_DRIVER.exists() and bool(self._torch.cuda.is_available())
+
+    def zeros(self, rows: int, columns: int) -> Any:
+        """An empty sum on the device, with the shape that is wanted of it."""
+        shape = (_up(rows, _ROW_MULTIPLE), _up(columns, _ROW_MULTIPLE))
+        total = self._torch.zeros(shape, dtype=self._torch.int32, device=self._device)
+        return total, (rows, columns)
+
+    def add(self, total: Any, left: Int8, right: Int8) -> None:
+        """Add ``left @ right.T`` modulo 2^32."""
+        first = self._on_device(left)
+        second = first if right is left else self._on_device(right)
+        total[0].add_(self._torch._int_mm(first, second.t()))
+
+    def read(self, total: Any) -> Int32:
+        """The sum as an array."""
+        tensor, (rows, columns) = total
+        return np.ascontiguousarray(tensor.cpu().numpy()[:rows, :columns])
+
+    def _on_device(self, codes: Int8) -> Any:
+        rows, people = codes.shape
+        whole = np.zeros((_up(rows, _ROW_MULTIPLE), _up(people, _PEOPLE_MULTIPLE)), np.int8)
+        whole[:rows, :people] = codes
+        return self._torch.from_numpy(whole).to(self._device)
+
+    @cached_property
+    def _torch(self) -> Any:
+        import torch
+
+        if self._device == "cpu":
+            torch.set_num_threads(1)  # as many products at a time as there are workers
+        return torch
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

@@ -1,0 +1,239 @@
+"""Noise piece by piece: one draw of the right scale for every number, under a label of its own."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from small_pieces import pieces_of
+
+from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.errors import UsageError
+from primo_scale.privacy import noisy_matrices, private_statistics
+from primo_scale.privacy.keystream_noise import KeystreamNoise
+from primo_scale.privacy.mechanism import NoiseScales, Recipe
+from primo_scale.privacy.noisy_matrices import count_draws, noisy_cross, noisy_gram
+from primo_scale.privacy.private_statistics import Draw, privatise
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+
+KEY = bytes(range(32))
+RISK = 1e-6
+# So large that the lattice is that of the integers: what is drawn is what is added.
+SIGMA = 2.0**40
+ABOVE = math.nextafter(SIGMA / math.sqrt(2), math.inf)
+
+
+@dataclass
+class Numbered:
+    """Draws 1, 2, 3, ... and remembers what each was asked for."""
+
+    labels: list[str] = field(default_factory=list)
+    scales: list[float] = field(default_factory=lambda: [math.nan])
+
+    def draw(self, label, count, scale):
+        first = len(self.scales)
+        self.labels.append(label)
+        self.scales += [scale] * count
+        return np.arange(first, first + count)
+
+
+def scales_of(layout, **changes):
+    everywhere = NoiseScales(
+        gram=tuple(SIGMA * 2**block for block in range(layout.n_blocks)),
+        fixed_cross=3 * SIGMA, phenotype_cross=5 * SIGMA, fixed_gram=7 * SIGMA,
+        fixed_phenotype=9 * SIGMA, phenotype_gram=11 * SIGMA, observed=13 * SIGMA,
+    )  # fmt: skip
+    return replace(everywhere, **changes)
+
+
+def zeros(path, layout):
+    """Statistics of nobody, so that what comes out of the door is the noise."""
+    writer = BlockMatricesWriter(path, "statistics", layout, largest_gram=0)
+    q = layout.n_outcomes
+    for block, size in enumerate(layout.sizes):
+        writer.write_gram(block, np.zeros((size, size), np.int64))
+        writer.write_cross(block, np.zeros((size, q), np.int64))
+    writer.write_outcome_gram(np.zeros((q, q), np.int64))
+    writer.write_observed(np.zeros(layout.n_phenotypes, np.int64))
+    return RawStatistics(writer.finish({}), 1000, "digest", {})
+
+
+def drawn(folder, layout, scales, source, copies=1):
+    mechanism = SimpleNamespace(scales=scales, recipe=Recipe(gram_copies=copies))
+    draw = Draw(mechanism, source, folder / "private", lambda done, total: None)
+    return privatise(zeros(folder / "raw", layout), draw).matrices
+
+
+def faults(matrices, scales, source):
+    """What is wrong with noise that `Numbered` drew, in words."""
+    asked = np.array(source.scales)
+    entries, expected = [], []
+    for block, sigma in enumerate(scales.gram):
+        for copy in range(matrices.gram_copies):
+            gram = matrices.gram(block, copy)
+            if not np.array_equal(gram, gram.T):
+                yield "not symmetric"
+            size = len(gram)
+            wanted = np.full((size, size), math.nextafter(sigma / math.sqrt(2), math.inf))
+            np.fill_diagonal(wanted, sigma)
+            upper = np.triu_indices(size)
+            entries.append(gram[upper])
+            expected.append(wanted[upper])
+        cross, f = matrices.cross(block), matrices.layout.n_fixed
+        entries += [cross[:, :f].ravel(), cross[:, f:].ravel()]
+        expected += [np.full(cross[:, :f].size, scales.fixed_cross),
+                     np.full(cross[:, f:].size, scales.phenotype_cross)]  # fmt: skip
+    numbers = np.concatenate(entries)
+    if not np.array_equal(asked[numbers], np.concatenate(expected)):
+        yield "a wrong scale"
+    q, l = matrices.layout.n_outcomes, matrices.layout.n_phenotypes  # noqa: E741
+    numbers = np.concatenate([numbers, matrices.outcome_gram()[np.triu_indices(q)],
+                              matrices.observed()])  # fmt: skip
+    if not np.array_equal(np.sort(numbers), np.arange(1, len(asked))):
+        yield "a draw used twice or not at all"
+    if len(set(source.labels)) < len(source.labels):
+        yield "a label used twice"
+    draws = count_draws(matrices.layout, scales, gram_copies=matrices.gram_copies)
+    if draws != len(asked) - 1 or l != len(matrices.observed()):
+        yield "draws are miscounted"
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    side=st.sampled_from([5, 8, 10, 41]),
+    copies=st.integers(1, 3),
+    n_phenotypes=st.integers(1, 4),
+)
+def test_every_number_gets_one_draw_of_its_scale(
+    tmp_path_factory, sizes, side, copies, n_phenotypes
+):
+    layout = BlockLayout(tuple(np.cumsum([0, *sizes]).tolist()), 2, n_phenotypes)
+    source, scales = Numbered(), scales_of(layout)
+    with pieces_of(side, 12):
+        matrices = drawn(tmp_path_factory.mktemp("d"), layout, scales, source, copies)
+        assert list(faults(matrices, scales, source)) == []
+
+
+LAYOUT = BlockLayout((0, 20, 33), 2, 3)
+
+
+def test_a_wrong_scale_off_the_diagonal_is_found(tmp_path, monkeypatch):
+    """That of the diagonal, in the tiles that do not touch it."""
+    monkeypatch.setattr(noisy_matrices, "off_diagonal_sigma", lambda sigma: sigma)
+    source, scales = Numbered(), scales_of(LAYOUT)
+    with pieces_of(8, 12):
+        matrices = drawn(tmp_path, LAYOUT, scales, source)
+        assert list(faults(matrices, scales, source)) == ["a wrong scale"]
+
+
+def without_its_place(values, tile, sigma, *, source, label):
+    """A tile's noise under the label of another."""
+    first = replace(tile, row=0, column=0 if tile.on_diagonal else 1)
+    return noisy_matrices.noisy_gram_tile(values, first, sigma, source=source, label=label)
+
+
+def test_a_label_of_two_tiles_is_found_and_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(private_statistics, "noisy_gram_tile", without_its_place)
+    source, scales = Numbered(), scales_of(LAYOUT)
+    with pieces_of(8, 12):
+        matrices = drawn(tmp_path, LAYOUT, scales, source)
+        assert list(faults(matrices, scales, source)) == ["a label used twice"]
+        with pytest.raises(UsageError, match="already drawn"):
+            drawn(tmp_path, LAYOUT, scales, KeystreamNoise(KEY))
+
+
+def test_noise_shared_by_two_tiles_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(private_statistics, "noisy_gram_tile", without_its_place)
+    kept = {}
+
+    class Repeating(Numbered):
+        def draw(self, label, count, scale):
+            if (label, count) not in kept:
+                kept[label, count] = super().draw(label, count, scale)
+            return kept[label, count]
+
+    source, scales = Repeating(), scales_of(LAYOUT)
+    with pieces_of(8, 12):
+        matrices = drawn(tmp_path, LAYOUT, scales, source)
+        assert "a draw used twice or not at all" in list(faults(matrices, scales, source))
+
+
+def has_scale(noise, sigma):
+    low, high = stats.chi2.ppf([RISK / 2, 1 - RISK / 2], noise.size)
+    return low <= np.sum((noise / sigma) ** 2) <= high
+
+
+def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):
+    """420 variants in tiles of 64, twice: 30 whole tiles beside the diagonal, 122,880 draws."""
+    layout = BlockLayout((0, 420), 1, 1)
+    scales = scales_of(layout)
+    with pieces_of(64, 4096):
+        matrices = drawn(tmp_path, layout, scales, KeystreamNoise(KEY), copies=2)
+        tiles = [
+            values.ravel()
+            for copy in range(2)
+            for tile, values in matrices.gram_tiles(0, copy)
+            if not tile.on_diagonal and tile.shape == (64, 64)
+        ]
+    assert len(tiles) == 30
+    beside = np.concatenate(tiles)
+    assert has_scale(beside, ABOVE)
+    for wrong in (SIGMA, ABOVE * 1.05, ABOVE / 1.05):
+        assert not has_scale(beside, wrong)
+    # The standard error of a correlation of 4,096 pairs is 1/64; 435 pairs of tiles.
+    correlations = np.corrcoef(tiles) - np.eye(30)
+    assert np.abs(correlations).max() < stats.norm.isf(RISK / 2 / 435) / 64
+    assert np.abs(np.corrcoef(tiles[0], tiles[0] + tiles[1])[0, 1]) > 0.5
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_whole_matrices_get_the_noise_of_their_pieces(tmp_path, copies):
+    """What the audit draws in memory is what the door draws from a store, for the same key."""
+    scales = scales_of(LAYOUT)
+    with pieces_of(8, 12):
+        matrices = drawn(tmp_path, LAYOUT, scales, KeystreamNoise(KEY), copies)
+        source = KeystreamNoise(KEY)
+        for block, size in enumerate(LAYOUT.sizes):
+            for copy in range(copies):
+                label = f"X'X, block {block}, copy {copy}"
+                gram = np.zeros((size, size), np.int64)
+                noisy = noisy_gram(gram, scales.gram[block], source=source, label=label)
+                np.testing.assert_array_equal(noisy, matrices.gram(block, copy))
+                assert not gram.any()
+            cross = np.zeros((size, 5), np.int64)
+            label = f"X'Z, block {block}"
+            noisy = noisy_cross(cross, scales, 2, source=source, label=label)
+            np.testing.assert_array_equal(noisy, matrices.cross(block))
+
+
+def test_a_public_part_comes_out_as_it_went_in(tmp_path):
+    public = scales_of(LAYOUT, gram=(0.0, 0.0), fixed_cross=0.0)
+    with pieces_of(8, 12):
+        matrices = drawn(tmp_path, LAYOUT, public, KeystreamNoise(KEY))
+        for block in range(2):
+            assert not matrices.gram(block).any()
+            assert not matrices.cross(block)[:, :2].any()
+            assert matrices.cross(block)[:, 2:].all()
+
+
+def test_memory_does_not_know_d(tmp_path):
+    """One block of 2,000 variants, 32 MB, in tiles of half a MiB."""
+    layout = BlockLayout((0, 2000), 1, 1)
+    mechanism = SimpleNamespace(scales=scales_of(layout), recipe=Recipe())
+    KeystreamNoise(KEY).draw("tables", 1, 2.0**40)
+    with pieces_of(256, 4096):
+        raw = zeros(tmp_path / "raw", layout)
+        tracemalloc.start()
+        source = KeystreamNoise(KEY)
+        privatise(raw, Draw(mechanism, source, tmp_path / "private", lambda done, total: None))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 8 * 2000**2 / 4

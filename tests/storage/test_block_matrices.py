@@ -1,0 +1,259 @@
+"""Block statistics on disk: pieces, digest, damage, and memory that does not know d."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_pieces import pieces_of
+
+from primo_scale.errors import InputError
+from primo_scale.storage import block_matrices
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.groups import chunk_path
+
+LAYOUT = BlockLayout((0, 23, 24, 40), n_fixed=2, n_phenotypes=3)
+LARGE = 2**40
+
+
+def statistics(layout, largest, seed=0, copies=1):
+    """Symmetric matrices and the rest, entries up to `largest` in magnitude."""
+    rng = np.random.default_rng(seed)
+
+    def entries(*shape):
+        return rng.integers(-largest, largest + 1, shape)
+
+    grams = {}
+    for block, size in enumerate(layout.sizes):
+        for copy in range(copies):
+            upper = np.triu(entries(size, size))
+            grams[block, copy] = upper + np.triu(upper, 1).T
+    q = layout.n_outcomes
+    crosses = [entries(size, q) for size in layout.sizes]
+    return grams, crosses, entries(q, q), entries(layout.n_phenotypes)
+
+
+def written(path, layout, content, *, largest=None, eigenvalue=None):
+    """A writer that holds all of `content`."""
+    grams, crosses, outcome_gram, observed = content
+    copies = max(copy for _, copy in grams) + 1
+    known = {} if largest is None else {"largest_gram": largest}
+    writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies, **known)
+    for (block, copy), gram in grams.items():
+        writer.write_gram(block, gram, copy)
+    for block, cross in enumerate(crosses):
+        writer.write_cross(block, cross)
+    writer.write_outcome_gram(outcome_gram)
+    writer.write_observed(observed)
+    if eigenvalue is not None:
+        writer.write_smallest_eigenvalue(eigenvalue)
+    return writer
+
+
+def store(path, layout=LAYOUT, content=None, **options):
+    content = content or statistics(layout, 1000)
+    return written(path, layout, content, **options).finish({})
+
+
+def digest_by_hand(layout, content, *, side, height, eigenvalue=None):
+    """The digest as the module describes it, from whole matrices."""
+    grams, crosses, outcome_gram, observed = content
+    copies = max(copy for _, copy in grams) + 1
+
+    def piece(values):
+        flat = [int(value) for value in np.ravel(values)]
+        wide = any(not -(2**31) <= value < 2**31 for value in flat)
+        return hashlib.sha256(struct.pack(f"<{len(flat)}{'q' if wide else 'i'}", *flat)).digest()
+
+    shape = [layout.n_fixed, layout.n_phenotypes, copies, *layout.boundaries]
+    pieces = [struct.pack(f"<{len(shape)}q", *shape)]
+    for block, size in enumerate(layout.sizes):
+        for copy in range(copies):
+            for row in range(0, size, side):
+                for column in range(row, size, side):
+                    part = grams[block, copy][row : row + side, column : column + side]
+                    pieces.append(piece(part))
+        pieces += [piece(crosses[block][row : row + height]) for row in range(0, size, height)]
+    pieces += [piece(outcome_gram), piece(observed)]
+    if eigenvalue is not None:
+        pieces.append(piece([eigenvalue]))
+    return hashlib.sha256(b"".join(pieces)).hexdigest()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=3),
+    side=st.sampled_from([5, 8, 10, 31]),
+    largest=st.sampled_from([5, 2**31 - 1, 2**31, LARGE]),
+    copies=st.integers(1, 2),
+    seed=st.integers(0, 99),
+)
+def test_what_was_written_is_read_whole_or_in_pieces(
+    tmp_path_factory, sizes, side, largest, copies, seed
+):
+    layout = BlockLayout(tuple(np.cumsum([0, *sizes]).tolist()), 1, 2)
+    content = statistics(layout, largest, seed, copies)
+    grams, crosses, outcome_gram, observed = content
+    path = tmp_path_factory.mktemp("store") / "s"
+    with pieces_of(side, 20):
+        writer = written(path, layout, content, largest=largest, eigenvalue=7)
+        read = writer.finish({})
+        assert read.sha256() == writer.sha256()
+        by_hand = digest_by_hand(layout, content, side=side, height=6, eigenvalue=7)
+        assert read.sha256() == by_hand
+        for (block, copy), gram in grams.items():
+            whole = read.gram(block, copy)
+            assert whole.dtype == np.int64
+            np.testing.assert_array_equal(whole, gram)
+            for tile, values in read.gram_tiles(block, copy):
+                assert values.dtype == np.int64
+                np.testing.assert_array_equal(values, gram[tile.selection])
+        for block, cross in enumerate(crosses):
+            np.testing.assert_array_equal(read.cross(block), cross)
+            parts = [values for _, values in read.cross_panels(block)]
+            np.testing.assert_array_equal(np.vstack(parts), cross)
+    np.testing.assert_array_equal(read.outcome_gram(), outcome_gram)
+    np.testing.assert_array_equal(read.observed(), observed)
+    assert read.smallest_eigenvalue() == 7
+    small = zarr.open_group(path, mode="r")["gram/0"].dtype == np.int32
+    assert small == (largest < 2**31)
+
+
+def test_nothing_lies_below_the_diagonal_and_nothing_there_is_read(tmp_path):
+    content = statistics(LAYOUT, 1000)
+    with pieces_of(8, 20):
+        read = store(tmp_path / "s", content=content)
+        array = zarr.open_group(tmp_path / "s", mode="r+")["gram/0"]
+        chunks = {
+            (int(path.parent.name), int(path.name))
+            for path in (tmp_path / "s" / "gram" / "0" / "c").glob("*/*")
+        }
+        assert chunks == {(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)}
+        of_23 = 8 * 8 + 8 * 8 + 8 * 7 + 8 * 8 + 8 * 7 + 7 * 7
+        assert LAYOUT.stored_gram_entries == of_23 + 1 + 3 * 8 * 8
+        before = read.sha256()
+        array[8:16, 0:8] = 12345
+        assert read.sha256() == before
+        np.testing.assert_array_equal(read.gram(0), content[0][0, 0])
+
+
+def test_the_digest_does_not_know_how_integers_are_stored(tmp_path):
+    content = statistics(LAYOUT, 1000)
+    narrow = store(tmp_path / "narrow", content=content, largest=1000)
+    wide = store(tmp_path / "wide", content=content)
+    assert narrow.sha256() == wide.sha256()
+
+
+def test_the_digest_knows_every_integer_and_shape(tmp_path):
+    content = statistics(LAYOUT, 1000)
+    with pieces_of(8, 20):
+        found = {store(tmp_path / "s", content=content).sha256()}
+        grams, crosses, outcome_gram, observed = content
+        others = [
+            ({**grams, (0, 0): changed_pair(grams[0, 0], 3, 20)}, crosses, outcome_gram, observed),
+            ({**grams, (0, 0): changed_pair(grams[0, 0], 9, 9)}, crosses, outcome_gram, observed),
+            (grams, [crosses[0] + np.eye(23, 5, -18, int), *crosses[1:]], outcome_gram, observed),
+            (grams, crosses, outcome_gram + np.eye(5, dtype=int), observed),
+            (grams, crosses, outcome_gram, observed + 1),
+            # The same tile with one more bit than int32 has.
+            ({**grams, (1, 0): grams[1, 0] + 2**32}, crosses, outcome_gram, observed),
+            ({**grams, **{(b, 1): grams[b, 0] for b in range(3)}}, crosses, outcome_gram, observed),
+        ]
+        for number, other in enumerate(others):
+            found.add(store(tmp_path / f"{number}", content=other).sha256())
+        found.add(store(tmp_path / "measured", content=content, eigenvalue=0).sha256())
+        moved = BlockLayout(LAYOUT.boundaries, 3, 2)
+        moved_content = (grams, crosses, outcome_gram, observed[:2])
+        found.add(store(tmp_path / "moved", moved, moved_content).sha256())
+    assert len(found) == len(others) + 3
+
+
+def changed_pair(gram, row, column):
+    """One more in one entry and in its mirror image."""
+    changed = gram.copy()
+    changed[row, column] += 1
+    changed[column, row] = changed[row, column]
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("gram/0", (0, 0)), ("gram/0", (1, 2)), ("gram/2", (1, 1)), ("cross/0", (3, 0)),
+     ("outcome_gram", (0, 0)), ("observed", (0,))],
+)  # fmt: skip
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "removed", "forged"])
+def test_damage_is_found_wherever_it_is(tmp_path, name, index, damage):
+    with pieces_of(8, 20):
+        read = store(tmp_path / "s")
+        before = read.sha256()
+        array = zarr.open_group(tmp_path / "s", mode="r+")[name]
+        chunk = chunk_path(array, index)
+        content = bytearray(chunk.read_bytes())
+        if damage == "forged":  # with a checksum that is right
+            array[
+                tuple(slice(i * s, i * s + 1) for i, s in zip(index, array.chunks, strict=True))
+            ] = 10**6
+            assert read.sha256() != before
+            return
+        if damage == "removed":
+            chunk.unlink()
+        elif damage == "truncated":
+            chunk.write_bytes(content[:-9])
+        else:
+            content[len(content) // 2] ^= 16
+            chunk.write_bytes(content)
+        with pytest.raises(InputError, match="chunk is"):
+            read.sha256()
+        if name == "gram/0":
+            with pytest.raises(InputError, match="chunk is"):
+                read.gram(0)
+            with pytest.raises(InputError, match="chunk is"):
+                list(read.gram_tiles(0))
+
+
+def test_an_entry_larger_than_was_said_is_refused(tmp_path):
+    writer = BlockMatricesWriter(tmp_path / "s", "statistics", LAYOUT, largest_gram=2**31 - 1)
+    gram = np.zeros((23, 23), np.int64)
+    writer.write_gram(0, gram)
+    for entry in (2**31, -(2**31) - 1):
+        gram[4, 7] = gram[7, 4] = entry
+        with pytest.raises(ValueError, match="larger than was said"):
+            writer.write_gram(0, gram)
+
+
+def test_a_store_without_all_its_pieces_has_no_digest(tmp_path):
+    writer = BlockMatricesWriter(tmp_path / "s", "statistics", LAYOUT)
+    writer.write_observed(np.zeros(3, np.int64))
+    with pytest.raises(KeyError):
+        writer.sha256()
+    with pytest.raises(InputError, match="missing"):
+        BlockMatrices(tmp_path / "s", "statistics", LAYOUT).sha256()
+
+
+def test_no_more_than_a_piece_is_read_at_once(tmp_path, monkeypatch):
+    layout = BlockLayout((0, 200), 1, 29)
+    content = statistics(layout, 1000)
+    largest = 0
+
+    def counting(array, selection):
+        nonlocal largest
+        values = read_block(array, selection)
+        largest = max(largest, values.size)
+        return values
+
+    read_block = block_matrices.read_block
+    monkeypatch.setattr(block_matrices, "read_block", counting)
+    with pieces_of(32, 1024):
+        read = store(tmp_path / "s", layout, content)
+        read.sha256()
+        np.testing.assert_array_equal(read.gram(0), content[0][0, 0])
+        assert sum(1 for _ in read.gram_tiles(0)) == 28
+        assert sum(1 for _ in read.cross_panels(0)) == 6
+    assert largest == 1024
+    read.cross(0)
+    assert largest == 200 * 30

@@ -86,8 +86,7 @@ class Signs:
 
 def _whole_masks(codes: Int8) -> Int8:
     """The same array where it is whole masks and contiguous along people, else a copy."""
-    rows, people = codes.shape
-    missing = -people % _MASK_PAIR_PEOPLE
+    missing = -codes.shape[1] % _MASK_PAIR_PEOPLE
     if missing == 0 and codes.strides[1] == 1:
         return codes
     return np.pad(codes, ((0, 0), (0, missing)))

@@ -24,6 +24,7 @@ from primo_scale.accumulate.row_rules import RowRule
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.choice import AUTOMATIC
+from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.files import disk_errors_explained
@@ -184,8 +185,16 @@ class Partials:
         """Clipped outcome rows as `kernels.products.byte_planes`, shape (2 q, people)."""
         return read_block(self.array("outcome_planes"), (slice(None), samples))
 
+    @cached_property
+    def may_clip(self) -> bool:
+        """Whether any genotypes could be beyond their bounds; a public comparison."""
+        rule = self.inputs.row_rule
+        return rule is not None and rule.needs_norms(self.largest_block_norms)
+
     def block_multipliers(self, block: int, samples: slice) -> npt.NDArray[np.int64]:
         """Multiplier over 2^31 of each record in one block, shape (people,)."""
+        if not self.may_clip:
+            return np.full(samples.stop - samples.start, UNCLIPPED, dtype=np.int64)
         column = min(block, self.multiplier_columns - 1)
         chosen = (samples, slice(column, column + 1))
         return read_block(self.array("row_multipliers"), chosen)[:, 0].astype(np.int64)

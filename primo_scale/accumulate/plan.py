@@ -9,9 +9,9 @@ is a set difference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from primo_scale.errors import UsageError
 from primo_scale.storage.block_matrices import BlockLayout
@@ -141,6 +141,18 @@ class Plan:
             for block in range(self.layout.n_blocks):
                 yield from self.tiles_of(group, block)
 
+    def longest_first(self, tasks: Iterable[TileTask]) -> list[TileTask]:
+        """Tile tasks by the number of products, so that all workers end at about the same time."""
+
+        def products(task: TileTask) -> int:
+            rows, columns = task.row_tile, task.column_tile
+            area = _length(self.inside(task.block, rows)) * _length(
+                self.inside(task.block, columns)
+            )
+            return _length(self.people(task)) * area * (1 if rows == columns else 2)
+
+        return sorted(tasks, key=products, reverse=True)
+
     def tiles_of(self, row_group: int, block: int) -> Iterator[TileTask]:
         """Tile tasks of one block and row group."""
         for row in range(self.n_tiles(block)):
@@ -168,6 +180,10 @@ class Plan:
         return cls(layout, value["n_samples"], *cut)
 
 
+def _length(part: slice) -> int:
+    return int(part.stop - part.start)
+
+
 def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     """Cut an accumulation from its public shapes alone, so that every retry cuts it alike."""
     widest = min(DEFAULT_TILE, max(layout.sizes))
@@ -182,7 +198,10 @@ def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows)
 
 
-def remaining(tasks: Iterator[Task], committed: Collection[Task]) -> list[Task]:
+AnyTask = TypeVar("AnyTask", RowTask, TileTask)
+
+
+def remaining(tasks: Iterator[AnyTask], committed: Collection[Task]) -> list[AnyTask]:
     """Tasks of a plan whose results are not committed yet."""
     return [task for task in tasks if task not in committed]
 

@@ -42,7 +42,7 @@ def accumulate(
     rows = remaining(plan.row_tasks(), committed)
     # A tile sums clipped rows, so a row group that had to be clipped again voids nothing: the
     # clipping is a function of the inputs alone and gives the same rows.
-    tiles = remaining(plan.tile_tasks(), committed)
+    tiles = plan.longest_first(remaining(plan.tile_tasks(), committed))
     total = len(committed) + len(rows) + len(tiles)
     done = len(committed)
     on_progress(done, total)

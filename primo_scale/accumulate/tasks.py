@@ -15,7 +15,7 @@ import numpy.typing as npt
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import RowTask, Task, TileTask
 from primo_scale.kernels.choice import choose_kernel
-from primo_scale.kernels.clipping import UNCLIPPED, scale_entries
+from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import add_squared_norms, decode_into, repack
 from primo_scale.kernels.product_blas import outcome_gram
 from primo_scale.kernels.products import (
@@ -67,9 +67,9 @@ def _row_norms(partials: Partials, samples: slice) -> Int64:
 
     All zero where, by a public comparison, no record can be too long.
     """
-    rule, layout, table = partials.inputs.row_rule, partials.plan.layout, partials.code_table
+    layout, table = partials.plan.layout, partials.code_table
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
-    if rule is None or not rule.needs_norms(partials.largest_block_norms):
+    if not partials.may_clip:
         return norms.T
     for start in range(0, layout.n_variants, _VARIANTS_PER_NORM_PASS):
         read = slice(start, min(start + _VARIANTS_PER_NORM_PASS, layout.n_variants))
@@ -137,7 +137,7 @@ class _Codes:
         codes = decode_into(self._memory, packed, self._table)[:, : len(multiplier)]
         beyond = np.flatnonzero(multiplier != UNCLIPPED)
         if len(beyond):
-            codes[:, beyond] = scale_entries(codes[:, beyond], multiplier[beyond])
+            scale_columns(codes, beyond, multiplier[beyond])
         return codes
 
 

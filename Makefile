@@ -43,7 +43,9 @@ lint: setup-dev
 	$(BIN)/lint-imports
 
 bench: setup-dev
-	$(BIN)/python -m benchmarks.accumulate
+	for part in headline sweep biobank scaling; do \
+	  $(BIN)/python -m benchmarks.accumulate $$part --data bench-run \
+	    --results bench-run/results.json || exit 1; done
 
 clean:
 	rm -rf $(VENV) demo-run

@@ -1,70 +1,123 @@
-"""How long the Gram matrix takes, beside numpy in memory on the same data in the same run.
+"""How long accumulation takes, beside others in the same run, and how that grows.
 
-``python -m benchmarks.accumulate [--samples N --variants D]``
+``python -m benchmarks.accumulate headline|sweep|biobank|scaling --data DIR --results FILE``, then
+``document`` to write the tables and the plot of docs/benchmarks.md. Cohorts are simulated into
+`--data` once; each command replaces its own part of the results.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
-import time
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
 
 import click
-import numpy as np
-from threadpoolctl import threadpool_limits
 
-from primo_scale.kernels.gram import add_gram
-from primo_scale.kernels.packed import decode
+from benchmarks.headline import headline as run_headline
+from benchmarks.programs import Bench
+from benchmarks.results import record, stored
+from benchmarks.sizes import biobank as run_biobank
+from benchmarks.sizes import scaling as run_scaling
+from benchmarks.sizes import sweep as run_sweep
+from benchmarks.tables import TABLES, print_tables
 
-_REPETITIONS = 5
-_ROWS = 8192
-
-
-def product_of_codes(packed: np.ndarray, table: np.ndarray, n: int) -> np.ndarray:
-    """Decode and multiply as a worker does, tile by tile of one block."""
-    total = np.zeros((len(packed), len(packed)), dtype=np.int64)
-    for start in range(0, n, _ROWS):
-        count = min(_ROWS, n - start)
-        codes = decode(packed[:, start // 4 : -(-(start + count) // 4)], table, count)
-        add_gram(total, codes, codes, 1)
-    return total
+_ROOT = Path(__file__).resolve().parents[1]
+_PATH = click.Path(path_type=Path)
+Measure = Callable[..., dict[str, object]]
 
 
-def numpy_float64(packed: np.ndarray, table: np.ndarray, n: int) -> np.ndarray:
-    """The plain way: everything as float64, then one product."""
-    x = decode(packed, table, n).astype(np.float64)
-    return x @ x.T
+@click.group()
+def main() -> None:
+    """Measure accumulation."""
 
 
-def median_seconds(function: Callable[[], object]) -> float:
-    """Median wall time of five calls after a warm-up."""
-    function()
-    times = []
-    for _ in range(_REPETITIONS):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+def _measuring(command: Measure) -> Callable[..., None]:
+    """A command that measures something and records it under its own name."""
+    name = command.__name__
+
+    @main.command(name, help=command.__doc__)
+    @click.option("--data", type=_PATH, required=True, help="Directory for simulated cohorts.")
+    @click.option("--results", type=_PATH, required=True, help="JSON file to add the results to.")
+    @click.option("--repetitions", default=5, show_default=True)
+    @wraps(command)
+    def run(data: Path, results: Path, repetitions: int, **sizes: Any) -> None:
+        data.mkdir(parents=True, exist_ok=True)
+        record(results, name, lambda: command(Bench(data, repetitions), **sizes))
+        print_tables(name, stored(results)[name])
+
+    return run
 
 
-@click.command()
-@click.option("--samples", default=20_000, show_default=True)
-@click.option("--variants", default=2_048, show_default=True)
-def main(samples: int, variants: int) -> None:
-    """Time the Gram kernel on random genotypes and print a table."""
-    rng = np.random.default_rng(0)
-    packed = rng.integers(0, 256, (variants, -(-samples // 4)), dtype=np.uint8)
-    table = np.tile(np.array([1, 0, 0, -1], dtype=np.int8), (variants, 1))
-    threads = len(os.sched_getaffinity(0))
-    click.echo(f"{platform.processor() or platform.machine()}, {threads} CPUs, random genotypes")
-    click.echo(f"n = {samples}, d = {variants}; median of {_REPETITIONS}; 2 n d^2 / time")
-    operations = 2 * samples * variants**2
-    with threadpool_limits(limits=threads):
-        for name, function in (("decode + add_gram", product_of_codes), ("float64", numpy_float64)):
-            seconds = median_seconds(lambda f=function: f(packed, table, samples))
-            click.echo(f"{name:20} {seconds:8.3f} s  {operations / seconds / 1e9:8.1f} GOP/s")
+@_measuring
+@click.option("--samples", default=50_000, show_default=True)
+@click.option("--variants", default=4_096, show_default=True)
+@click.option(
+    "--torch-python", help="A Python with this project's packages and PyTorch, for its peak."
+)
+def headline(
+    bench: Bench, samples: int, variants: int, torch_python: str | None
+) -> dict[str, object]:
+    """Kernels alone, the whole accumulation, and peers, on one cohort."""
+    return run_headline(bench, samples, variants, torch_python)
+
+
+@_measuring
+@click.option("--samples", default="50000,100000,200000,400000,800000", show_default=True)
+@click.option("--variants", default="512,1024,2048,4096,8192", show_default=True)
+@click.option("--at-samples", default=100_000, show_default=True)
+@click.option("--at-variants", default=2_048, show_default=True)
+def sweep(
+    bench: Bench, samples: str, variants: str, at_samples: int, at_variants: int
+) -> dict[str, object]:
+    """Time and memory against people and against variants."""
+    return run_sweep(bench, _numbers(samples), _numbers(variants), (at_samples, at_variants))
+
+
+@_measuring
+@click.option("--samples", default=500_000, show_default=True)
+@click.option("--variants", default=10_000, show_default=True)
+@click.option("--phenotypes", default=1_000, show_default=True)
+@click.option("--block-samples", default=100_000, show_default=True)
+@click.option("--block-variants", default=100_000, show_default=True)
+@click.option("--window", default=500, show_default=True)
+def biobank(
+    bench: Bench, samples: int, variants: int, phenotypes: int,
+    block_samples: int, block_variants: int, window: int,
+) -> dict[str, object]:  # fmt: skip
+    """A cohort of a biobank's size, dense and in LD blocks."""
+    blocks = (block_samples, block_variants, window)
+    return run_biobank(bench, (samples, variants), blocks, phenotypes)
+
+
+@_measuring
+@click.option("--samples", default=50_000, show_default=True)
+@click.option("--variants", default=4_096, show_default=True)
+def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
+    """From one CPU to all."""
+    return run_scaling(bench, samples, variants)
+
+
+@main.command()
+@click.option("--results", type=_PATH, required=True)
+@click.option("--page", type=_PATH, default=_ROOT / "docs" / "benchmarks.md", show_default=True)
+@click.option("--plot", type=_PATH, default=_ROOT / "docs" / "benchmarks" / "cost.svg")
+def document(results: Path, page: Path, plot: Path) -> None:
+    """Write the tables between the markers of the page, and the plot."""
+    from benchmarks.plots import cost_curves
+
+    found = stored(results)
+    text = page.read_text(encoding="utf-8")
+    for name in TABLES:
+        if name in found:
+            text = TABLES[name].placed(text, found[name])
+    page.write_text(text, encoding="utf-8")
+    if "sweep" in found:
+        cost_curves(found["sweep"]["measured"], plot)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 if __name__ == "__main__":

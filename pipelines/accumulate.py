@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.choices import choices_from, outcome_coding
+from pipelines.choices import choices_from
 from pipelines.command_line import (
     CONTEXT,
     DIRECTORY,
@@ -16,6 +15,7 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_to_terminal,
     open_run_log,
 )
 from pipelines.options import (
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pipelines.design import Design, PaidMoments
     from pipelines.design_choices import ModelChoices
     from primo_scale.accumulate.partials import Inputs
-    from primo_scale.accumulate.plan import Plan
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.store import GenotypeStore
 
@@ -55,10 +54,17 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
     for a release with that budget; give finalize the same.
     """
     from pipelines.phenotype_moments import moments_stage
+    from pipelines.rehearsal import check_work_dir, preflight, settled_design
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     outcomes, model, execution = choices_from(options)
+    if execution.dry_run:
+        log_to_terminal()
+        check_work_dir(work_dir)
+        store = open_genotype_store(genotypes)
+        preflight(store, settled_design(store, outcomes, model, None), execution, work_dir)
+        return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
@@ -80,37 +86,23 @@ def accumulate_stage(
 
     Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
     """
-    from pipelines.design_choices import make_design, match_frequencies
+    from pipelines.rehearsal import OUTCOMES, STATISTICS, preflight, settled_design
     from primo_scale.accumulate.partials import Inputs
-    from primo_scale.accumulate.plan import default_plan
+    from primo_scale.accumulate.statistics import finished_plan_digest
     from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 
-    coding = outcome_coding(outcomes, model, moments)
-    matched = match_frequencies(model, store.variants)
-    if matched is not None:
-        LOGGER.info(
-            "--ref-freq: %d variants matched (%d with alleles swapped, %d on the other strand, "
-            "%d strand-ambiguous and taken as labelled), %d with other alleles, %d absent",
-            matched.n_matched, matched.n_swapped, matched.n_flipped,
-            matched.n_ambiguous, matched.n_mismatched, matched.n_absent,
-        )  # fmt: skip
+    design = settled_design(store, outcomes, model, moments)
+    if finished_plan_digest(work_dir / STATISTICS) is None:
+        preflight(store, design, execution, work_dir)
     aligned = align_outcomes(
-        work_dir / "outcomes.zarr",
+        work_dir / OUTCOMES,
         store.samples,
         OutcomeFiles(
             outcomes.phenotypes.values,
             None if outcomes.covariates is None else outcomes.covariates.values,
         ),
-        coding,
+        design.outcomes,
     )
-    design = make_design(store, model, matched=matched, outcomes=coding, moments=moments)
-    if design.clipped and design.row_norm < design.genotypes.variance:
-        LOGGER.warning(
-            "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
-            "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
-            / design.genotypes.unit,
-        )  # fmt: skip
-    plan = default_plan(design.layout, design.n_samples)
     inputs = Inputs(
         genotypes=store.path,
         outcomes=aligned.path,
@@ -122,34 +114,30 @@ def accumulate_stage(
             "design": design.digest,
         },
     )
-    raw = _sum(work_dir, design, plan, inputs, execution)
+    raw = _sum(work_dir, design, inputs, execution)
     design.save(work_dir / "design.json")
     click.echo(f"statistics sha256: {raw.sha256}")
     return raw
 
 
 def _sum(
-    work_dir: Path, design: Design, plan: Plan, inputs: Inputs, execution: ExecutionChoices
+    work_dir: Path, design: Design, inputs: Inputs, execution: ExecutionChoices
 ) -> RawStatistics:
     from pipelines.progress import progress_bar
+    from pipelines.rehearsal import PARTIALS, STATISTICS
     from primo_scale.accumulate.engine import ClusterOptions, dask_client
     from primo_scale.accumulate.partials import open_partials
-    from primo_scale.accumulate.plan import plan_digest
-    from primo_scale.accumulate.preflight import (
-        needs_of,
-        refuse_if_too_small,
-        refuse_small_workers,
-    )
+    from primo_scale.accumulate.plan import default_plan, plan_digest
     from primo_scale.accumulate.run import accumulate
     from primo_scale.accumulate.statistics import (
         finished_plan_digest,
         open_raw_statistics,
         remove_partials,
     )
-    from primo_scale.kernels.choice import warmed_up
     from primo_scale.machine import usable_cpus
 
-    finished, partials_path = work_dir / "statistics.zarr", work_dir / "partials.zarr"
+    plan = default_plan(design.layout, design.n_samples)
+    finished, partials_path = work_dir / STATISTICS, work_dir / PARTIALS
     found = finished_plan_digest(finished)
     if found == plan_digest(plan, inputs.to_json()):
         LOGGER.info("the statistics are there already: nothing to sum")
@@ -161,19 +149,13 @@ def _sum(
             where=finished,
             remedy="Use another --work-dir, or remove this one to start afresh",
         )
-    needs = needs_of(plan)
-    LOGGER.info(
-        "accumulate: %d tasks, up to %.2f GiB of disk, %.2f GiB of memory a worker",
-        needs.tasks, needs.disk_bytes / 2**30, needs.worker_bytes / 2**30,
-    )  # fmt: skip
-    workers = execution.workers or usable_cpus()
-    refuse_if_too_small(needs, work_dir, 0 if execution.scheduler else workers)
-    refuse_small_workers(needs, execution.memory_limit)
     codes = design.genotypes.code_table
     partials = open_partials(partials_path, plan, inputs, codes, execution.kernel)
-    LOGGER.info("kernel: %s", warmed_up(execution.kernel, partials.max_code))
     options = ClusterOptions(
-        execution.scheduler, workers, execution.memory_limit, work_dir / "scratch"
+        execution.scheduler,
+        execution.workers or usable_cpus(),
+        execution.memory_limit,
+        work_dir / "scratch",
     )
     with dask_client(options) as client, progress_bar("accumulate") as move:
         raw = accumulate(client, partials, finished, move)

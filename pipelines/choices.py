@@ -51,6 +51,7 @@ class ExecutionChoices:
     workers: int | None
     memory_limit: str | None
     kernel: str
+    dry_run: bool
 
 
 def choices_from(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,7 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_to_terminal,
     open_run_log,
 )
 from pipelines.finalize import (
@@ -36,6 +38,12 @@ from pipelines.options import (
 )
 from primo_scale.errors import UsageError
 
+if TYPE_CHECKING:
+    from pipelines.choices import ExecutionChoices, OutcomeChoices
+    from pipelines.design_choices import ModelChoices
+    from pipelines.finalize import ReleaseChoices
+    from primo_scale.genotypes.store import GenotypeStore
+
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
 @bfile_option
@@ -54,12 +62,13 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
     Runs ingest, accumulate and finalize. After any interruption the same command continues; when
-    the release is there already, it says so.
+    the release is there already, it says so. With --dry-run it only says what it would need.
     """
     from pipelines.design import load_design
     from pipelines.estimation import check_method
     from pipelines.ingest import ingest_stage
     from pipelines.phenotype_moments import moments_stage
+    from pipelines.rehearsal import STORE, check_work_dir, genotypes_to_come
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     out = out.absolute()
@@ -69,16 +78,53 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
+    check = partial(
+        _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
+    )
+    if execution.dry_run:
+        log_to_terminal()
+        check_work_dir(work_dir)
+        check(genotypes_to_come(options, work_dir / STORE), work_dir)
+        return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
         shown = {"out": out, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "gwas_release", shown)
-        store = ingest_stage(options, work_dir / "genotypes.zarr")
+        if not (work_dir / STORE).exists():
+            # Hours of ingest are no way to learn that the disk is too small.
+            check(genotypes_to_come(options, work_dir / STORE), work_dir)
+        store = ingest_stage(options, work_dir / STORE)
         check_publishable(store.variants, outcome_coding(outcomes, model, None))
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+
+
+def _check_before_work(
+    store: GenotypeStore,
+    work_dir: Path,
+    *,
+    outcomes: OutcomeChoices,
+    model: ModelChoices,
+    execution: ExecutionChoices,
+    release: ReleaseChoices,
+) -> None:
+    """Refuse what public inputs and this machine refuse, before the first genotype is read.
+
+    Phenotype moments are paid for later: the sizes do not depend on them.
+    """
+    from pipelines.estimation import choose
+    from pipelines.rehearsal import preflight, settled_design
+
+    check_publishable(store.variants, outcome_coding(outcomes, model, None))
+    design = settled_design(store, outcomes, model, None)
+    choose(
+        design,
+        None if release.budget is None else design.promise(release.budget),
+        release.methods,
+    )
+    preflight(store, design, execution, work_dir)
 
 
 if __name__ == "__main__":

@@ -235,6 +235,11 @@ execution_options = _together(
             show_default=True,
             help="What multiplies genotypes; all give the same integers.",
         ),
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Check options and headers, say what the run needs, and do nothing.",
+        ),
     ]
 )
 

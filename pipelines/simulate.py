@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import click
 
 from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)
+
+
+@dataclass(frozen=True)
+class CohortChoices:
+    """A cohort as asked for on the command line; the options' help says what each means."""
+
+    bfile: str
+    out: str
+    samples: int
+    seed: int
+    variants: int | None
+    mean_segment: float
+    missing: float
+    phenotypes: int
+    prevalence: float | None
+    heritability: float
+    causal_fraction: float
+    effects_seed: int
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -69,53 +90,49 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
 )
 @debug_option
 @explain_errors
-def main(
-    bfile: str,
-    out: str,
-    samples: int,
-    seed: int,
-    variants: int | None,
-    mean_segment: float,
-    missing: float,
-    phenotypes: int,
-    prevalence: float | None,
-    heritability: float,
-    causal_fraction: float,
-    effects_seed: int,
-) -> None:
+def main(**options: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.
 
     Writes a PLINK 1 fileset, PREFIX.covar.tsv (age and sex) and, for traits, PREFIX.pheno.tsv,
     the bounds files that a release needs and the true effects. The same options give the same
     files, byte for byte: nobody in them is real, so there is nothing for randomness to protect.
     """
+    n_variants = simulate(CohortChoices(**options))
+    click.echo(f"{options['out']}: {options['samples']} simulated people, {n_variants} variants")
+
+
+def simulate(choices: CohortChoices) -> int:
+    """Write a cohort's files and return how many variants it has."""
     from primo_scale.simulation.fileset import Fileset
-    from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
+    from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
     from primo_scale.simulation.panel import lay_out_sites, read_panel
     from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_people
 
-    panel = read_panel(bfile)
-    sites = lay_out_sites(panel, variants or len(panel.variants))
+    panel = read_panel(choices.bfile)
+    sites = lay_out_sites(panel, choices.variants or len(panel.variants))
     mosaic = Mosaic(
         codes=panel.codes,
         panel_row=sites.panel_row,
         chromosome_starts=sites.chromosome_starts,
-        mean_segment=mean_segment,
-        missing_rate=missing,
-        seed=seed,
+        mean_segment=choices.mean_segment,
+        missing_rate=choices.missing,
+        seed=choices.seed,
     )
-    model = TraitModel(phenotypes, prevalence, heritability, causal_fraction)
-    files = Fileset(out)
-    files.write_bed(packed_genotypes(mosaic, samples), mosaic.n_variants, samples)
+    model = TraitModel(
+        choices.phenotypes, choices.prevalence, choices.heritability, choices.causal_fraction
+    )
+    n_people, files = choices.samples, Fileset(choices.out)
+    files.write_bed(genotype_slabs(mosaic, n_people), mosaic.n_variants, n_people)
     files.write_bim(sites.variants)
     effects = None
     if model.names:
         frequency = panel.a1_frequency[sites.panel_row]
-        effects = draw_effects(mosaic, frequency, model, seed=effects_seed)
+        effects = draw_effects(mosaic, frequency, model, seed=choices.effects_seed)
         files.write_effects(effects, sites.variants, model)
     files.write_bounds(model)
-    files.write_people(simulate_people(mosaic, samples, model, effects), model, f"SIM{seed}")
-    click.echo(f"{out}: {samples} simulated people, {mosaic.n_variants} variants")
+    people = simulate_people(mosaic, n_people, model, effects)
+    files.write_people(people, model, f"SIM{choices.seed}")
+    return mosaic.n_variants
 
 
 if __name__ == "__main__":

@@ -6,106 +6,229 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from dask.utils import parse_bytes
 
-from primo_scale.accumulate.plan import Plan
+from primo_scale.accumulate.speed import (
+    STORE_RATE,
+    Rates,
+    bytes_read,
+    core_seconds,
+    predicted_seconds,
+)
+from primo_scale.accumulate.statistics import reduction_bytes
+from primo_scale.accumulate.task_memory import (
+    TASKS_PER_WORKER,
+    Workload,
+    client_bytes,
+    gram_itemsize,
+    worker_bytes,
+)
 from primo_scale.errors import ResourceError
-from primo_scale.machine import available_memory
+from primo_scale.machine import available_memory, usable_cpus
+from primo_scale.storage.tiles import TILE
 
-# Resident size of an idle worker with numba, numpy, Zarr and distributed imported (measured).
-_WORKER_BASE_BYTES = 260 * 2**20
-_INT64 = 8
+# Dask stops giving work to a worker that holds so much of its limit, and kills it soon after.
+_PAUSED_AT = 0.8
+_INT16, _INT32, _INT64 = 2, 4, 8
+_CRC = 4
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where tasks are to run.
+
+    Attributes
+    ----------
+    local_workers
+        Worker processes on this machine; 0: a scheduler elsewhere has its own.
+    memory_limit
+        Of each local worker, as Dask writes it; None: Dask's own share of the machine.
+    work_dir
+        Where statistics go; need not exist yet.
+    bytes_there
+        What lies there already of what is counted as needed.
+    """
+
+    local_workers: int
+    memory_limit: str | None
+    work_dir: Path
+    bytes_there: int = 0
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Resources of one accumulation, computed from public shapes.
+    """Resources of one accumulation, computed from public shapes and rates of this machine.
 
     Attributes
     ----------
     tasks
         Row and tile tasks in all.
+    read_bytes
+        Packed genotypes that they read, some of them several times.
     disk_bytes
-        Largest size of the work directory's statistics, partial sums included.
+        Largest size of outcomes, partial sums and statistics in the work directory.
     worker_bytes
         Peak memory of one worker.
     client_bytes
-        Peak memory of the process that sums the row groups of a block.
+        What this process takes on beyond what it holds.
     """
 
     tasks: int
+    read_bytes: int
     disk_bytes: int
     worker_bytes: int
     client_bytes: int
 
 
-def needs_of(plan: Plan) -> Needs:
-    """Predict what `plan` needs; nothing in it grows with the number of people but the disk."""
-    layout, q = plan.layout, plan.layout.n_outcomes
-    blocks = range(layout.n_blocks)
-    tiles = {block: plan.n_tiles(block) for block in blocks}
-    side = min(plan.tile, max(layout.sizes))
-    upper_entries = sum(min(plan.tile, layout.sizes[b]) ** 2 * t * (t + 1) // 2
-                        for b, t in tiles.items())  # fmt: skip
-    cross_entries = layout.n_variants * q
-    partial = _INT64 * plan.n_row_groups * (upper_entries + cross_entries + q * q)
-    final = _INT64 * (sum(size * size for size in layout.sizes) + cross_entries + q * q)
-    rows = min(plan.rows_per_read, plan.n_samples)
-    # int64 total, float product and its int64 copy; codes of both tiles and their float copies;
-    # outcome rows as int16 and float64, and the cross product like the Gram.
-    tile_task = (24 * side + 10 * rows) * side + (10 * rows + 24 * side) * q
-    # Outcome rows and Z'Z; norms and multipliers of every block, several times.
-    row_task = rows * q * 26 + 24 * q * q + rows * layout.n_blocks * 40
-    largest_block = max(layout.sizes) ** 2 + max(layout.sizes) * q
+def needs_of(work: Workload, *, kernel_bytes: int = 0) -> Needs:
+    """Predict what `work` needs; no memory in it grows with the number of people.
+
+    Parameters
+    ----------
+    work
+        The accumulation.
+    kernel_bytes
+        Memory of the kernel's library, where workers load one: `speed.Rates`.
+    """
+    plan = work.plan
+    tiles = sum(work.upper_tiles(block) for block in range(plan.layout.n_blocks))
+    tasks = plan.n_stripes + plan.n_row_groups * tiles
+    loaded = kernel_bytes if work.kernel in ("torch", "cuda") else 0
     return Needs(
-        tasks=plan.n_row_groups * (1 + sum(t * (t + 1) // 2 for t in tiles.values())),
-        disk_bytes=partial + final + plan.n_samples * (2 * q + 4 * layout.n_blocks),
-        worker_bytes=_WORKER_BASE_BYTES + max(tile_task, row_task),
-        client_bytes=_WORKER_BASE_BYTES + 4 * _INT64 * largest_block,
+        tasks=tasks,
+        read_bytes=bytes_read(work),
+        disk_bytes=disk_bytes(work),
+        worker_bytes=worker_bytes(work, kernel_bytes=loaded),
+        client_bytes=client_bytes(work, tasks=tasks, reduction=reduction_bytes(plan)),
     )
 
 
-def refuse_if_too_small(needs: Needs, work_dir: Path, local_workers: int) -> None:
-    """Compare what is needed with this machine.
+def disk_bytes(work: Workload) -> int:
+    """Outcomes, and partial sums beside the statistics that they become.
+
+    Chunks are stored whole, also where they reach over the edge of a matrix.
+    """
+    plan, layout = work.plan, work.plan.layout
+    q, n = layout.n_outcomes, plan.n_samples
+    people = -(-n // plan.rows_per_read) * plan.rows_per_read
+    partial = final = 0
+    for block, size in enumerate(layout.sizes):
+        side, stored = min(plan.tile, size), min(TILE, size)
+        partial += work.upper_tiles(block) * (side**2 * gram_itemsize(work) + _CRC)
+        partial += plan.n_tiles(block) * (side * q * _INT64 + _CRC)
+        across = -(-size // stored)
+        final += across * (across + 1) // 2 * (stored**2 * _INT64 + _CRC) + size * q * _INT64
+    rows = n * q * _INT16 + people * (2 * q + work.multiplier_columns * _INT32)
+    subsample = n if work.subsampled else 0
+    return plan.n_row_groups * partial + final + rows + subsample + 2 * q * q * _INT64
+
+
+def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
+    """Two lines for the terminal and the private log: they tell the number of people."""
+    cores = min(usable_cpus(), where.local_workers * TASKS_PER_WORKER)
+    if where.local_workers:
+        time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
+        memory = (
+            f"{where.local_workers} x {_size(needs.worker_bytes)} for workers and "
+            f"{_size(_client_peak(needs))} here, {_size(_total(needs, where))} in all "
+            f"({_size(available_memory() + _resident())} there)"
+        )
+    else:
+        time = (
+            f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
+            "shared among the scheduler's"
+        )
+        memory = (
+            f"{_size(needs.worker_bytes)} for a worker of {TASKS_PER_WORKER} threads and "
+            f"{_size(_client_peak(needs))} here ({_size(available_memory() + _resident())} there)"
+        )
+    return (
+        f"pre-flight: {needs.tasks} tasks read {_size(needs.read_bytes)}; kernel {work.kernel}; "
+        f"{time}, if stores give {STORE_RATE / 1e9:g} GB/s",
+        f"pre-flight: memory {memory}; disk {_size(_missing(needs, where))} more "
+        f"({_size(_free(where))} free)",
+    )
+
+
+def refuse_if_too_small(needs: Needs, where: Where) -> None:
+    """Compare what is needed with what there is, before any work.
 
     Raises
     ------
     ResourceError
-        Too little free disk below `work_dir`, or too little memory for `local_workers` workers.
+        Too little free disk, too little memory on this machine, or a limit under which every
+        worker would be stopped.
     """
-    free = shutil.disk_usage(work_dir).free
-    if needs.disk_bytes > free:
+    if _missing(needs, where) > _free(where):
         raise ResourceError(
             "not enough free disk for the statistics",
-            where=work_dir,
-            value=f"{free / 2**30:.3g} GiB free",
-            limit=f"{needs.disk_bytes / 2**30:.3g} GiB needed",
+            where=where.work_dir,
+            value=f"{_size(_free(where))} free",
+            limit=f"{_size(_missing(needs, where))} needed",
             remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
         )
-    memory = available_memory()
-    wanted = max(local_workers * needs.worker_bytes, needs.client_bytes)
-    if wanted > memory:
+    there = available_memory() + _resident()
+    if _total(needs, where) > there:
         raise ResourceError(
             "not enough memory for the statistics",
-            value=f"{memory / 2**30:.3g} GiB available",
-            limit=f"{wanted / 2**30:.3g} GiB needed by {local_workers} workers",
+            value=f"{_size(there)} there",
+            limit=f"{_size(_total(needs, where))} needed by {where.local_workers} workers and "
+            "this process",
             remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
         )
+    if where.local_workers:
+        _refuse_small_workers(needs, where.memory_limit)
 
 
-def refuse_small_workers(needs: Needs, memory_limit: str | None) -> None:
-    """Refuse a limit under which every worker would be killed and restarted for ever.
-
-    Raises
-    ------
-    ResourceError
-        `memory_limit`, as Dask writes it, is below the peak of one worker.
-    """
-    if memory_limit is not None and parse_bytes(memory_limit) < needs.worker_bytes:
+def _refuse_small_workers(needs: Needs, memory_limit: str | None) -> None:
+    limit = _memory_limit(memory_limit)
+    least = int(needs.worker_bytes / _PAUSED_AT)
+    if limit is not None and limit < least:
         raise ResourceError(
             "a worker needs more memory than it may have",
             where="--memory-limit",
-            value=memory_limit,
-            limit=f"{needs.worker_bytes / 2**20:.0f} MiB needed",
+            value=_size(limit) if memory_limit is None else memory_limit,
+            limit=f"{_size(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )
+
+
+def _memory_limit(memory_limit: str | None) -> int | None:
+    """What Dask makes of a limit: a share of this machine where none is given, none of 0."""
+    machine = int(psutil.virtual_memory().total)
+    if memory_limit is None:
+        return int(machine * min(1.0, TASKS_PER_WORKER / usable_cpus()))
+    return min(machine, parse_bytes(memory_limit)) or None
+
+
+def _resident() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def _client_peak(needs: Needs) -> int:
+    """With the tables of people and variants, which it holds already."""
+    return _resident() + needs.client_bytes
+
+
+def _total(needs: Needs, where: Where) -> int:
+    return where.local_workers * needs.worker_bytes + _client_peak(needs)
+
+
+def _free(where: Where) -> int:
+    place = where.work_dir.absolute()
+    return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+
+
+def _missing(needs: Needs, where: Where) -> int:
+    return max(0, needs.disk_bytes - where.bytes_there)
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -26,7 +26,6 @@ SIGN_RIGHT_ROWS = 3
 
 _LANES = 16
 _VECTOR_BYTES = 64
-_NEEDED = ("avx512f", "avx512bw", "avx512vnni", "avx512vpopcntdq")
 
 _i8, _i32, _i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _v16 = ir.VectorType(_i32, _LANES)
@@ -47,12 +46,21 @@ Builder = Any  # llvmlite has no types
 Value = Any
 
 
-def is_available() -> bool:
-    """Whether this processor has the instructions, and Numba compiles for this processor."""
-    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
-        return False  # asked to compile for another one
-    features = binding.get_host_cpu_features()
-    return all(features.get(name, False) for name in _NEEDED)
+BYTE_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vnni"})
+SIGN_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vpopcntdq"})
+"""What `byte_tile` and `sign_tile` need, as LLVM calls it."""
+
+
+def host_features() -> frozenset[str]:
+    """What this processor has and Numba may use, as LLVM calls it."""
+    config = numba.config
+    if config.DISABLE_JIT or config.CPU_NAME or config.CPU_FEATURES or not config.ENABLE_AVX:
+        return frozenset()  # asked not to compile, or to do it for another processor
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM does not know how to ask this kind of processor
+        return frozenset()
+    return frozenset(name for name, present in features.items() if present)
 
 
 def _intrinsic(function: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from llvmlite import binding
 
 from primo_scale.errors import UsageError
+from primo_scale.kernels.avx512 import host_features
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.product_avx512 import Signs, Vnni
 from primo_scale.kernels.product_blas import Blas
@@ -44,7 +44,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
         kernel = _kernels(largest_code)["vnni"]
     if not kernel.is_available():
         raise UsageError(
-            "this machine cannot run the kernel",
+            f"this machine cannot run the kernel, which needs {kernel.needs}",
             where="--kernel",
             value=name,
             remedy="Leave the option out: the fastest one there is is chosen",
@@ -61,20 +61,20 @@ def warmed_up(name: str, largest_code: int) -> str:
         As `choose_kernel`.
     """
     kernel = choose_kernel(name, largest_code)
-    codes = decode(np.zeros((1, 1), dtype=np.uint8), np.zeros((1, 4), dtype=np.int8), 4)
-    add_squared_norms(
-        np.zeros(4, dtype=np.int64), np.zeros((1, 1), np.uint8), np.zeros((1, 4), np.int8)
-    )
+    # Two rows: Numba compiles again for an array of one, which has no room between its rows.
+    packed, table = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 4), dtype=np.int8)
+    codes = decode(packed, table, 4)
+    add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
     for needed in (kernel, choose_kernel(name, LARGEST_BYTE)):
-        ProductSum(needed, (1, 1), 1).add(codes, codes)
+        ProductSum(needed, (2, 2), 1).add(codes, codes)
     return kernel.name
 
 
 @cache
 def _fastest(largest_code: int) -> ProductKernel:
     kernels = _kernels(largest_code)
-    matrix_unit = binding.get_host_cpu_features().get("amx-int8", False)
-    names = ("cuda", *(("torch",) if matrix_unit else ()), "signs", "vnni", "float32")
+    matrix_unit = ("torch",) if "amx-int8" in host_features() else ()
+    names = ("cuda", *matrix_unit, "signs", "vnni", "float32")
     suitable = (kernels[name] for name in names if largest_code <= kernels[name].largest_code)
     return next(kernel for kernel in suitable if kernel.is_available())
 

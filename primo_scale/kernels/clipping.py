@@ -94,6 +94,22 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
     return np.asarray(_scale(entries, multipliers))
 
 
+def scale_columns(
+    entries: npt.NDArray[np.int8], columns: npt.NDArray[np.intp], multipliers: _Int64
+) -> None:
+    """`scale_entries` in some columns, in place and without the interpreter lock.
+
+    Parameters
+    ----------
+    entries : ndarray of int8, shape (rows, people)
+        Changed.
+    columns : ndarray of intp, shape (k,)
+    multipliers : ndarray of int64, shape (k,)
+        In ``[0, 2^31]``.
+    """
+    _scale_columns(entries, columns, multipliers)
+
+
 def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
     """Clip some columns of every row, as a vector of their own, to a squared norm.
 
@@ -115,6 +131,15 @@ def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
     multipliers = row_multipliers(squared_norms(part), limit)
     part[...] = scale_entries(part, multipliers[:, None])
     return clipped
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False)  # type: ignore[untyped-decorator]
+def _scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
+    for row in range(entries.shape[0]):
+        for k in range(columns.shape[0]):
+            entry = np.int64(entries[row, columns[k]])
+            magnitude = (abs(entry) * multipliers[k]) >> _FRACTION_BITS
+            entries[row, columns[k]] = magnitude if entry >= 0 else -magnitude
 
 
 @numba.vectorize(  # type: ignore[untyped-decorator]

@@ -7,15 +7,17 @@ from typing import Any
 import numba
 import numpy as np
 
-from primo_scale.kernels import avx512
 from primo_scale.kernels.avx512 import (
+    BYTE_FEATURES,
     LEFT_ROWS,
     RIGHT_ROWS,
+    SIGN_FEATURES,
     SIGN_LEFT_ROWS,
     SIGN_RIGHT_ROWS,
     SUMS,
     byte_tile,
     code_sum,
+    host_features,
     sign_tile,
     store_signs,
     store_unsigned,
@@ -35,11 +37,12 @@ class Vnni:
     """Any int8 codes, 64 products an instruction."""
 
     name = "vnni"
+    needs = "a processor with AVX-512 VNNI"
     largest_code = 128
 
     def is_available(self) -> bool:
         """Whether this processor has the instructions."""
-        return avx512.is_available()
+        return host_features() >= BYTE_FEATURES
 
     def zeros(self, rows: int, columns: int) -> Int32:
         """An empty sum."""
@@ -62,11 +65,12 @@ class Signs:
     """Codes of -1, 0 and 1, which is what genotypes coded about 1 are: 512 products at a time."""
 
     name = "signs"
+    needs = "a processor with AVX-512 VPOPCNTDQ"
     largest_code = 1
 
     def is_available(self) -> bool:
         """Whether this processor has the instructions."""
-        return avx512.is_available()
+        return host_features() >= SIGN_FEATURES
 
     def zeros(self, rows: int, columns: int) -> Int32:
         """An empty sum."""
@@ -86,10 +90,13 @@ class Signs:
 
 def _whole_masks(codes: Int8) -> Int8:
     """The same array where it is whole masks and contiguous along people, else a copy."""
-    missing = -codes.shape[1] % _MASK_PAIR_PEOPLE
-    if missing == 0 and codes.strides[1] == 1:
+    rows, people = codes.shape
+    width = -(-people // _MASK_PAIR_PEOPLE) * _MASK_PAIR_PEOPLE
+    if people == width and codes.strides[1] == 1:
         return codes
-    return np.pad(codes, ((0, 0), (0, missing)))
+    copy = spread_rows(rows, width)
+    copy[:, :people], copy[:, people:] = codes, 0
+    return copy
 
 
 def _spread(codes: Int8, row_multiple: int) -> Int8:

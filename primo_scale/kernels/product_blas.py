@@ -35,8 +35,9 @@ class Blas:
     def __init__(self, kind: type[np.floating[Any]], largest_code: int) -> None:
         self._kind: np.dtype[np.floating[Any]] = np.dtype(kind)
         self.name = str(self._kind)
+        self.needs = "nothing"
         self.largest_code = largest_code
-        self._run = _LARGEST_SUM[self._kind] // largest_code**2
+        self._run = _LARGEST_SUM[self._kind] // max(1, largest_code**2)
 
     def is_available(self) -> bool:
         """Everywhere."""

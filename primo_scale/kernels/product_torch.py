@@ -18,6 +18,7 @@ from primo_scale.kernels.products import Int8, Int32
 # cuBLAS takes int8 operands whose sides are multiples of these; zeros change no sum.
 _ROW_MULTIPLE = 32
 _PEOPLE_MULTIPLE = 16
+_CHECKED_PEOPLE = 1024
 _NVIDIA_DRIVER = Path("/dev/nvidiactl")
 
 
@@ -35,15 +36,32 @@ class Torch:
     def __init__(self, device: str) -> None:
         self._device = device
         self.name = "torch" if device == "cpu" else device
+        self.needs = "PyTorch" + (
+            " and a processor with VNNI or AMX" if device == "cpu" else " and an NVIDIA GPU"
+        )
 
     def is_available(self) -> bool:
-        """Whether PyTorch is installed and finds such a device."""
+        """Whether PyTorch is installed, finds such a device, and its products are exact there."""
         if importlib.util.find_spec("torch") is None:
             return False
-        if self._device == "cpu":
-            return True
         # Importing PyTorch takes a second: not before there is a driver to ask for.
-        return _NVIDIA_DRIVER.exists() and bool(self._torch.cuda.is_available())
+        if self._device == "cuda" and not (
+            _NVIDIA_DRIVER.exists() and self._torch.cuda.is_available()
+        ):
+            return False
+        return self._is_exact
+
+    @cached_property
+    def _is_exact(self) -> bool:
+        """Whether the largest codes multiply to what they should.
+
+        On processors without VNNI, oneDNN adds pairs of products in 16 bits that saturate.
+        """
+        codes = np.repeat(np.array([[-128], [127]], dtype=np.int8), _CHECKED_PEOPLE, axis=1)
+        total = self.zeros(2, 2)
+        self.add(total, codes, codes)
+        wide = codes.astype(np.int64)
+        return bool(np.array_equal(self.read(total), wide @ wide.T))
 
     def zeros(self, rows: int, columns: int) -> Any:
         """An empty sum on the device, with the shape that is wanted of it."""
@@ -72,8 +90,6 @@ class Torch:
     def _torch(self) -> Any:
         import torch
 
-        if self._device == "cpu":
-            torch.set_num_threads(1)  # as many products at a time as there are workers
         return torch
 
 

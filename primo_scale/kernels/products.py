@@ -31,11 +31,14 @@ class ProductKernel(Protocol):
     ----------
     name
         As ``--kernel`` calls it.
+    needs
+        What a machine must have to run it.
     largest_code
         Largest magnitude of codes on either side that it is right for.
     """
 
     name: str
+    needs: str
     largest_code: int
 
     def is_available(self) -> bool:
@@ -47,7 +50,8 @@ class ProductKernel(Protocol):
     def add(self, total: Any, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32, for shapes (rows, people) and (columns, people).
 
-        If both are one object, entries below the diagonal may be left out.
+        There is at least one person. If both are one object, entries below the diagonal may be
+        left out.
         """
 
     def read(self, total: Any) -> Int32:
@@ -77,6 +81,8 @@ class ProductSum:
     def add(self, left: Int8, right: Int8) -> None:
         """Add the people of one read; the same object twice for a product with itself."""
         people = left.shape[1]
+        if people == 0:  # a read of which nobody was sampled
+            return
         if people > self._most_people:
             for start in range(0, people, self._most_people):
                 part = slice(start, start + self._most_people)

@@ -5,17 +5,18 @@ Everything is streamed, and a file has its final name only when it is complete.
 
 from __future__ import annotations
 
-import os
+import io
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import TextIO
 
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.kernels.packed import packed_width
+from primo_scale.simulation.mosaic import GenotypeSlab
 from primo_scale.simulation.traits import (
     AGE_MEAN,
     AGE_OLDEST,
@@ -26,9 +27,10 @@ from primo_scale.simulation.traits import (
     PeopleSlab,
     TraitModel,
 )
-from primo_scale.storage.files import disk_errors_explained, sync_directory
+from primo_scale.storage.files import disk_errors_explained, file_published_at_end
 
 _BED_HEADER = b"\x6c\x1b\x01"  # magic, variant-major
+_READABLE = 0o644  # by everybody: nobody in these files is real
 _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
 
@@ -48,8 +50,8 @@ class Fileset:
         """Path of one file, such as ``.bed`` or ``.pheno.tsv``."""
         return Path(f"{self.prefix}{suffix}")
 
-    def write_bed(self, slabs: Iterable[PackedGenotypes], n_variants: int, n_people: int) -> None:
-        """Write the genotypes.
+    def write_bed(self, slabs: Iterable[GenotypeSlab], n_variants: int, n_people: int) -> None:
+        """Write the genotypes: slabs that together hold every variant of every person.
 
         Raises
         ------
@@ -69,10 +71,16 @@ class Fileset:
                 limit=f"{free} bytes free",
                 remedy="Simulate fewer people or variants, or choose another disk",
             )
-        with _published_when_complete(path, "wb") as file:
+        width = packed_width(n_people)
+        with file_published_at_end(path, mode=_READABLE) as file:
             file.write(_BED_HEADER)
             for slab in slabs:
-                file.write(slab.data)
+                of_person = packed_width(slab.first_person)
+                start = len(_BED_HEADER) + slab.first_variant * width + of_person
+                whole_rows = slab.packed.shape[1] == width
+                for number, part in enumerate([slab.packed] if whole_rows else slab.packed):
+                    file.seek(start + number * width)
+                    file.write(part.data)
 
     def write_bim(self, variants: VariantTable) -> None:
         """Write the variant table."""
@@ -84,7 +92,7 @@ class Fileset:
             variants.allele1,
             variants.allele2,
         )
-        with _published_when_complete(self.path(".bim"), "w") as file:
+        with _published_text(self.path(".bim")) as file:
             for row in zip(*columns, strict=True):
                 file.write("{}\t{}\t{:g}\t{}\t{}\t{}\n".format(*row))
 
@@ -95,14 +103,14 @@ class Fileset:
         """
         with ExitStack() as files:
             fam, covar = (
-                files.enter_context(_published_when_complete(self.path(suffix), "w"))
+                files.enter_context(_published_text(self.path(suffix)))
                 for suffix in (".fam", ".covar.tsv")
             )
             covar.write("FID\tIID\tage\tsex\n")
             pheno = None
             if model.names:
                 path = self.path(".pheno.tsv")
-                pheno = files.enter_context(_published_when_complete(path, "w"))
+                pheno = files.enter_context(_published_text(path))
                 pheno.write("\t".join(("FID", "IID", *model.names)) + "\n")
             for slab in slabs:
                 identities = [f"{cohort}_{i + 1}\t{cohort}_{i + 1}" for i in slab.people]
@@ -117,13 +125,13 @@ class Fileset:
     def write_bounds(self, model: TraitModel) -> None:
         """Write what is publicly known of phenotypes and covariates: the model, not the cohort."""
         header = "name\tlower\tupper\tmean\tsd\ttype\n"
-        with _published_when_complete(self.path(".covar-bounds.tsv"), "w") as file:
+        with _published_text(self.path(".covar-bounds.tsv")) as file:
             file.write(header)
             file.write(f"age\t{AGE_YOUNGEST}\t{AGE_OLDEST}\t{AGE_MEAN}\t{AGE_SD:.6g}\tNA\n")
             file.write(f"sex\t0\t{FEMALE - 1}\t0.5\t0.5\tNA\n")
         if not model.names:
             return
-        with _published_when_complete(self.path(".pheno-bounds.tsv"), "w") as file:
+        with _published_text(self.path(".pheno-bounds.tsv")) as file:
             file.write(header)
             for name in model.names[: model.n_quantitative]:
                 file.write(f"{name}\t{-_TRAIT_BOUND}\t{_TRAIT_BOUND}\t0\t1\tquantitative\n")
@@ -134,7 +142,7 @@ class Fileset:
     def write_effects(self, effects: Effects, variants: VariantTable, model: TraitModel) -> None:
         """Write the truth: trait, variant, A1, its panel frequency and its effect per copy."""
         columns = (effects.trait, effects.variant, effects.a1_frequency, effects.beta)
-        with _published_when_complete(self.path(".effects.tsv"), "w") as file:
+        with _published_text(self.path(".effects.tsv")) as file:
             file.write("name\tID\teffect_allele\ta1_frequency\tbeta\n")
             for trait, variant, frequency, beta in zip(*columns, strict=True):
                 identifier, allele = variants.identifier[variant], variants.allele1[variant]
@@ -143,17 +151,9 @@ class Fileset:
 
 
 @contextmanager
-def _published_when_complete(path: Path, mode: str) -> Iterator[IO[Any]]:
-    """Write to a neighbouring name; on success flush it to the disk and rename it to `path`."""
-    temporary = path.with_name(f".{path.name}.partial")
-    with disk_errors_explained(path):
-        try:
-            with temporary.open(mode) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_directory(path.parent)
+def _published_text(path: Path) -> Iterator[TextIO]:
+    """Give a text file to fill; it has its name when it is complete."""
+    with file_published_at_end(path, mode=_READABLE) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield text
+        text.detach()

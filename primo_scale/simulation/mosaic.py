@@ -31,6 +31,9 @@ from primo_scale.machine import usable_cpus
 SLAB_BYTES = 16 << 20
 """Packed genotypes held at a time."""
 
+PEOPLE_PER_STRIPE = 1 << 20
+"""People whose state is held at a time: 28 MiB, and 256 KiB of every variant in a .bed file."""
+
 _PEOPLE_PER_TASK = 4096  # their state stays in a core's cache while the variants go by
 _LONGEST_RUN = 1e9  # keeps a position plus a run within int32
 _NEVER = np.iinfo(np.int32).max
@@ -92,6 +95,22 @@ class GenotypeScores(NamedTuple):
     value: npt.NDArray[np.float64]
 
 
+class GenotypeSlab(NamedTuple):
+    """Genotypes of consecutive people at consecutive variants.
+
+    Attributes
+    ----------
+    first_variant, first_person : int
+        The person a multiple of 4.
+    packed : ndarray of uint8, shape (variants, ceil(people / 4))
+        Padding bits zero.
+    """
+
+    first_variant: int
+    first_person: int
+    packed: PackedGenotypes
+
+
 class _People(NamedTuple):
     """Where a run of people stand between two variants; 28 bytes a person."""
 
@@ -102,7 +121,7 @@ class _People(NamedTuple):
     missing_stream: npt.NDArray[np.uint64]
 
 
-class _Slab(NamedTuple):
+class _Sites(NamedTuple):
     """Consecutive variants: position of the first, and what each copies and starts."""
 
     first: int
@@ -120,7 +139,7 @@ def packed_genotypes(
     mosaic
         The population.
     n_people
-        At least 1.
+        At least 1. Each takes 28 bytes of memory.
     slab_bytes
         Size of a yielded slab, at least one variant. It changes memory and speed, never a value.
 
@@ -129,21 +148,34 @@ def packed_genotypes(
     ndarray of uint8, shape (variants of the slab, ceil(n_people / 4))
         Padding bits zero. Overwritten by the next slab.
     """
-    runs = [
-        _start_people(mosaic, range(first, min(first + _PEOPLE_PER_TASK, n_people)))
-        for first in range(0, n_people, _PEOPLE_PER_TASK)
-    ]
-    scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
-    width, step = packed_width(n_people), packed_width(_PEOPLE_PER_TASK)
-    buffer = np.empty((max(1, slab_bytes // width), width), dtype=np.uint8)
-    with ThreadPoolExecutor(usable_cpus()) as threads:
-        for first in range(0, mosaic.n_variants, len(buffer)):
-            variants = slice(first, first + len(buffer))
-            slab = _Slab(first, mosaic.panel_row[variants], mosaic.chromosome_starts[variants])
-            packed = buffer[: len(slab.panel_row)]
-            parts = [packed[:, start : start + step] for start in range(0, width, step)]
-            list(threads.map(partial(_fill, mosaic.codes, slab, scales), runs, parts))
-            yield packed
+    for slab in genotype_slabs(mosaic, n_people, people_per_stripe=n_people, slab_bytes=slab_bytes):
+        yield slab.packed
+
+
+def genotype_slabs(
+    mosaic: Mosaic,
+    n_people: int,
+    *,
+    people_per_stripe: int = PEOPLE_PER_STRIPE,
+    slab_bytes: int = SLAB_BYTES,
+) -> Iterator[GenotypeSlab]:
+    """Generate the same people stripe by stripe, in memory that does not grow with their number.
+
+    Parameters
+    ----------
+    mosaic, n_people, slab_bytes
+        As for `packed_genotypes`.
+    people_per_stripe
+        People whose state is held; a multiple of 4 if it is less than `n_people`.
+
+    Yields
+    ------
+    GenotypeSlab
+        All variants of one stripe of people, then those of the next. Overwritten by the next slab.
+    """
+    for first in range(0, n_people, people_per_stripe):
+        people = range(first, min(first + people_per_stripe, n_people))
+        yield from _slabs_of_stripe(mosaic, people, slab_bytes)
 
 
 def score_people(
@@ -185,6 +217,24 @@ def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
         total += float(own @ (own + 2 * earlier))
         earlier += own
     return float(total / mosaic.codes.shape[1])
+
+
+def _slabs_of_stripe(mosaic: Mosaic, people: range, slab_bytes: int) -> Iterator[GenotypeSlab]:
+    runs = [
+        _start_people(mosaic, people[first : first + _PEOPLE_PER_TASK])
+        for first in range(0, len(people), _PEOPLE_PER_TASK)
+    ]
+    scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
+    width, step = packed_width(len(people)), packed_width(_PEOPLE_PER_TASK)
+    buffer = np.empty((max(1, slab_bytes // width), width), dtype=np.uint8)
+    with ThreadPoolExecutor(usable_cpus()) as threads:
+        for first in range(0, mosaic.n_variants, len(buffer)):
+            variants = slice(first, first + len(buffer))
+            sites = _Sites(first, mosaic.panel_row[variants], mosaic.chromosome_starts[variants])
+            packed = buffer[: len(sites.panel_row)]
+            parts = [packed[:, start : start + step] for start in range(0, width, step)]
+            list(threads.map(partial(_fill, mosaic.codes, sites, scales), runs, parts))
+            yield GenotypeSlab(first, people.start, packed)
 
 
 def _log_scale(chance: float) -> float:
@@ -256,17 +306,17 @@ def _first_missing(streams: Any, scale: Any, next_missing: Any) -> None:
 
 
 @_kernel
-def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
+def _fill(codes: Any, sites: Any, scales: Any, people: Any, packed: Any) -> None:
     """Write one run of people for the variants of a slab, and leave them at its end."""
     n_people, n_members = people.member.size, codes.shape[1]
     segment_scale, missing_scale = scales
-    for v in range(slab.panel_row.size):
-        position, row = slab.first + v, codes[slab.panel_row[v]]
+    for v in range(sites.panel_row.size):
+        position, row = sites.first + v, codes[sites.panel_row[v]]
         for b in range(packed.shape[1]):
             byte = np.uint8(0)
             for k in range(min(4, n_people - 4 * b)):
                 i = 4 * b + k
-                if slab.starts[v] or people.segment_end[i] == position:
+                if sites.starts[v] or people.segment_end[i] == position:
                     member, length, stream = _new_segment(
                         people.stream[i], n_members, segment_scale
                     )

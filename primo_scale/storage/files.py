@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from primo_scale.errors import InputError, ResourceError
 
@@ -71,13 +71,22 @@ def disk_errors_explained(path: Path) -> Iterator[None]:
         raise
 
 
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write `data` durably under `path`: temporary file, fsync, rename, fsync of the directory."""
+@contextmanager
+def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Give a neighbouring file to fill; on success it is flushed and renamed to `path`, durably.
+
+    Parameters
+    ----------
+    path
+        Replaced if it exists; on failure it stays what it was.
+    mode
+        Permissions.
+    """
     with disk_errors_explained(path):
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, mode)
@@ -86,6 +95,12 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
         sync_directory(path.parent)
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write `data` durably under `path`, whole or not at all."""
+    with file_published_at_end(path, mode=mode) as file:
+        file.write(data)
 
 
 @contextmanager

@@ -450,9 +450,7 @@ def test_padding_of_the_store_is_zero(shared: Path, tmp_path: Path) -> None:
 def random_fileset(prefix: Path, n_people: int, n_variants: int) -> Path:
     """Write a fileset of random genotypes; their bytes need no generator of people."""
     Path(f"{prefix}.fam").write_text("".join(f"0 {i + 1} 0 0 0 -9\n" for i in range(n_people)))
-    Path(f"{prefix}.bim").write_text(
-        "".join(f"1 v{j} 0 {j + 1} A C\n" for j in range(n_variants))
-    )
+    Path(f"{prefix}.bim").write_text("".join(f"1 v{j} 0 {j + 1} A C\n" for j in range(n_variants)))
     content = np.random.default_rng(1).bytes(n_variants * -(-n_people // 4))
     Path(f"{prefix}.bed").write_bytes(b"\x6c\x1b\x01" + content)
     return prefix

@@ -16,6 +16,7 @@ from primo_scale.kernels.clipping import (
     UNCLIPPED,
     clip_rows,
     row_multipliers,
+    scale_columns,
     scale_entries,
     squared_norms,
 )
@@ -88,6 +89,22 @@ def test_scaling_is_exact_at_the_ends_of_every_type(dtype: type[np.signedinteger
     for i, entry in enumerate(entries.tolist()):
         for j, r in enumerate(multipliers.tolist()):
             assert scaled[i, j] == int(Fraction(entry * r, UNCLIPPED))  # int() truncates
+
+
+@given(
+    st.lists(st.integers(-128, 127), min_size=1, max_size=40),
+    st.lists(st.integers(0, UNCLIPPED), min_size=1, max_size=9),
+)
+def test_scaled_columns_are_exact_and_the_others_untouched(
+    column: list[int], multipliers: list[int]
+) -> None:
+    entries = np.tile(np.array(column, dtype=np.int8)[:, None], 2 * len(multipliers) + 1)
+    scaled = np.arange(len(multipliers)) * 2 + 1
+    scale_columns(entries, scaled, np.array(multipliers, dtype=np.int64))
+    for k, multiplier in zip(scaled, multipliers, strict=True):
+        expected = [int(Fraction(entry * multiplier, UNCLIPPED)) for entry in column]
+        assert entries[:, k].tolist() == expected
+    assert (entries[:, ::2] == np.array(column)[:, None]).all()
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])

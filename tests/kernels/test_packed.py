@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from primo_scale.kernels.packed import (
+    add_squared_norms,
     always_missing,
     count_genotypes,
     decode,
+    decode_into,
     packed_width,
     repack,
     transpose,
 )
+from primo_scale.kernels.products import row_stride, spread_rows
 
 
 def pack(raw: np.ndarray) -> np.ndarray:
@@ -46,8 +49,70 @@ def test_decode_applies_each_variants_own_table(raw: np.ndarray, data: st.DataOb
     table = data.draw(hnp.arrays(np.int8, (len(raw), 4)))
     decoded = decode(pack(raw), table, raw.shape[1])
     assert decoded.dtype == np.int8
-    assert decoded.flags.c_contiguous
+    assert decoded.strides == (row_stride(4 * packed_width(raw.shape[1])), 1)
     np.testing.assert_array_equal(decoded, np.take_along_axis(table, raw.astype(np.intp), axis=1))
+
+
+@settings(deadline=None)
+@given(raw=raw_genotypes, data=st.data())
+def test_decode_into_memory_of_earlier_reads(raw: np.ndarray, data: st.DataObject) -> None:
+    """Shorter and lower reads than the memory, one after the other, whole bytes."""
+    memory = spread_rows(6, 100)
+    memory[...] = 77
+    tables = data.draw(hnp.arrays(np.int8, (2, len(raw), 4)))
+    whole = np.pad(raw, ((0, 0), (0, -raw.shape[1] % 4)))
+    for table, part in ((tables[0], whole), (tables[1], whole[:, 4:])):
+        codes = decode_into(memory, pack(part), table)
+        assert codes.base is not None
+        assert np.shares_memory(codes, memory) or not codes.size
+        expected = np.take_along_axis(table, part.astype(np.intp), axis=1)
+        np.testing.assert_array_equal(codes, expected)
+    assert (memory[len(raw) :] == 77).all()
+
+
+def test_decode_reads_rows_that_are_apart() -> None:
+    raw = np.random.default_rng(1).integers(0, 4, (5, 80), dtype=np.uint8)
+    table = np.arange(20, dtype=np.int8).reshape(5, 4)[:, ::-1]
+    expected = np.take_along_axis(table, raw.astype(np.intp), axis=1)
+    np.testing.assert_array_equal(decode(pack(raw)[:, 3:], table, 68), expected[:, 12:])
+    np.testing.assert_array_equal(decode(pack(raw)[::2], table[::2], 80), expected[::2])
+
+
+@settings(deadline=None)
+@given(raw=raw_genotypes, data=st.data())
+def test_squared_norms_are_added_to_those_there(raw: np.ndarray, data: st.DataObject) -> None:
+    table = data.draw(hnp.arrays(np.int8, (len(raw), 4)))
+    norms = np.arange(raw.shape[1], dtype=np.int64)
+    add_squared_norms(norms, with_junk_padding(pack(raw), raw.shape[1]), table)
+    codes = np.take_along_axis(table, raw.astype(np.intp), axis=1).astype(object)
+    np.testing.assert_array_equal(norms - np.arange(raw.shape[1]), (codes**2).sum(axis=0))
+
+
+@pytest.mark.parametrize("n_variants", [1, 3, 4, 5, 2048, 70_000])
+@pytest.mark.parametrize("code", [-128, 127, 1, 0])
+def test_squared_norms_of_the_largest_codes(n_variants: int, code: int) -> None:
+    """Sixteen bits hold four squares of 127 and three of 128; 70,000 of one overflow them."""
+    table = np.full((n_variants, 4), code, dtype=np.int8)
+    norms = np.zeros(9, dtype=np.int64)
+    add_squared_norms(norms, np.full((n_variants, 3), 0b11100100, dtype=np.uint8), table)
+    assert (norms == n_variants * code**2).all()
+
+
+@pytest.mark.parametrize("n_samples", [1, 8_191, 8_192, 8_193, 20_001])
+def test_squared_norms_of_long_rows(n_samples: int) -> None:
+    """Longer than one pass of the kernel, as a view of longer rows."""
+    rng = np.random.default_rng(n_samples)
+    raw = rng.integers(0, 4, (11, n_samples))
+    packed = np.zeros((11, packed_width(n_samples)), dtype=np.uint8)
+    for place in range(4):
+        here = raw[:, place::4]
+        packed[:, : here.shape[1]] |= (here << 2 * place).astype(np.uint8)
+    room = np.pad(packed, ((0, 0), (5, 9)), constant_values=255)
+    table = rng.integers(-128, 128, (11, 4)).astype(np.int8)
+    norms = np.zeros(n_samples, dtype=np.int64)
+    add_squared_norms(norms, room[:, 5:-9], table)
+    codes = np.take_along_axis(table, raw, axis=1).astype(np.int64)
+    np.testing.assert_array_equal(norms, (codes**2).sum(axis=0))
 
 
 @settings(deadline=None)

@@ -16,6 +16,7 @@ from scipy import stats
 from primo_scale.simulation.mosaic import (
     GenotypeScores,
     Mosaic,
+    genotype_slabs,
     packed_genotypes,
     population_variance,
     score_people,
@@ -137,6 +138,24 @@ def test_slabs_change_nothing(slab_bytes: int, mosaic_of: MosaicOf, raw_values: 
     mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
     whole = raw_values(mosaic, 9_001)
     np.testing.assert_array_equal(raw_values(mosaic, 9_001, slab_bytes=slab_bytes), whole)
+
+
+@pytest.mark.parametrize("people_per_stripe", [4, 5_000, 8_192, 1 << 20])
+def test_stripes_of_people_are_the_same_people(people_per_stripe: int, mosaic_of: MosaicOf) -> None:
+    n_people = 9_001 if people_per_stripe > 4 else 101
+    mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
+    whole = np.concatenate([slab.copy() for slab in packed_genotypes(mosaic, n_people)])
+    joined = np.full_like(whole, 0xFF)
+    slabs = 0
+    for slab in genotype_slabs(
+        mosaic, n_people, people_per_stripe=people_per_stripe, slab_bytes=100_000
+    ):
+        rows, width = slab.packed.shape
+        first = slab.first_person // 4
+        joined[slab.first_variant : slab.first_variant + rows, first : first + width] = slab.packed
+        slabs += 1
+    assert slabs >= -(-n_people // people_per_stripe)
+    np.testing.assert_array_equal(joined, whole)
 
 
 def test_a_person_does_not_depend_on_how_many_there_are(

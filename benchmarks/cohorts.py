@@ -1,0 +1,92 @@
+"""Simulated cohorts to measure on, kept in a directory and made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import module_command
+from benchmarks.memory import run_measured
+
+PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
+PHENOTYPES = 2
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """PLINK files and the genotype store made of them."""
+
+    directory: Path
+    samples: int
+    variants: int
+
+    @property
+    def prefix(self) -> Path:
+        """Of the PLINK files and the tables beside them."""
+        return self.directory / f"n{self.samples}-d{self.variants}"
+
+    @property
+    def store(self) -> Path:
+        """The genotype store."""
+        return self.prefix.with_name(self.prefix.name + ".zarr")
+
+    def table(self, kind: str) -> Path:
+        """``pheno``, ``pheno-bounds`` and so on."""
+        return self.prefix.with_name(f"{self.prefix.name}.{kind}.tsv")
+
+
+def simulated(directory: Path, samples: int, variants: int) -> Cohort:
+    """The cohort of this size: mosaics of the demonstration's panel, tiled to `variants`."""
+    cohort = Cohort(directory, samples, variants)
+    last_written = cohort.table("effects")
+    if not last_written.is_file():
+        words = ("--bfile", PANEL, "--out", cohort.prefix, "--samples", samples, "--seed", _SEED,
+                 "--variants", variants, "--phenotypes", PHENOTYPES)  # fmt: skip
+        run_measured(module_command("pipelines.simulate", *words), directory)
+    _ingest(cohort, cohort.prefix)
+    return cohort
+
+
+def part_of(whole: Cohort, samples: int, variants: int) -> Cohort:
+    """A store of the first people and the first variants of a cohort."""
+    part = Cohort(whole.directory, samples, variants)
+    if (samples, variants) == (whole.samples, whole.variants):
+        return whole
+    people, names = (part.prefix.with_suffix(suffix) for suffix in (".keep", ".extract"))
+    _first_lines(whole.prefix.with_suffix(".fam"), samples, slice(0, 2), people)
+    _first_lines(whole.prefix.with_suffix(".bim"), variants, slice(1, 2), names)
+    _ingest(part, whole.prefix, "--keep", people, "--extract", names)
+    return part
+
+
+def frequencies(cohort: Cohort) -> Path:
+    """The panel's allele frequencies, under the names that variants have in the cohort.
+
+    A panel that is tiled to more variants repeats them as NAME, NAME_2, NAME_3 and so on.
+    """
+    path = cohort.prefix.with_suffix(".afreq")
+    header, *rows = PANEL.with_suffix(".afreq").read_text().splitlines()
+    column = header.split("\t").index("ID")
+    row_of = {row.split("\t")[column]: row.split("\t") for row in rows}
+    lines = [header]
+    for variant in cohort.prefix.with_suffix(".bim").read_text().splitlines():
+        name = variant.split("\t")[1]
+        row = list(row_of[name.partition("_")[0]])
+        row[column] = name
+        lines.append("\t".join(row))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _ingest(cohort: Cohort, prefix: Path, *selection: object) -> None:
+    if cohort.store.is_dir():  # it gets its name when it is finished
+        return
+    words = ("--bfile", prefix, "--out", cohort.store, *selection)
+    run_measured(module_command("pipelines.ingest", *words), cohort.directory)
+
+
+def _first_lines(table: Path, count: int, columns: slice, path: Path) -> None:
+    with table.open() as lines, path.open("w") as selected:
+        for line, _ in zip(lines, range(count), strict=False):
+            selected.write("\t".join(line.split()[columns]) + "\n")

@@ -1,0 +1,170 @@
+"""Program: accumulate a genotype store again and again on one started cluster.
+
+``python -m benchmarks.ours --store PATH --out FILE``. Each repetition starts from an empty work
+directory beside `FILE` and ends with finished statistics on the disk. Phenotypes are random.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from distributed import Client
+
+from benchmarks.random_outcomes import random_coding, write_random_outcomes
+from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
+from primo_scale.accumulate.engine import ClusterOptions, dask_client
+from primo_scale.accumulate.partials import Inputs, open_partials
+from primo_scale.accumulate.plan import Plan, default_plan
+from primo_scale.accumulate.run import accumulate
+from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.kernels.choice import warmed_up
+from primo_scale.machine import usable_cpus
+from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+
+
+@dataclass(frozen=True)
+class Case:
+    """What every repetition sums."""
+
+    plan: Plan
+    inputs: Inputs
+    codes: np.ndarray[Any, np.dtype[np.int8]]
+    kernel: str
+
+    @property
+    def largest_code(self) -> int:
+        """Largest magnitude of a genotype code."""
+        return int(np.abs(self.codes.astype(np.int64)).max())
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Wall time of one accumulation: all of it, clipping people, tiles of X'X and X'Z, the rest."""
+
+    seconds: float
+    rows: float
+    tiles: float
+    rest: float
+
+
+def prepared(
+    store_path: Path, directory: Path, *, phenotypes: int, choices: ModelChoices, kernel: str
+) -> Case:
+    """Write random outcomes and settle the design, as `pipelines.accumulate` does from files."""
+    store = open_genotype_store(store_path)
+    coding = random_coding(phenotypes, outcome_weight(phenotypes, 0, choices))
+    outcomes = write_random_outcomes(directory / "outcomes.zarr", store.n_samples, coding)
+    design = make_design(
+        store,
+        choices,
+        matched=match_frequencies(choices, store.variants),
+        outcomes=coding,
+        moments=None,
+    )
+    digests = {
+        "genotypes": store.identity_digest,
+        "outcomes": outcomes.content_digest,
+        "design": design.digest,
+    }
+    inputs = Inputs(store.path, outcomes.path, design.row_rule, design.subsample, digests)
+    plan = default_plan(design.layout, design.n_samples)
+    return Case(plan, inputs, design.genotypes.code_table, kernel)
+
+
+def accumulated(client: Client, case: Case, directory: Path) -> tuple[Repetition, RawStatistics]:
+    """Sum everything once, from an empty checkpoint."""
+    partials_path, finished = directory / "partials.zarr", directory / "statistics.zarr"
+    for path in (partials_path, finished):
+        shutil.rmtree(path, ignore_errors=True)
+    n_rows = len(list(case.plan.row_tasks()))
+    ended: dict[int, float] = {}
+    start = time.perf_counter()
+    partials = open_partials(partials_path, case.plan, case.inputs, case.codes, case.kernel)
+
+    def note(done: int, total: int) -> None:
+        if done in (n_rows, total):
+            ended[done] = time.perf_counter() - start
+
+    raw = accumulate(client, partials, finished, note)
+    seconds = time.perf_counter() - start
+    rows, tiles = ended[n_rows], ended[max(ended)]
+    return Repetition(seconds, rows, tiles - rows, seconds - tiles), raw
+
+
+def gram_sum(raw: RawStatistics) -> int:
+    """Sum of all entries of X'X: tells a wrong product from a right one."""
+    total = 0
+    for block in range(raw.matrices.layout.n_blocks):
+        for tile, values in raw.matrices.gram_tiles(block):
+            total += int(values.sum()) * (1 if tile.on_diagonal else 2)
+    return total
+
+
+@click.command()
+@click.option("--store", type=click.Path(path_type=Path), required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON of the times.")
+@click.option("--phenotypes", default=2, show_default=True)
+@click.option("--ld-blocks")
+@click.option("--ref-freq", type=click.Path(path_type=Path))
+@click.option("--kernel", default="auto", show_default=True)
+@click.option("--workers", type=int, help="Default: the CPUs there are.")
+@click.option("--cpus", type=int, help="Run on so many CPUs alone, all processes together.")
+@click.option("--repetitions", default=5, show_default=True)
+@click.option("--first-counts", is_flag=True, help="Long runs: no warm-up.")
+def main(
+    store: Path,
+    out: Path,
+    phenotypes: int,
+    ld_blocks: str | None,
+    ref_freq: Path | None,
+    kernel: str,
+    workers: int | None,
+    cpus: int | None,
+    repetitions: int,
+    first_counts: bool,
+) -> None:
+    """Time the accumulation of one store."""
+    if cpus is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cpus])
+    directory = out.parent / "work"
+    directory.mkdir()
+    choices = ModelChoices(
+        ref_freq, ld_blocks, None, PrivacyUnit.FULL, Adjacency.REPLACE_ONE, None, None, None, False
+    )
+    case = prepared(store, directory, phenotypes=phenotypes, choices=choices, kernel=kernel)
+    used = warmed_up(kernel, case.largest_code)
+    options = ClusterOptions(None, workers or usable_cpus(), None, directory / "scratch")
+    with dask_client(options) as client:
+        times = [
+            accumulated(client, case, directory)
+            for _ in range(repetitions + (0 if first_counts else 1))
+        ]
+    raw = times[-1][1]
+    found = [repetition for repetition, _ in times]
+    counted = found if first_counts else found[1:]
+    result = {
+        "kernel": used,
+        "largest_code": case.largest_code,
+        "blocks": case.plan.layout.n_blocks,
+        "tasks": len(list(case.plan.row_tasks())) + len(list(case.plan.tile_tasks())),
+        "workers": options.workers,
+        "first_seconds": found[0].seconds,
+        "gram_sum": gram_sum(raw),
+        "statistics_sha256": raw.sha256,
+        **{name: [getattr(r, name) for r in counted] for name in Repetition.__dataclass_fields__},
+    }
+    out.write_text(json.dumps(result))
+    shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Results as tables: Markdown, on the terminal and between the markers of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from benchmarks.programs import Record, effective_rate, median
+
+_GIGA = 1e9
+Row = Sequence[str]
+Measured = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SectionText:
+    """The text of one benchmark, and where it belongs."""
+
+    name: str
+    write: Callable[[Measured], str]
+
+    def text(self, section: dict[str, Any]) -> str:
+        """Machine, then tables."""
+        return f"{_machine(section['machine'])}\n\n{self.write(section['measured'])}"
+
+    def placed(self, page: str, section: dict[str, Any]) -> str:
+        """The page with this section's text between its markers."""
+        begin, end = f"<!-- {self.name}: measured -->", f"<!-- {self.name}: end -->"
+        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        if not pattern.search(page):
+            raise click.ClickException(f"the page has no place for {self.name}: {begin} ... {end}")
+        return pattern.sub(lambda _: f"{begin}\n\n{self.text(section)}\n\n{end}", page)
+
+
+def print_tables(name: str, section: dict[str, Any]) -> None:
+    """The same text, on the terminal."""
+    click.echo("\n" + TABLES[name].text(section))
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {text}" for name, text in machine["versions"].items())
+    return (
+        f"{machine['date']}, commit {machine['commit']}; {machine['processor']}, "
+        f"{machine['cpus']} CPUs, {machine['memory_bytes'] / 2**30:.0f} GiB; load "
+        f"{machine['load_before']:.2f} before; {versions}."
+    )
+
+
+def _headline(measured: Measured) -> str:
+    peaks = {name: median(rates) for name, rates in measured["peaks"].items()}
+    best = max(peaks.values())
+    ours = median(measured["ours"][0]["seconds"])
+    rows = [
+        (
+            row["name"],
+            _seconds(row),
+            f"{effective_rate(row) / _GIGA:,.0f}",
+            f"{median(row['seconds']) / ours:.2f}",
+            f"{effective_rate(row) / best:.2f}",
+            _gibibytes(row["memory"]["total"]),
+        )
+        for row in (*measured["ours"], *measured["peers"])
+    ]
+    first = measured["ours"][0]
+    titles = ("", "seconds (least-most)", "2nd²/s, G", "x primo_scale", "of the peak", "GiB")
+    kernels = [
+        (name, f"{rate / _GIGA:,.0f}", f"{rate / best:.2f}")
+        for name, rate in sorted(peaks.items(), key=lambda item: -item[1])
+    ]
+    parts = (
+        f"n = {first['samples']:,}, d = {first['variants']:,}; {_agreement(measured)}",
+        _table(titles, rows),
+        "Full products by kernels alone, on all CPUs:",
+        _table(("kernel", "operations a second, G", "of the best"), kernels),
+        "Decoding to int8, from files in the page cache:",
+        _table(
+            ("", "seconds (least-most)", "genotypes a second, G"),
+            map(_decoding, measured["decoding"]),
+        ),
+        _dask_trials(measured["peers"]),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _agreement(measured: Measured) -> str:
+    """Whether all that multiplied the same codes found the same sum of entries of X'X."""
+    rows = [*measured["ours"], *measured["peers"]]
+    exact = {
+        row["gram_sum"] for row in rows if "gram_sum" in row and row.get("largest_code", 1) == 1
+    }
+    return "all products agree." if len(exact) == 1 else f"PRODUCTS DISAGREE: {sorted(exact)}."
+
+
+def _decoding(row: Record) -> Row:
+    return row["name"], _seconds(row), f"{row['genotypes'] / median(row['seconds']) / _GIGA:.2f}"
+
+
+def _dask_trials(peers: list[Record]) -> str:
+    """What each chunking took in one run, best first."""
+    lines = []
+    for row in peers:
+        if "trials" in row:
+            tried = (
+                f"{chunks[0]} x {chunks[1]} {seconds:.1f} s"
+                for seconds, chunks in sorted(row["trials"])
+            )
+            lines.append(f"{row['name']}, chunks tried: {', '.join(tried)}.")
+    return "\n".join(lines)
+
+
+def _sweep(measured: Measured) -> str:
+    sizes = ("people", "n", "samples"), ("variants", "d", "variants")
+    parts = []
+    for part, letter, size in sizes:
+        rows = measured[part]
+        other = "variants" if size == "samples" else "samples"
+        parts.append(f"Against {letter}, with {rows[0][other]:,} {_words(other)}:")
+        parts.append(_table((letter, *_COSTS), [(f"{row[size]:,}", *_costs(row)) for row in rows]))
+        parts.append(_fit(measured[f"exponent_{part}"], letter))
+    overhead = measured["overhead"]
+    parts.append(
+        f"Points of less than {measured['fitted_above']:.2f} s are not fitted: five times what a "
+        f"cohort of {overhead['samples']:,} people and {overhead['variants']} variants takes."
+    )
+    return "\n\n".join(parts)
+
+
+def _words(size: str) -> str:
+    return "people" if size == "samples" else "variants"
+
+
+def _fit(fit: dict[str, Any] | None, letter: str) -> str:
+    if fit is None:
+        return f"Too few points to fit an exponent of {letter}."
+    sizes = fit["sizes"]
+    return (
+        f"Time grows as {letter}^{fit['exponent']:.3f} (least squares on logarithms, "
+        f"{len(sizes)} points from {min(sizes):,} to {max(sizes):,})."
+    )
+
+
+def _biobank(measured: Measured) -> str:
+    rows = [
+        (
+            row["name"],
+            f"{row['samples']:,}",
+            f"{row['variants']:,}",
+            str(row["blocks"]),
+            *_costs(row),
+        )
+        for row in measured["rows"]
+    ]
+    return "\n\n".join(
+        (
+            _table(("", "n", "d", "blocks", *_COSTS), rows),
+            f"The phenotypes add {measured['cost_of_phenotypes']:.0%}; by count of operations "
+            f"4l/d, {measured['arithmetic_of_phenotypes']:.0%}.",
+        )
+    )
+
+
+def _scaling(measured: Measured) -> str:
+    rates = {int(cpus): median(found) for cpus, found in measured["kernel_rates"].items()}
+    first = median(measured["rows"][0]["seconds"])
+    rows = []
+    for row, cpus in zip(measured["rows"], [*rates, None], strict=False):
+        kernel = "" if cpus is None else f"{rates[cpus] / rates[1]:.2f}"
+        rows.append((row["name"], _seconds(row), f"{first / median(row['seconds']):.2f}", kernel))
+    return _table(("", "seconds (least-most)", "times as fast", "kernel alone"), rows)
+
+
+_COSTS = ("seconds (least-most)", "2nd²/s, G", "GiB in all", "largest worker", "client")
+
+
+def _costs(row: Record) -> Row:
+    memory = row["memory"]
+    blocks = row["blocks"]  # equal ones: 2 n d^2 / blocks
+    return (
+        _seconds(row),
+        f"{effective_rate(row) / blocks / _GIGA:,.0f}",
+        *(_gibibytes(memory[name]) for name in ("total", "child", "main")),
+    )
+
+
+def _seconds(row: Record) -> str:
+    seconds = row["seconds"]
+    middle, least, most = (f"{s:#.3g}" for s in (median(seconds), min(seconds), max(seconds)))
+    return f"{middle} ({least}-{most})"
+
+
+def _gibibytes(size: int) -> str:
+    return f"{size / 2**30:.2f}"
+
+
+def _table(titles: Row, rows: Iterable[Row]) -> str:
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+TABLES = {
+    "headline": SectionText("headline", _headline),
+    "sweep": SectionText("sweep", _sweep),
+    "biobank": SectionText("biobank", _biobank),
+    "scaling": SectionText("scaling", _scaling),
+}

@@ -1,0 +1,199 @@
+"""Before anything is read, summed or paid: what a run needs, and what public inputs refuse."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
+from pipelines.command_line import LOGGER
+from pipelines.design import Design, PaidMoments
+from pipelines.design_choices import ModelChoices, make_design, match_frequencies
+from primo_scale.accumulate.plan import default_plan
+from primo_scale.accumulate.preflight import Where, described, needs_of, refuse_if_too_small
+from primo_scale.accumulate.speed import measure_rates
+from primo_scale.accumulate.task_memory import Workload
+from primo_scale.errors import InputError
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest_plan import (
+    IngestPlan,
+    check_same_request,
+    plan_ingest,
+    recorded_request,
+)
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.packed import packed_width
+from primo_scale.kernels.products import LARGEST_BYTE
+from primo_scale.machine import usable_cpus
+from primo_scale.storage.files import make_private_directory
+
+STORE, OUTCOMES = "genotypes.zarr", "outcomes.zarr"
+PARTIALS, STATISTICS = "partials.zarr", "statistics.zarr"
+"""Names in the work directory."""
+
+
+@dataclass(frozen=True)
+class PlannedGenotypes(GenotypeStore):
+    """The store that an ingest would write, as far as its tables go: it holds no genotypes yet."""
+
+    plan: IngestPlan
+
+    @cached_property
+    def samples(self) -> SampleTable:
+        """People that the filters leave."""
+        return self.plan.samples
+
+    @cached_property
+    def variants(self) -> VariantTable:
+        """Variants that the filters leave."""
+        return self.plan.variants
+
+
+def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeStore:
+    """The finished store of ``gwas_release``, or what an ingest would make of the filesets.
+
+    Reads .bim and .fam and the lists of the filters, and of a .bed its size and first bytes.
+
+    Parameters
+    ----------
+    options
+        ``bfile``, ``keep``, ``remove``, ``extract`` and ``exclude`` of the command line.
+    destination
+        Where the store is or would be.
+
+    Raises
+    ------
+    InputError
+        As an ingest.
+    """
+    lists = {name: options[name] for name in ("keep", "remove", "extract", "exclude")}
+    prefixes = [Path(prefix) for prefix in options["bfile"]]
+    plan = plan_ingest(prefixes, destination, selection=Selection(**lists))
+    finished = open_genotype_store(destination) if destination.exists() else None
+    request, sources = recorded_request(plan)
+    if request is not None:
+        where = plan.partial if finished is None else destination
+        check_same_request(plan, request, sources, where)
+    if finished is not None:
+        return finished
+    return PlannedGenotypes(
+        path=destination,
+        n_samples=len(plan.sample_index),
+        n_variants=len(plan.variant_index),
+        chunk_shape=plan.chunk_shape,
+        identity_digest="",  # of contents that were not read
+        cohort_digest=plan.cohort_digest,
+        plan=plan,
+    )
+
+
+def settled_design(
+    store: GenotypeStore,
+    outcomes: OutcomeChoices,
+    model: ModelChoices,
+    moments: PaidMoments | None,
+) -> Design:
+    """Settle every public choice of a run, and say how the reference panel fits."""
+    coding = outcome_coding(outcomes, model, moments)
+    matched = match_frequencies(model, store.variants)
+    if matched is not None:
+        LOGGER.info(
+            "--ref-freq: %d variants matched (%d with alleles swapped, %d on the other strand, "
+            "%d strand-ambiguous and taken as labelled), %d with other alleles, %d absent",
+            matched.n_matched, matched.n_swapped, matched.n_flipped,
+            matched.n_ambiguous, matched.n_mismatched, matched.n_absent,
+        )  # fmt: skip
+    design = make_design(store, model, matched=matched, outcomes=coding, moments=moments)
+    if design.clipped and design.row_norm < design.genotypes.variance:
+        LOGGER.warning(
+            "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
+            "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
+            / design.genotypes.unit,
+        )  # fmt: skip
+    return design
+
+
+def preflight(
+    store: GenotypeStore, design: Design, execution: ExecutionChoices, work_dir: Path
+) -> None:
+    """Say what the accumulation needs, and refuse it if that is not there.
+
+    Raises
+    ------
+    ResourceError
+        Too little disk or memory.
+    UsageError
+        This machine cannot run the kernel asked for.
+    """
+    work = workload(design, store.chunk_shape, execution.kernel)
+    rates = measure_rates(execution.kernel, work.largest_code)
+    needs = needs_of(work, kernel_bytes=rates.kernel_bytes)
+    if isinstance(store, PlannedGenotypes):
+        genotypes = store.n_variants * packed_width(store.n_samples)
+        needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
+    where = Where(
+        local_workers=0 if execution.scheduler else execution.workers or usable_cpus(),
+        memory_limit=execution.memory_limit,
+        work_dir=work_dir,
+        bytes_there=_bytes_below([work_dir / OUTCOMES, work_dir / PARTIALS]),
+    )
+    for line in described(needs, work, rates, where):
+        LOGGER.info("%s", line)
+    refuse_if_too_small(needs, where)
+
+
+def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:
+    """What the accumulation of a design takes, on this machine's kernels, compiled here if new."""
+    squares = design.genotypes.code_table.astype(np.int64) ** 2
+    largest = math.isqrt(int(squares.max(initial=0)))
+    blocks = np.add.reduceat(squares.max(axis=1), design.boundaries[:-1])
+    rule = design.row_rule
+    return Workload(
+        plan=default_plan(design.layout, design.n_samples),
+        kernel=warmed_up(kernel, largest),
+        outcome_kernel=choose_kernel(kernel, LARGEST_BYTE).name,
+        largest_code=largest,
+        chunk_shape=chunk_shape,
+        may_clip=rule is not None and rule.needs_norms(blocks),
+        multiplier_columns=1
+        if rule is None or rule.block_norms is None
+        else design.layout.n_blocks,
+        subsampled=design.subsample is not None,
+    )
+
+
+def check_work_dir(work_dir: Path) -> None:
+    """Refuse a work directory that a run would refuse, without making one.
+
+    Raises
+    ------
+    InputError
+        It is open to others, or cannot be made.
+    """
+    if work_dir.exists():
+        make_private_directory(work_dir)
+        return
+    ancestor = next(parent for parent in work_dir.absolute().parents if parent.exists())
+    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
+        raise InputError(
+            "cannot be created", where=work_dir, remedy="Choose a directory you may write to"
+        )
+
+
+def _bytes_below(paths: Sequence[Path]) -> int:
+    """Bytes of the files in some directories, which need not exist."""
+    return sum(
+        (Path(directory) / name).stat().st_size
+        for path in paths
+        for directory, _, names in os.walk(path)
+        for name in names
+    )

@@ -1,0 +1,158 @@
+"""How long an accumulation will take: operations counted from the plan, rates measured here.
+
+A prediction for the operator, never for a release. It takes every core for one like this, free
+for this run, and the disk for one of `STORE_RATE`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import psutil
+from threadpoolctl import threadpool_limits
+
+from primo_scale.accumulate.task_memory import Workload, gram_itemsize
+from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.packed import add_squared_norms, decode_into
+from primo_scale.kernels.product_blas import outcome_gram
+from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
+
+STORE_RATE = 10**9
+"""Bytes a second that stores are taken to be read and written at, checksums included."""
+
+# Wide enough for every kernel's own tiles, and a few milliseconds each.
+_ROWS, _PEOPLE, _COLUMNS = 512, 4096, 64
+_REPEATS = 2
+# Of starting workers and of leaving them (measured on two cores).
+_START_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds on one core of this machine.
+
+    Attributes
+    ----------
+    diagonal, beside
+        For a multiplication of codes on the diagonal, where half of them are spared, and beside.
+    outcomes
+        For a multiplication of codes with outcome planes.
+    outcome_gram
+        For a multiplication of outcomes with outcomes.
+    decoding, norms
+        For a genotype.
+    kernel_bytes
+        By how much the first product made this process grow.
+    """
+
+    diagonal: float
+    beside: float
+    outcomes: float
+    outcome_gram: float
+    decoding: float
+    norms: float
+    kernel_bytes: int
+
+
+def measure_rates(kernel: str, largest_code: int) -> Rates:
+    """Time what tasks spend their time on, in some tens of milliseconds, on made-up genotypes.
+
+    Parameters
+    ----------
+    kernel
+        One of `primo_scale.kernels.choice.NAMES`.
+    largest_code
+        Largest magnitude of a genotype code.
+    """
+    genotypes = choose_kernel(kernel, largest_code)
+    planes = choose_kernel(kernel, LARGEST_BYTE)
+    packed = np.resize(np.arange(256, dtype=np.uint8), (_ROWS, _PEOPLE // 4))
+    table = np.tile(np.array([-1, 0, 0, 1], dtype=np.int8), (_ROWS, 1))
+    left, right = (spread_rows(_ROWS, _PEOPLE) for _ in range(2))
+    codes, others = decode_into(left, packed, table), decode_into(right, packed[::-1], table)
+    square, oblong = _ROWS * _ROWS * _PEOPLE, _ROWS * _COLUMNS * _PEOPLE
+    rows = np.ones((_PEOPLE, _COLUMNS), dtype=np.int16)
+    norms = np.zeros(_PEOPLE, dtype=np.int64)
+    with threadpool_limits(1, user_api="blas"):  # as in a worker
+        before = psutil.Process().memory_info().rss
+        _product(genotypes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
+        _product(planes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
+        grown = psutil.Process().memory_info().rss - before
+        return Rates(
+            diagonal=_seconds(lambda: _product(genotypes, codes, codes)) / square,
+            beside=_seconds(lambda: _product(genotypes, codes, others)) / square,
+            outcomes=_seconds(lambda: _product(planes, codes, others[:_COLUMNS])) / oblong,
+            outcome_gram=_seconds(lambda: outcome_gram(rows)) / (_PEOPLE * _COLUMNS**2),
+            decoding=_seconds(lambda: decode_into(left, packed, table)) / (_ROWS * _PEOPLE),
+            norms=_seconds(lambda: add_squared_norms(norms, packed, table)) / (_ROWS * _PEOPLE),
+            kernel_bytes=max(0, grown),
+        )
+
+
+def bytes_read(work: Workload) -> int:
+    """Packed genotypes that all tasks read: each tile once for every tile it is multiplied with."""
+    plan = work.plan
+    tiles = sum(_tile_heights(work, block) for block in range(plan.layout.n_blocks))
+    norms = plan.layout.n_variants if work.may_clip else 0
+    return (tiles + norms) * -(-plan.n_samples // 4)
+
+
+def core_seconds(work: Workload, rates: Rates) -> float:
+    """Time of all tasks together, on one core."""
+    plan, q = work.plan, work.plan.layout.n_outcomes
+    diagonal = beside = 0
+    for block, size in enumerate(plan.layout.sizes):
+        parts = [plan.inside(block, tile) for tile in range(plan.n_tiles(block))]
+        squares = sum((part.stop - part.start) ** 2 for part in parts)
+        diagonal, beside = diagonal + squares, beside + (size * size - squares) // 2
+    a_person = (
+        diagonal * rates.diagonal
+        + beside * rates.beside
+        + plan.layout.n_variants * work.planes * rates.outcomes
+        + q * q * rates.outcome_gram
+    )
+    decoded = sum(_tile_heights(work, block) for block in range(plan.layout.n_blocks))
+    a_person += decoded * rates.decoding
+    if work.may_clip:
+        a_person += plan.layout.n_variants * rates.norms
+    return plan.n_samples * a_person + _partial_bytes(work) / STORE_RATE
+
+
+def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
+    """Time from here to the finished statistics, on `cores` like the one that was measured."""
+    reading = (bytes_read(work) + _partial_bytes(work)) / STORE_RATE
+    return _START_SECONDS + core_seconds(work, rates) / cores + reading / cores
+
+
+def _tile_heights(work: Workload, block: int) -> int:
+    """Variants that the tile tasks of a block read, of each person."""
+    return work.plan.layout.size(block) * work.plan.n_tiles(block)
+
+
+def _partial_bytes(work: Workload) -> int:
+    """What tasks commit."""
+    plan, layout = work.plan, work.plan.layout
+    entries = sum(
+        work.upper_tiles(block) * min(plan.tile, layout.size(block)) ** 2
+        for block in range(layout.n_blocks)
+    )
+    cross = 8 * layout.n_variants * layout.n_outcomes
+    outcomes = 2 * plan.n_samples * layout.n_outcomes
+    return plan.n_row_groups * (entries * gram_itemsize(work) + cross) + outcomes
+
+
+def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:
+    ProductSum(kernel, (len(left), len(right)), LARGEST_BYTE).add(left, right)
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    """The shorter of a few times: others may use the machine too."""
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,282 @@
+"""Peak memory of an accumulation: one formula for each thing that is held, with its reason.
+
+Every function gives bytes, an upper bound that a process comes near to; tests hold what processes
+really take against them. Nothing here grows with the number of people once there are more of them
+than one read takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from primo_scale.accumulate.plan import Plan
+from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
+from primo_scale.outcomes.store import CHUNK_BYTES
+
+TASKS_PER_WORKER = 2
+"""Threads of a local worker, so that it holds two tasks: `accumulate.engine`."""
+
+# Resident size of a local worker that has run one tiny task of each kind: Python, numpy, Zarr,
+# distributed, Numba and LLVM, kernels loaded (measured, Linux, Python 3.11: 229 MiB).
+_WORKER_BASE = 232 << 20
+# What a process that is about to start a cluster takes on for it: distributed, the scheduler, the
+# store of partial sums (measured: 62 MiB).
+_CLUSTER_BASE = 64 << 20
+# Of OpenBLAS for every thread that multiplies (measured: 15 MiB).
+_BLAS_BUFFER = 16 << 20
+# The variant's code table, and the same in 64 bits twice, for a moment, to find its largest code.
+_PER_VARIANT = 4 + 2 * 4 * 8
+_PER_TASK = 1024  # of the plan and of what was committed
+_VARIANTS_PER_NORM_PASS = 2048  # of `accumulate.tasks`
+_CHUNKS_READ_AT_ONCE = 10  # by Zarr
+_MULTIPLIERS_IN_A_CHUNK = 16
+_INT16, _INT32, _INT64, _FLOAT64 = 2, 4, 8, 8
+# Of `kernels.product_blas`: entries that it converts at a time, and the sums it keeps exact.
+_CONVERTED_ENTRIES = 1 << 23
+_EXACT_SUM = {"float32": 2**24, "float64": LARGEST_INT32}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What memory, disk and time of an accumulation depend on; all public but the people.
+
+    Attributes
+    ----------
+    plan
+        How it is cut.
+    kernel, outcome_kernel
+        Names of what multiplies genotypes with genotypes and with outcomes.
+    largest_code
+        Largest magnitude of a genotype code.
+    chunk_shape
+        (variants, people) of a chunk of the genotype store.
+    may_clip
+        Whether genotypes could be beyond their bounds, so that norms are measured.
+    multiplier_columns
+        Row multipliers a person: one for each block that has a bound of its own.
+    subsampled
+        Whether X'X is summed over some of the people.
+    """
+
+    plan: Plan
+    kernel: str
+    outcome_kernel: str
+    largest_code: int
+    chunk_shape: tuple[int, int]
+    may_clip: bool
+    multiplier_columns: int
+    subsampled: bool
+
+    @property
+    def rows(self) -> int:
+        """People of a read."""
+        return min(self.plan.rows_per_read, self.plan.n_samples)
+
+    @property
+    def side(self) -> int:
+        """Variants on a side of the largest tile."""
+        return min(self.plan.tile, max(self.plan.layout.sizes))
+
+    def upper_tiles(self, block: int) -> int:
+        """Tiles of a block that are summed: those on the diagonal and on one side of it."""
+        return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
+
+    @property
+    def planes(self) -> int:
+        """Byte planes of the outcomes, and the row of ones."""
+        return 2 * self.plan.layout.n_outcomes + 1
+
+
+def worker_bytes(work: Workload, *, tasks: int = TASKS_PER_WORKER, kernel_bytes: int = 0) -> int:
+    """Peak of one worker.
+
+    Parameters
+    ----------
+    work
+        What it does.
+    tasks
+        Tasks that it runs at a time.
+    kernel_bytes
+        What loading the kernel's library takes, where it is no part of every worker.
+    """
+    largest = max(row_task_bytes(work), tile_task_bytes(work))
+    return (
+        _WORKER_BASE + kernel_bytes + _PER_VARIANT * work.plan.layout.n_variants + tasks * largest
+    )
+
+
+def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
+    """What the process that drives the workers and sums the row groups takes on from here.
+
+    Parameters
+    ----------
+    work
+        What is summed.
+    tasks
+        Tasks in all.
+    reduction
+        Of `accumulate.statistics.reduction_bytes`.
+    """
+    return (
+        _CLUSTER_BASE
+        + _PER_VARIANT * work.plan.layout.n_variants
+        + _PER_TASK * tasks
+        + max(reduction, committed_bytes(work))
+    )
+
+
+def tile_task_bytes(work: Workload) -> int:
+    """Peak of a tile task: of one on the diagonal, or of one beside it where there are any."""
+    beside = any(work.plan.n_tiles(block) > 1 for block in range(work.plan.layout.n_blocks))
+    return max(_diagonal_task(work), _task_beside_the_diagonal(work) if beside else 0)
+
+
+def row_task_bytes(work: Workload) -> int:
+    """Peak of a row task, at the greediest of its steps; one step's arrays are gone by the next."""
+    q, blocks = work.plan.layout.n_outcomes, work.plan.layout.n_blocks
+    outcomes = work.rows * q * _INT16
+    column = work.rows * _INT64
+    norms, multipliers = blocks * column, work.multiplier_columns * column
+    reading = outcomes + min(outcomes + 2 * CHUNK_BYTES, _CHUNKS_READ_AT_ONCE * CHUNK_BYTES)
+    measuring = read_bytes(work, _VARIANTS_PER_NORM_PASS) + work.rows * _INT32
+    # Of every block: its norm, its multiplier before and after stacking, what it leaves, and the
+    # product with the record's multiplier before and after the shift.
+    shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
+    clipping = 3 * outcomes + multipliers
+    # Transposed rows, then the low bytes on their way to int8 beside the high ones: 10 bytes each.
+    splitting = 4 * outcomes + multipliers
+    committing = 3 * outcomes + multipliers + 3 * work.rows * _MULTIPLIERS_IN_A_CHUNK * _INT32
+    greediest = max(
+        reading,
+        outcomes + norms + (measuring if work.may_clip else 0),
+        outcomes + norms + shrinking,
+        outcomes + norms + clipping,
+        outcomes + norms + splitting,
+        outcomes + norms + committing,
+        outcomes + norms + multipliers + _outcome_gram(work),
+    )
+    return greediest + q * q * _INT64
+
+
+def committed_bytes(work: Workload) -> int:
+    """The largest result of a task, as it is held while it is written or read.
+
+    Its checksum is appended to a copy, which a result at the edge of its block first is padded to.
+    """
+    return 2 * max(
+        work.side**2 * gram_itemsize(work),
+        work.side * work.plan.layout.n_outcomes * _INT64,
+    )
+
+
+def gram_itemsize(work: Workload) -> int:
+    """Bytes of an entry of a committed tile: four where no sum over a row group can leave int32."""
+    people = min(work.plan.row_group, work.plan.n_samples)
+    return _INT32 if people * work.largest_code**2 <= LARGEST_INT32 else _INT64
+
+
+def read_bytes(work: Workload, variants: int) -> int:
+    """Packed genotypes of one read, and the chunks that they are cut from.
+
+    Zarr reads whole chunks. Variants of a tile need not begin where a chunk does; people do.
+    """
+    height, width = work.chunk_shape
+    variants = min(variants, work.plan.layout.n_variants)
+    down = min(-(-variants // height) + 1, -(-work.plan.layout.n_variants // height))
+    across = -(-work.rows // width) + (1 if work.plan.rows_per_read % width else 0)
+    chunks = min(down * across, _CHUNKS_READ_AT_ONCE)
+    return variants * work.rows // 4 + chunks * height * width // 4
+
+
+def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int, same: bool) -> int:
+    """What a kernel holds beside operands and sum while it adds ``left @ right.T``.
+
+    Parameters
+    ----------
+    name
+        Of the kernel.
+    left, right
+        Rows of the operands.
+    people
+        Columns of both.
+    largest
+        Largest magnitude of their entries.
+    same
+        Whether they are one array.
+    """
+    operands = (right,) if same else (left, right)
+    copies = sum(operands) * row_stride(people)
+    if name == "vnni":
+        # Left in unsigned bytes; and the last people of a row group fill no whole vectors, so that
+        # they are copied.
+        return left * row_stride(people) + copies
+    if name == "signs":
+        # Two bits a code; and one operand at a time is padded to whole masks.
+        return copies // 4 + max(operands) * row_stride(people)
+    if name in ("torch", "cuda"):
+        return copies + left * right * _INT32
+    itemsize = _INT32 if name == "float32" else _FLOAT64
+    run = min(_EXACT_SUM[name] // largest**2, _CONVERTED_ENTRIES // max(left, right))
+    piece = min(people, max(1, run)) * itemsize
+    # The first operand of a run is converted while those of the run before are still there.
+    converted = sum(operands) * piece
+    return _BLAS_BUFFER + converted + max(left * piece, left * right * (itemsize + _INT32))
+
+
+def _diagonal_task(work: Workload) -> int:
+    """Codes, both sums, and the greediest of the steps that follow each other."""
+    q, planes = work.plan.layout.n_outcomes, work.planes * row_stride(work.rows)
+    widened = _people_fit(work, work.largest_code * LARGEST_BYTE)
+    cross = work.side * work.planes * (_INT32 if widened else _INT32 + _INT64)
+    steps = (
+        _reading(work),
+        3 * planes,  # as stored, as read, and with the ones
+        planes
+        + kernel_bytes(work.outcome_kernel, work.side, work.planes, work.rows,
+                       largest=LARGEST_BYTE, same=False),
+        kernel_bytes(work.kernel, work.side, work.side, work.rows,
+                     largest=work.largest_code, same=True),
+        # The planes in 64 bits, and two sums of them; the result and its copy with a checksum.
+        work.side * (work.planes + 2 * q) * _INT64,
+        2 * work.side * q * _INT64,
+        committed_bytes(work),
+    )  # fmt: skip
+    return _codes(work) + _gram(work) + cross + max(steps)
+
+
+def _task_beside_the_diagonal(work: Workload) -> int:
+    """Codes of two tiles, the sum, and the greediest step."""
+    multiplying = kernel_bytes(
+        work.kernel, work.side, work.side, work.rows, largest=work.largest_code, same=False
+    )
+    steps = (_reading(work), multiplying, committed_bytes(work))
+    return 2 * _codes(work) + _gram(work) + max(steps)
+
+
+def _codes(work: Workload) -> int:
+    return work.side * row_stride(work.rows)
+
+
+def _gram(work: Workload) -> int:
+    """The int32 sum, and the int64 one that it is moved to where it could become too large."""
+    fits = _people_fit(work, work.largest_code**2)
+    return work.side**2 * (_INT32 if fits else _INT32 + _INT64)
+
+
+def _people_fit(work: Workload, largest: int) -> bool:
+    return min(work.plan.row_group, work.plan.n_samples) * largest <= LARGEST_INT32
+
+
+def _reading(work: Workload) -> int:
+    """Packed genotypes; again, of the subsample alone; and the multipliers of the people."""
+    repacked = work.side * work.rows // 4 if work.subsampled else 0
+    chunk = min(work.multiplier_columns, _MULTIPLIERS_IN_A_CHUNK) * _INT32
+    return read_bytes(work, work.side) + repacked + work.rows * (chunk + 4 * _INT64)
+
+
+def _outcome_gram(work: Workload) -> int:
+    """Z'Z in float64, of so many people at a time, those before them not yet gone."""
+    q = work.plan.layout.n_outcomes
+    people = min(work.rows, max(1, _CONVERTED_ENTRIES // q))
+    again = 2 if people < work.rows else 1
+    return again * people * q * _FLOAT64 + 3 * q * q * _INT64 + _BLAS_BUFFER

@@ -1,0 +1,49 @@
+"""Products in numpy's int64, which no kernel uses, and the kernels that this machine has."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from primo_scale.errors import UsageError
+from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.products import ProductKernel
+
+Int8 = npt.NDArray[np.int8]
+Int64 = npt.NDArray[np.int64]
+
+
+def available(name: str, largest_code: int) -> ProductKernel:
+    """The kernel, or a skip that says why there is none."""
+    try:
+        return choose_kernel(name, largest_code)
+    except UsageError as refusal:
+        pytest.skip(str(refusal))
+
+
+def product(left: Int8, right: Int8) -> Int64:
+    """``left @ right.T``: at most 2^17 products of at most 2^14, far from the ends of int64."""
+    return left.astype(np.int64) @ right.astype(np.int64).T
+
+
+def modulo_int32(values: Int64) -> Int64:
+    """The int32 that such numbers are modulo 2^32."""
+    return (values + 2**31) % 2**32 - 2**31
+
+
+def codes_of(
+    rng: np.random.Generator, rows: int, people: int, *, largest: int, pattern: str
+) -> Int8:
+    """Codes within ``largest`` (128: and -128), of one of `PATTERNS`."""
+    highest = min(largest, 127)
+    ends = np.array([-largest, highest], dtype=np.int8)
+    if pattern == "any":
+        return rng.integers(-largest, highest + 1, (rows, people)).astype(np.int8)
+    if pattern == "ends":
+        return rng.choice(ends, (rows, people))
+    value = {"lowest": -largest, "highest": highest, "zero": 0}[pattern]
+    return np.full((rows, people), value, dtype=np.int8)
+
+
+PATTERNS = ("any", "ends", "lowest", "highest", "zero")

@@ -1,0 +1,167 @@
+"""Which kernel is chosen, what is refused and how, and that a choice never shows in the sums."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from integer_products import available, product
+
+from primo_scale.errors import UsageError
+from primo_scale.kernels import avx512, choice, product_avx512
+from primo_scale.kernels.choice import AUTOMATIC, NAMES, choose_kernel, warmed_up
+from primo_scale.kernels.product_torch import Torch
+from primo_scale.kernels.products import LARGEST_BYTE, ProductSum, spread_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL_FEATURES = avx512.BYTE_FEATURES | avx512.SIGN_FEATURES
+
+# Prints what is chosen for small and for large codes, and a digest of products by both.
+PROGRAM = """
+import hashlib
+import numpy as np
+from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.products import ProductSum, mirrored
+digest, names = hashlib.sha256(), []
+warmed_up("auto", 1)
+for largest in (1, 127):
+    codes = np.random.default_rng(largest).integers(-largest, largest + 1, (50, 3001))
+    kernel = choose_kernel("auto", largest)
+    total = ProductSum(kernel, (50, 50), largest**2)
+    codes = codes.astype(np.int8)
+    total.add(codes, codes)
+    names.append(kernel.name)
+    digest.update(mirrored(total.total()).astype("<i8").tobytes())
+print(*names, digest.hexdigest())
+"""
+
+
+@pytest.fixture
+def features(monkeypatch: pytest.MonkeyPatch):
+    """A function that sets what processor this seems to be."""
+
+    def pretend(names: frozenset[str]) -> None:
+        for module in (choice, product_avx512):
+            monkeypatch.setattr(module, "host_features", lambda: names)
+        monkeypatch.setattr(Torch, "is_available", lambda _: False)
+        choice._fastest.cache_clear()
+
+    yield pretend
+    choice._fastest.cache_clear()
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_a_kernel_is_had_by_its_name(name: str) -> None:
+    assert available(name, 1).name == name
+
+
+def test_signs_leaves_larger_codes_to_its_neighbour(features) -> None:
+    features(ALL_FEATURES)
+    assert choose_kernel("signs", 1).name == "signs"
+    assert choose_kernel("signs", 2).name == "vnni"
+    assert choose_kernel("signs", LARGEST_BYTE).name == "vnni"
+
+
+@pytest.mark.parametrize(
+    ("processor", "small", "large"),
+    [
+        (ALL_FEATURES, "signs", "vnni"),
+        (avx512.BYTE_FEATURES, "vnni", "vnni"),
+        (avx512.SIGN_FEATURES, "signs", "float32"),
+        (frozenset({"avx2", "fma"}), "float32", "float32"),
+        (frozenset(), "float32", "float32"),
+    ],
+)
+def test_the_fastest_for_a_processor(features, processor, small: str, large: str) -> None:
+    features(processor)
+    assert choose_kernel(AUTOMATIC, 1).name == small
+    assert choose_kernel(AUTOMATIC, 2).name == large
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("vnni", "a processor with AVX-512 VNNI"),
+        ("signs", "a processor with AVX-512 VPOPCNTDQ"),
+        ("torch", "PyTorch"),
+        ("cuda", "an NVIDIA GPU"),
+    ],
+)
+def test_a_refusal_says_what_is_missing_and_what_to_do(features, name: str, needs: str) -> None:
+    features(frozenset())
+    with pytest.raises(UsageError, match=f"--kernel: .*{needs}.*got {name}.*Leave the option out"):
+        choose_kernel(name, 1)
+    with pytest.raises(UsageError):
+        warmed_up(name, 1)
+
+
+def test_processors_that_cannot_be_asked_have_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> dict[str, bool]:
+        raise RuntimeError("LLVM has not implemented this")
+
+    monkeypatch.setattr(avx512.binding, "get_host_cpu_features", unknown)
+    assert avx512.host_features() == frozenset()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"NUMBA_CPU_NAME": "x86-64-v3" if os.uname().machine == "x86_64" else "generic"},
+     {"NUMBA_ENABLE_AVX": "0"}, {"NUMBA_DISABLE_JIT": "1"}],
+    ids=lambda setting: next(iter(setting)),
+)  # fmt: skip
+def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, str]) -> None:
+    """The digest is of int64 products, made here."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **setting, "CUDA_VISIBLE_DEVICES": ""},
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    small, large, digest = done.stdout.split()
+    assert {small, large}.isdisjoint({"signs", "vnni"})
+    expected = hashlib.sha256()
+    for largest in (1, 127):
+        codes = np.random.default_rng(largest).integers(-largest, largest + 1, (50, 3001))
+        expected.update(product(codes, codes).astype("<i8").tobytes())
+    assert digest == expected.hexdigest()
+
+
+def test_nothing_is_compiled_after_the_warm_up() -> None:
+    """Or every worker would compile it again, at the same time."""
+    available("signs", 1)
+    available("vnni", LARGEST_BYTE)
+    compiled = (
+        product_avx512._add_byte_products,
+        product_avx512._masks,
+        product_avx512._add_sign_products,
+    )
+    warmed_up("signs", 1)
+    before = [len(function.signatures) for function in compiled]
+    for people in (512, 700):
+        left, right = (spread_rows(rows, people) for rows in (40, 50))
+        for name, largest in (("signs", 1), ("vnni", LARGEST_BYTE)):
+            for other in (left, right):
+                ProductSum(choose_kernel(name, largest), (40, len(other)), 1).add(left, other)
+    assert [len(function.signatures) for function in compiled] == before
+
+
+# Products that saturate in 16 bits are all that such a processor has in oneDNN.
+TORCH_WITHOUT_VNNI = """
+from primo_scale.kernels.product_torch import Torch
+print(Torch("cpu").is_available())
+"""
+
+
+@pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
+def test_torch_is_refused_where_its_products_saturate(instructions: str) -> None:
+    available("torch", LARGEST_BYTE)
+    done = subprocess.run(
+        [sys.executable, "-c", TORCH_WITHOUT_VNNI],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": instructions},
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"

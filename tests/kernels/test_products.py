@@ -1,0 +1,269 @@
+"""Every kernel against int64 arithmetic, and the sums beyond what int32 holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
+
+from primo_scale.kernels import product_avx512
+from primo_scale.kernels.choice import NAMES
+from primo_scale.kernels.product_avx512 import Signs, Vnni
+from primo_scale.kernels.product_blas import Blas, outcome_gram
+from primo_scale.kernels.products import (
+    LARGEST_BYTE,
+    LARGEST_INT32,
+    ProductKernel,
+    ProductSum,
+    byte_planes,
+    from_byte_planes,
+    mirrored,
+    spread_rows,
+    with_ones,
+)
+
+LARGEST = (1, 2, 127, 128)
+kernels = pytest.mark.parametrize("name", NAMES)
+# Tiles are 6 x 4 and 4 x 3, panels 120 and 240 rows, vectors 64 people and masks 512.
+ROWS = st.integers(1, 15) | st.sampled_from([119, 121, 125, 239, 241, 245])
+PEOPLE = st.integers(1, 9) | st.sampled_from([63, 64, 65, 511, 512, 513, 640, 1023, 1024, 8193])
+
+
+def added(kernel: ProductKernel, left: Int8, right: Int8, times: int = 1) -> Any:
+    total = kernel.zeros(len(left), len(right))
+    for _ in range(times):
+        kernel.add(total, left, right)
+    return kernel.read(total)
+
+
+def assert_exact(kernel: ProductKernel, left: Int8, right: Int8, times: int = 1) -> None:
+    expected = modulo_int32(times * product(left, right))
+    found = added(kernel, left, right, times)
+    assert found.dtype == np.int32
+    if left is right:
+        found, expected = np.triu(found), np.triu(expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+@kernels
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.tuples(ROWS, ROWS, PEOPLE),
+    largest=st.sampled_from(LARGEST),
+    patterns=st.tuples(st.sampled_from(PATTERNS), st.sampled_from(PATTERNS)),
+    times=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+def test_products_are_those_of_integers(
+    name: str, sizes: Any, largest: int, patterns: Any, times: int, seed: int
+) -> None:
+    kernel, rng = available(name, largest), np.random.default_rng(seed)
+    height, width, people = sizes
+    left = codes_of(rng, height, people, largest=largest, pattern=patterns[0])
+    right = codes_of(rng, width, people, largest=largest, pattern=patterns[1])
+    assert_exact(kernel, left, right, times)
+    assert_exact(kernel, left, left, times)
+
+
+@kernels
+@pytest.mark.parametrize("largest", [1, 127])
+@pytest.mark.parametrize("people", [1, 512, 700, 1024])
+def test_any_layout_of_memory_gives_the_same(name: str, largest: int, people: int) -> None:
+    kernel, rng = available(name, largest), np.random.default_rng(people)
+    codes = codes_of(rng, 7, people, largest=largest, pattern="any")
+    room = codes_of(rng, 20, 3 * people + 11, largest=largest, pattern="any")
+    layouts = [
+        spread_rows(7, people),
+        spread_rows(9, people + 64)[1:8, :people],  # part of longer rows
+        room[2:9, 5 : 5 + people],  # unaligned
+        room[:14:2, 3 : 3 + people],  # every other row
+        room[:7, 1 : 1 + 3 * people : 3],  # people apart
+        room.ravel()[: 7 * people].reshape(people, 7).T,  # people first
+        room[8:1:-1, people:0:-1],  # backwards
+    ]
+    for left in layouts:
+        left[...] = codes
+        frozen = left.copy()
+        frozen.flags.writeable = False
+        for right in (left, frozen):
+            assert_exact(kernel, left, right)
+            assert_exact(kernel, right, left)
+
+
+@kernels
+@pytest.mark.parametrize("pattern", ["lowest", "highest"])
+def test_sums_wrap_modulo_2_to_the_32(name: str, pattern: str) -> None:
+    """9 x 16,385 products of 127^2 or 128^2 leave int32, and come back into it."""
+    kernel = available(name, LARGEST_BYTE)
+    codes = codes_of(np.random.default_rng(), 5, 16_385, largest=128, pattern=pattern)
+    assert int(product(codes, codes)[0, 0]) * 9 > LARGEST_INT32
+    assert_exact(kernel, codes, codes.copy(), times=9)
+
+
+class TestProductSum:
+    """Beyond int32, over any number of reads."""
+
+    @kernels
+    @settings(max_examples=10, deadline=None)
+    @given(
+        largest=st.sampled_from(LARGEST),
+        reads=st.lists(st.sampled_from([0, 1, 3, 64, 100, 513]), min_size=1, max_size=6),
+        bound=st.sampled_from([1, LARGEST_INT32 // 500, LARGEST_INT32 // 3, LARGEST_INT32]),
+        seed=st.integers(0, 2**32),
+    )
+    def test_totals_do_not_depend_on_reads_or_flushes(
+        self, name: str, largest: int, reads: list[int], bound: int, seed: int
+    ) -> None:
+        """A bound too high only moves sums to int64 more often: down to each person alone."""
+        kernel, rng = available(name, largest), np.random.default_rng(seed)
+        bound = max(bound, largest**2)
+        left, right = (
+            codes_of(rng, rows, sum(reads), largest=largest, pattern="any") for rows in (5, 8)
+        )
+        two, same = ProductSum(kernel, (5, 8), bound), ProductSum(kernel, (5, 5), bound)
+        start = 0
+        for people in reads:
+            part = left[:, start : start + people]
+            two.add(part, right[:, start : start + people])
+            same.add(part, part)
+            start += people
+        np.testing.assert_array_equal(two.total(), product(left, right))
+        np.testing.assert_array_equal(mirrored(same.total()), product(left, left))
+
+    @kernels
+    @pytest.mark.parametrize("read", [131_071, 131_072, 262_142, 300_000])
+    def test_the_largest_sums_are_exact_around_the_end_of_int32(self, name: str, read: int) -> None:
+        """131,071 squares of 128 fit int32, and 131,072 are 2^31."""
+        kernel = available(name, LARGEST_BYTE)
+        codes = np.full((2, read), -128, dtype=np.int8)
+        for reads in (1, 2):
+            total = ProductSum(kernel, (2, 2), 128**2)
+            for _ in range(reads):
+                total.add(codes, codes)
+            found = total.total()
+            assert found.dtype == (np.int32 if reads * read <= 131_071 else np.int64)
+            assert (mirrored(found) == reads * read * 128**2).all()
+
+    def test_a_bound_too_low_for_its_codes_is_what_the_flush_protects_from(self) -> None:
+        """The check above can fail: with a bound of 1, the same sum is wrong by 2^32."""
+        codes = np.full((2, 200_000), -128, dtype=np.int8)
+        total = ProductSum(Blas(np.float32, LARGEST_BYTE), (2, 2), 1)
+        total.add(codes, codes)
+        assert (total.total() == 200_000 * 128**2 - 2**32).all()
+
+    @kernels
+    def test_reads_of_nobody_add_nothing(self, name: str) -> None:
+        nobody = spread_rows(7, 0)
+        total = ProductSum(available(name, 1), (7, 7), 1)
+        for _ in range(50):  # memory that is read by mistake is not always zero
+            total.add(nobody, nobody)
+        assert not total.total().any()
+        total.add(np.ones((7, 3), np.int8), np.ones((7, 3), np.int8))
+        total.add(nobody, nobody)
+        assert (total.total() == 3).all()
+
+
+class TestWhatTheCheckRejects:
+    """A kernel that is wrong in one place fails `assert_exact`."""
+
+    @pytest.fixture
+    def codes(self) -> Int8:
+        return codes_of(np.random.default_rng(1), 13, 700, largest=1, pattern="any")
+
+    def test_wrong_bias(self, codes: Int8, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernel = available("vnni", LARGEST_BYTE)
+        right = product_avx512._add_byte_products
+        assert isinstance(kernel, Vnni)
+
+        def biased(total: Any, left: Any, unsigned: Any, columns: Any, same: bool) -> None:
+            right(total, left, unsigned, columns, same)
+            total -= columns[: total.shape[1]].sum(axis=1, dtype=np.int32)  # 129, not 128
+
+        monkeypatch.setattr(product_avx512, "_add_byte_products", biased)
+        with pytest.raises(AssertionError):
+            assert_exact(kernel, codes, codes.copy())
+
+    def test_padding_that_is_not_zero(self, codes: Int8, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernel = available("signs", 1)
+        assert isinstance(kernel, Signs)
+        whole = product_avx512._whole_masks
+
+        def unclean(codes: Int8) -> Int8:
+            copy = whole(codes).copy()
+            copy[:, codes.shape[1]] = 1
+            return copy
+
+        monkeypatch.setattr(product_avx512, "_whole_masks", unclean)
+        with pytest.raises(AssertionError):
+            assert_exact(kernel, codes, codes.copy())
+
+    def test_codes_beyond_what_float32_was_promised(self) -> None:
+        """2^24 + 1 is no float32: people cut for codes of 1 are too many for codes of 127."""
+        codes = np.full((2, 4_001), 127, dtype=np.int8)
+        codes[1, 0] = 126
+        with pytest.raises(AssertionError):
+            assert_exact(Blas(np.float32, 1), codes, codes.copy())
+        assert_exact(Blas(np.float32, 127), codes, codes.copy())
+
+
+class TestBytePlanes:
+    """Outcomes of 16 bits by way of 8."""
+
+    def test_every_int16_comes_back(self) -> None:
+        values = np.arange(-(2**15), 2**15).astype(np.int16)
+        planes = byte_planes(values[:, None]).astype(np.int64)
+        assert planes.shape == (2, 2**16)
+        np.testing.assert_array_equal(256 * planes[0] + planes[1] + 128, values)
+
+    @kernels
+    @settings(max_examples=10, deadline=None)
+    @given(
+        q=st.integers(1, 5),
+        people=st.sampled_from([1, 63, 64, 700]),
+        extreme=st.booleans(),
+        seed=st.integers(0, 2**32),
+    )
+    def test_products_with_outcomes(
+        self, name: str, q: int, people: int, extreme: bool, seed: int
+    ) -> None:
+        kernel, rng = available(name, LARGEST_BYTE), np.random.default_rng(seed)
+        codes = codes_of(rng, 6, people, largest=128, pattern="ends" if extreme else "any")
+        outcomes = rng.integers(-(2**15), 2**15, (people, q)).astype(np.int16)
+        if extreme:
+            outcomes = rng.choice(np.array([-(2**15), 2**15 - 1], dtype=np.int16), (people, q))
+        planes = with_ones(byte_planes(outcomes))
+        total = ProductSum(kernel, (6, 2 * q + 1), LARGEST_BYTE**2)
+        total.add(codes, planes)
+        found = from_byte_planes(total.total())
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, codes.astype(np.int64) @ outcomes.astype(np.int64))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 5), st.sampled_from([1, 3, 64, 1000]), st.integers(0, 2**32))
+def test_outcome_gram(q: int, people: int, seed: int) -> None:
+    outcomes = np.random.default_rng(seed).integers(-(2**15), 2**15, (people, q)).astype(np.int16)
+    expected = outcomes.T.astype(object) @ outcomes.astype(object)
+    np.testing.assert_array_equal(outcome_gram(outcomes), expected.astype(np.int64))
+
+
+def test_outcome_gram_beyond_2_to_the_53() -> None:
+    """8,388,609 squares of 2^15 are 2^53 + 2^30; one of 2^15 - 1 makes the sum odd."""
+    outcomes = np.full((2**23 + 2, 1), -(2**15), dtype=np.int16)
+    outcomes[0] = 2**15 - 1
+    assert outcome_gram(outcomes)[0, 0] == (2**23 + 1) * 2**30 + (2**15 - 1) ** 2
+
+
+@pytest.mark.parametrize("side", [1, 2, 127, 128, 129, 300])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_mirrored_forgets_the_lower_triangle(side: int, dtype: type[np.signedinteger]) -> None:
+    rng = np.random.default_rng(side)
+    junk = rng.integers(-99, 99, (side, side)).astype(dtype)
+    whole = mirrored(junk.copy())
+    assert whole.dtype == dtype
+    np.testing.assert_array_equal(whole, whole.T)
+    np.testing.assert_array_equal(np.triu(whole), np.triu(junk))

@@ -1,0 +1,49 @@
+"""Files of a simulated cohort: whole or absent, and the same for any stripes of people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import bed_reader
+import numpy as np
+import pytest
+
+from primo_scale.simulation.fileset import Fileset
+from primo_scale.simulation.mosaic import GenotypeSlab, Mosaic, genotype_slabs
+
+MosaicOf = Callable[..., Mosaic]
+N_PEOPLE, N_VARIANTS = 1_003, 400
+
+
+@pytest.mark.parametrize("people_per_stripe", [256, 1_000, N_PEOPLE])
+def test_bed_reader_reads_the_genotypes_of_every_stripe(
+    people_per_stripe: int, tmp_path: Path, mosaic_of: MosaicOf, raw_values: Callable[..., object]
+) -> None:
+    mosaic = mosaic_of(missing_rate=0.05)
+    slabs = genotype_slabs(mosaic, N_PEOPLE, people_per_stripe=people_per_stripe, slab_bytes=10_000)
+    Fileset(str(tmp_path / "cohort")).write_bed(slabs, N_VARIANTS, N_PEOPLE)
+    with bed_reader.open_bed(
+        tmp_path / "cohort.bed", iid_count=N_PEOPLE, sid_count=N_VARIANTS
+    ) as bed:
+        dosages = bed.read(dtype="float64").T
+    copies_of_a1 = np.array([2, np.nan, 1, 0])
+    np.testing.assert_array_equal(dosages, copies_of_a1[raw_values(mosaic, N_PEOPLE)])
+
+
+def test_a_bed_that_is_not_finished_leaves_the_earlier_one(
+    tmp_path: Path, mosaic_of: MosaicOf
+) -> None:
+    mosaic = mosaic_of()
+    files = Fileset(str(tmp_path / "cohort"))
+    files.write_bed(genotype_slabs(mosaic, 40), N_VARIANTS, 40)
+    before = files.path(".bed").read_bytes()
+
+    def broken() -> Iterator[GenotypeSlab]:
+        yield from genotype_slabs(mosaic, 80)
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        files.write_bed(broken(), N_VARIANTS, 80)
+    assert files.path(".bed").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["cohort.bed"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 
-import click
 import numpy as np
 
 from benchmarks.cohorts import part_of, simulated
@@ -88,5 +86,4 @@ def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
         rates[cpus] = bench.peak_rate(rows[-1]["kernel"], cpus)
     if len(counts) > 1:
         rows.append(bench.ours("1 worker on all CPUs", cohort, "--workers", 1))
-    click.echo("a worker has two threads: one worker uses two CPUs where it may", file=sys.stderr)
     return {"rows": rows, "kernel_rates": rates}

@@ -113,6 +113,7 @@ def _spread(codes: Int8, row_multiple: int) -> Int8:
 
 def _kernel(function: Any) -> Any:
     # Compiled when first called: other processors could not. Arrays come in one layout only.
+    # The cache on disk sees changes of this file alone: touch it after one of avx512.py.
     return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
 
 

@@ -1,12 +1,14 @@
-"""Peak memory of ingest and of accumulate does not grow with the number of people."""
+"""Peak memory does not grow with the number of people, and is what the pre-flight says."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -15,6 +17,9 @@ PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 LARGEST_GROWTH = 1.10
+# Of what was said: no process may take much more, and a number that is never reached is no use.
+MOST_BEYOND, LEAST_USED = 1.15, 0.5
+COHORTS = {"dense": (40_000, 2_304, 195), "LD blocks": (70_000, 1_500, 20)}
 # What a worker needs is the least of a few runs: its allocator keeps 40 MB more in some of them.
 ATTEMPTS = 2
 _POLL_SECONDS = 0.02
@@ -33,6 +38,68 @@ def test_peak_memory_does_not_grow_with_people(process: str, peaks) -> None:
     small, large = peaks[SMALL][process], peaks[LARGE][process]
     print(f"{process}: {small / 1e6:.0f} MB at n={SMALL}, {large / 1e6:.0f} MB at n={LARGE}")
     assert large <= LARGEST_GROWTH * small
+
+
+@pytest.fixture(scope="module")
+def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
+    """Options of accumulate for made-up cohorts, one with many phenotypes, one with many blocks."""
+    made = {}
+    for name, (n, d, phenotypes) in COHORTS.items():
+        folder = tmp_path_factory.mktemp("cohort")
+        write_cohort(folder, n, d, phenotypes)
+        run("ingest", "--bfile", folder / "cohort", "--out", folder / "genotypes.zarr")
+        made[name] = [
+            "--genotypes", folder / "genotypes.zarr", "--pheno", folder / "pheno.tsv",
+            "--pheno-bounds", folder / "bounds.tsv",
+        ]  # fmt: skip
+        if name == "LD blocks":  # with norms to measure and records to shrink in every block
+            made[name] += ["--ld-blocks", "window:25", "--ref-freq", folder / "panel.afreq"]
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["auto", "float32"])
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_peak_memory_is_what_the_preflight_says(
+    cohort: str, kernel: str, cohorts, environment, tmp_path
+) -> None:
+    work = tmp_path / "work"
+    client, *others = peak_bytes(
+        environment, "accumulate", *cohorts[cohort], "--kernel", kernel,
+        "--workers", 1, "--work-dir", work,
+    )  # fmt: skip
+    worker = max(others)
+    said_worker, said_client = memory_said(work / "run.log")
+    print(f"{cohort}, {kernel}: worker {worker / 1e6:.0f} MB of {said_worker / 1e6:.0f}, "
+          f"client {client / 1e6:.0f} MB of {said_client / 1e6:.0f}")  # fmt: skip
+    assert worker <= MOST_BEYOND * said_worker
+    assert client <= MOST_BEYOND * said_client
+    assert worker >= LEAST_USED * said_worker
+    assert client >= LEAST_USED * said_client
+
+
+def memory_said(log: Path) -> tuple[int, int]:
+    """Bytes that the pre-flight announced for a worker and for the client."""
+    found = re.search(r"memory 1 x (\d+) MiB for workers and (\d+) MiB here", log.read_text())
+    assert found is not None
+    return int(found[1]) << 20, int(found[2]) << 20
+
+
+def write_cohort(folder: Path, n: int, d: int, phenotypes: int) -> None:
+    """A fileset of random genotypes, a panel of frequencies, and phenotypes with their bounds."""
+    rng = np.random.default_rng(0)
+    genotypes = rng.integers(0, 256, (d, n // 4), dtype=np.uint8).tobytes()
+    (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + genotypes)
+    (folder / "cohort.bim").write_text("".join(f"1\tv{j}\t0\t{j + 1}\tA\tG\n" for j in range(d)))
+    (folder / "cohort.fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(n)))
+    panel = "".join(f"1\tv{j}\tG\tA\t{0.05 + 0.9 * j / d:.4f}\t2000\n" for j in range(d))
+    (folder / "panel.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + panel)
+    names = [f"y{j}" for j in range(phenotypes)]
+    values = "\t".join("01"[j % 2] for j in range(phenotypes))
+    rows = "".join(f"f{i}\tp{i}\t{values}\n" for i in range(n))
+    (folder / "pheno.tsv").write_text("\t".join(["FID", "IID", *names]) + "\n" + rows)
+    bounds = "".join(f"{name}\t-4\t4\t0\t1\n" for name in names)
+    (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
 
 
 def measure(n: int, run, environment: dict[str, str], directory: Path) -> dict[str, int]:

@@ -48,4 +48,4 @@ bench: setup-dev
 	    --results bench-run/results.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) demo-run
+	rm -rf $(VENV) demo-run bench-run

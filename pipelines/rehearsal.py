@@ -135,6 +135,8 @@ def preflight(
         This machine cannot run the kernel asked for.
     """
     work = workload(design, store.chunk_shape, execution.kernel)
+    # The table of people, needed soon and then kept, is part of what this process is said to hold.
+    LOGGER.debug("%d people", len(store.samples.individual))
     rates = measure_rates(execution.kernel, work.largest_code)
     needs = needs_of(work, kernel_bytes=rates.kernel_bytes)
     if isinstance(store, PlannedGenotypes):

@@ -17,11 +17,11 @@ from distributed.comm import CommClosedError
 
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Task
+from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
 
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
 _IN_FLIGHT_PER_WORKER = 8
-_TASKS_PER_WORKER = 2
 _RETRIES = 3
 _CONNECT_TIMEOUT_SECONDS = 30
 _NO_WEB_PAGES: dict[str, list[str]] = {
@@ -105,7 +105,7 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
             return LocalCluster(
                 security=True,
                 n_workers=options.workers,
-                threads_per_worker=_TASKS_PER_WORKER,
+                threads_per_worker=TASKS_PER_WORKER,
                 processes=True,
                 memory_limit=options.memory_limit or "auto",
                 local_directory=str(options.scratch),

@@ -27,7 +27,7 @@ _FEWEST_STRIPES = 8
 # A task of so many multiplications and additions is a second or two on a core: long against
 # Dask's milliseconds and against writing its result, short against an interruption.
 _TASK_OPERATIONS = 10**12
-_FEWEST_TILE_TASKS = 12
+_FEWEST_TILE_TASKS = 6
 
 
 @dataclass(frozen=True, order=True)

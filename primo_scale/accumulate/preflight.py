@@ -65,7 +65,7 @@ class Needs:
     tasks
         Row and tile tasks in all.
     read_bytes
-        Packed genotypes that they read, some of them several times.
+        What they read of the genotype store, much of it several times.
     disk_bytes
         Largest size of outcomes, partial sums and statistics in the work directory.
     worker_bytes

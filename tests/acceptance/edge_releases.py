@@ -115,8 +115,9 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def travelled(released: Released) -> list[tuple[Any, ...]]:
     """What was sent to the cluster, random names and the place of the work directory taken out."""
     sent = []
-    for function, key, path, store_id, task in released.sent:
-        assert Path(path) == (released.work / "partials.zarr").resolve()
+    for function, key, (path, store_id, kernel), task in released.sent:
+        assert kernel == "auto"
+        assert path == (released.work / "partials.zarr").resolve()
         assert key == f"{task.key}-{store_id}"
         sent.append((function, key.removesuffix(store_id), task))
     return sent

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from pipelines.accumulate import main as accumulate
 from pipelines.gwas_release import main as gwas_release
 from pipelines.ingest import main as ingest
-from primo_scale.accumulate import engine, preflight
+from primo_scale.accumulate import preflight
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import Where, needs_of, refuse_if_too_small
 from primo_scale.accumulate.speed import Rates, bytes_read, core_seconds, measure_rates
-from primo_scale.accumulate.task_memory import TASKS_PER_WORKER, Workload
+from primo_scale.accumulate.task_memory import Workload
 from primo_scale.errors import ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -94,10 +94,6 @@ def test_a_sum_that_needs_int64_is_counted_as_one():
     assert wide - narrow == 40 * 500**2 * 4
 
 
-def test_a_worker_holds_as_many_tasks_as_it_has_threads():
-    assert TASKS_PER_WORKER == engine._TASKS_PER_WORKER
-
-
 def test_what_is_held_for_certain_is_counted():
     """A worker holds, twice, int8 codes of two tiles and their int32 sum."""
     for kernel in KERNELS:
@@ -106,12 +102,21 @@ def test_what_is_held_for_certain_is_counted():
 
 
 def test_every_pair_of_tiles_is_read_and_multiplied_once():
-    """Three tiles: six pairs, in which each of the three is read for three of them."""
+    """Three tiles: six pairs, in which each of the three is read for three of them.
+
+    40,000 people lie in 5 chunks of 8192.
+    """
     work = replace(workload(40_000, sizes=(6144,)), may_clip=False)
-    assert bytes_read(work) == 3 * 6144 * 10_000
+    assert bytes_read(work) == 3 * 6144 * 10_240
     rates = Rates(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0)
     triangle = 6 * 2048**2
     assert core_seconds(work, rates) == pytest.approx(40_000 * triangle, rel=1e-3)
+
+
+def test_a_narrow_block_is_read_with_the_chunks_it_lies_in():
+    """5 blocks of 1000 in chunks of 2048: the third and the fifth lie in two of them."""
+    work = replace(workload(8192, sizes=(1000,) * 5), may_clip=False)
+    assert bytes_read(work) == 7 * 2048 * 2048
 
 
 def test_rates_are_measured_of_this_machine():

@@ -23,11 +23,11 @@ DEFAULT_TILE = 2048
 _ROWS_PER_CHUNK = 8192
 _MOST_CHUNKS_PER_READ = 4
 _LARGEST_STRIPE = 65_536
-_FEWEST_STRIPES = 8
+_FEWEST_STRIPES = 4
 # A task of so many multiplications and additions is a second or two on a core: long against
 # Dask's milliseconds and against writing its result, short against an interruption.
 _TASK_OPERATIONS = 10**12
-_FEWEST_TILE_TASKS = 6
+_FEWEST_TILE_TASKS = 4
 
 
 @dataclass(frozen=True, order=True)
@@ -194,7 +194,7 @@ def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     n_tiles = sum(side * (side + 1) // 2 for side in tiles_a_side)
     operations = 2 * widest * widest * n_samples
     groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // n_tiles, 1))
-    stripe = rows * min(max(1, reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
+    stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
     return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows)
 
 

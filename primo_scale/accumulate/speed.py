@@ -86,7 +86,7 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
         return Rates(
             diagonal=_seconds(lambda: _product(genotypes, codes, codes)) / square,
             beside=_seconds(lambda: _product(genotypes, codes, others)) / square,
-            outcomes=_seconds(lambda: _product(planes, codes, others[:_COLUMNS])) / oblong,
+            outcomes=_seconds(lambda: _product(planes, others[:_COLUMNS], codes)) / oblong,
             outcome_gram=_seconds(lambda: outcome_gram(rows)) / (_PEOPLE * _COLUMNS**2),
             decoding=_seconds(lambda: decode_into(left, packed, table)) / (_ROWS * _PEOPLE),
             norms=_seconds(lambda: add_squared_norms(norms, packed, table)) / (_ROWS * _PEOPLE),

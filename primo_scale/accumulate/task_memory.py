@@ -232,7 +232,7 @@ def _diagonal_task(work: Workload) -> int:
         _reading(work),
         3 * planes,  # as stored, as read, and with the ones
         planes
-        + kernel_bytes(work.outcome_kernel, work.side, work.planes, work.rows,
+        + kernel_bytes(work.outcome_kernel, work.planes, work.side, work.rows,
                        largest=LARGEST_BYTE, same=False),
         kernel_bytes(work.kernel, work.side, work.side, work.rows,
                      largest=work.largest_code, same=True),

@@ -93,13 +93,14 @@ def _run_tile(partials: Partials, task: TileTask) -> None:
     gram = ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
     planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
-    cross = ProductSum(kernel, (left.height, planes), largest * LARGEST_BYTE)
+    # Planes on the left, which a kernel may have to copy: they are few.
+    cross = ProductSum(kernel, (planes, left.height), largest * LARGEST_BYTE)
     for samples in plan.reads(task):
         multiplier = partials.block_multipliers(task.block, samples)
         sampled = partials.sampled(samples)
         if diagonal:
             codes = left.read(samples, multiplier)
-            cross.add(codes, with_ones(partials.outcome_planes(samples)))
+            cross.add(with_ones(partials.outcome_planes(samples)), codes)
             if sampled is not None:
                 codes = left.read(samples, multiplier, sampled)
             gram.add(codes, codes)
@@ -107,7 +108,7 @@ def _run_tile(partials: Partials, task: TileTask) -> None:
             codes = left.read(samples, multiplier, sampled)
             gram.add(codes, right.read(samples, multiplier, sampled))
     if diagonal:
-        partials.commit_cross(task, from_byte_planes(cross.total()))
+        partials.commit_cross(task, from_byte_planes(cross.total().T))
     partials.commit_tile(task, mirrored(gram.total()) if diagonal else gram.total())
 
 

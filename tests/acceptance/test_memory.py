@@ -12,6 +12,8 @@ import numpy as np
 import psutil
 import pytest
 
+from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
+
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
@@ -27,17 +29,32 @@ _POLL_SECONDS = 0.02
 
 @pytest.fixture(scope="module")
 def peaks(run, environment, tmp_path_factory) -> dict[int, dict[str, int]]:
-    """Peak resident bytes by number of people, of ingest and of accumulate's processes."""
+    """Peak resident bytes by number of people, of accumulate's processes."""
     return {n: measure(n, run, environment, tmp_path_factory.mktemp(f"n{n}"))
             for n in (SMALL, LARGE)}  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("process", ["ingest", "accumulate: client", "accumulate: worker"])
+@pytest.mark.parametrize("process", ["accumulate: client", "accumulate: worker"])
 def test_peak_memory_does_not_grow_with_people(process: str, peaks) -> None:
     small, large = peaks[SMALL][process], peaks[LARGE][process]
     print(f"{process}: {small / 1e6:.0f} MB at n={SMALL}, {large / 1e6:.0f} MB at n={LARGE}")
     assert large <= LARGEST_GROWTH * small
+
+
+@pytest.mark.slow
+def test_an_ingest_holds_no_more_genotypes_than_its_budget(environment, tmp_path):
+    """Tables of 300,000 people are there in both; only the genotypes differ."""
+    peaks = []
+    for d in (64, 2_000):
+        folder = tmp_path / str(d)
+        folder.mkdir()
+        write_cohort(folder, 300_000, d, phenotypes=1)
+        store = folder / "genotypes.zarr"
+        peaks += peak_bytes(environment, "ingest", "--bfile", folder / "cohort", "--out", store)
+    few, many = peaks
+    print(f"ingest: {few / 1e6:.0f} MB, and {many / 1e6:.0f} MB with 150 MB of genotypes")
+    assert many - few <= READ_BUDGET_BYTES < 150e6
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +123,7 @@ def measure(n: int, run, environment: dict[str, str], directory: Path) -> dict[s
     prefix, store = directory / "cohort", directory / "genotypes.zarr"
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", n, "--seed", 1,
         "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3)  # fmt: skip
-    (ingest,) = peak_bytes(environment, "ingest", "--bfile", prefix, "--out", store)
+    run("ingest", "--bfile", prefix, "--out", store)
     clients, workers = [], []
     for attempt in range(ATTEMPTS):
         client, *others = peak_bytes(
@@ -118,11 +135,7 @@ def measure(n: int, run, environment: dict[str, str], directory: Path) -> dict[s
         )  # fmt: skip
         clients.append(client)
         workers.append(max(others))
-    return {
-        "ingest": ingest,
-        "accumulate: client": min(clients),
-        "accumulate: worker": min(workers),
-    }
+    return {"accumulate: client": min(clients), "accumulate: worker": min(workers)}
 
 
 def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:

@@ -156,6 +156,8 @@ def _sum(
         execution.workers or usable_cpus(),
         execution.memory_limit,
         work_dir / "scratch",
+        certificates=execution.tls,
+        trusted_network=execution.no_tls,
     )
     with dask_client(options) as client, progress_bar("accumulate") as move:
         raw = accumulate(client, partials, finished, move)

@@ -220,6 +220,16 @@ execution_options = _together(
     [
         click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
         click.option(
+            "--tls",
+            type=DIRECTORY,
+            help="Certificates that the scheduler was started with (pipelines.certificates).",
+        ),
+        click.option(
+            "--no-tls",
+            is_flag=True,
+            help="Talk to the scheduler in plain text: everybody on the network is trusted.",
+        ),
+        click.option(
             "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
         ),
         click.option(

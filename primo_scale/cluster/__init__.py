@@ -1,1 +1,1 @@
-"""Where tasks run: profiles of clusters, the ways to start or reach them, and their certificates."""
+"""Where tasks run: profiles of clusters, ways to start and to reach them, certificates."""

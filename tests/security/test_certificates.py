@@ -56,10 +56,12 @@ def port_of(address: str) -> int:
 
 def bytes_from(address: str, context: ssl.SSLContext) -> bytes:
     """What the scheduler sends first: its end of Dask's handshake, to whoever it talks to."""
-    with socket.create_connection(("127.0.0.1", port_of(address)), timeout=10) as plain:
-        with context.wrap_socket(plain) as encrypted:
-            assert encrypted.version() == "TLSv1.3"
-            return encrypted.recv(64)
+    with (
+        socket.create_connection(("127.0.0.1", port_of(address)), timeout=10) as plain,
+        context.wrap_socket(plain) as encrypted,
+    ):
+        assert encrypted.version() == "TLSv1.3"
+        return encrypted.recv(64)
 
 
 def no_questions_asked() -> ssl.SSLContext:
@@ -86,12 +88,12 @@ def test_a_peer_with_a_certificate_of_another_authority_gets_not_a_byte(address,
     """It accepts any server, so that only the server is left to refuse."""
     context = no_questions_asked()
     context.load_cert_chain(theirs / "cert.pem", theirs / "key.pem")
-    with pytest.raises(ssl.SSLError, match="unknown ca|decrypt error"):
+    with pytest.raises(ssl.SSLError, match=r"unknown ca|decrypt error"):
         bytes_from(address, context)
 
 
 def test_a_client_refuses_a_scheduler_of_another_authority(address, theirs) -> None:
-    with pytest.raises(OSError, match="Timed out|certificate"):
+    with pytest.raises(OSError, match=r"Timed out|certificate"):
         Client(address, security=security_for(theirs), timeout=CONNECT_TIMEOUT)
 
 

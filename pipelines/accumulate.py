@@ -20,6 +20,7 @@ from pipelines.command_line import (
 )
 from pipelines.options import (
     budget_options,
+    encryption_option,
     execution_options,
     ledger_options,
     model_options,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @ledger_options
 @work_dir_option(required=True)
 @execution_options
+@encryption_option
 @debug_option
 @explain_errors
 def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
@@ -56,8 +58,10 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
     from pipelines.phenotype_moments import moments_stage
     from pipelines.rehearsal import check_work_dir, preflight, settled_design
     from primo_scale.genotypes.store import open_genotype_store
+    from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
+    use_key_file(options["encryption_key"])
     outcomes, model, execution = choices_from(options)
     if execution.dry_run:
         log_to_terminal()

@@ -21,6 +21,7 @@ from pipelines.command_line import (
 )
 from pipelines.options import (
     budget_options,
+    encryption_option,
     ledger_options,
     out_option,
     release_options,
@@ -85,13 +86,16 @@ class Paid:
 @click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")
 @release_options
 @ledger_options
+@encryption_option
 @debug_option
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
     """Pay, add noise once, solve every phenotype, and publish the weights."""
     from pipelines.design import load_design
+    from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock
 
+    use_key_file(options["encryption_key"])
     choices = release_choices_from(options)
     if not work_dir.is_dir():
         raise InputError("no such work directory", where=work_dir, remedy="Run accumulate first")

@@ -27,6 +27,7 @@ from pipelines.finalize import (
 from pipelines.options import (
     bfile_option,
     budget_options,
+    encryption_option,
     execution_options,
     ledger_options,
     model_options,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 @ledger_options
 @work_dir_option(required=False)
 @execution_options
+@encryption_option
 @debug_option
 @explain_errors
 def main(out: Path, work_dir: Path | None, **options: Any) -> None:
@@ -69,11 +71,13 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     from pipelines.ingest import ingest_stage
     from pipelines.phenotype_moments import moments_stage
     from pipelines.rehearsal import STORE, check_work_dir, genotypes_to_come
+    from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     out = out.absolute()
     if not out.name:
         raise UsageError("is no place for a release", where="--out", value=out)
+    use_key_file(options["encryption_key"])
     outcomes, model, execution = choices_from(options)
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)

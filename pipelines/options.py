@@ -254,6 +254,13 @@ execution_options = _together(
 )
 
 
+encryption_option = click.option(
+    "--encryption-key",
+    type=EXISTING_FILE,
+    help="Encrypt what is kept about people with the key in this file (pipelines.encryption_key).",
+)
+
+
 def work_dir_option(*, required: bool) -> Decorator:
     """``--work-dir``, which a command with ``--out`` can do without."""
     return click.option(

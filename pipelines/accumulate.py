@@ -27,6 +27,7 @@ from pipelines.options import (
     outcome_options,
     work_dir_option,
 )
+from pipelines.purge import is_done_and_purged
 from primo_scale.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
+        is_done_and_purged(work_dir, None)
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "accumulate", shown)
         store = open_genotype_store(genotypes)

@@ -37,6 +37,7 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
+from pipelines.purge import is_done_and_purged, purge
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +93,11 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
+        log_to_terminal()
         shown = {"out": out, "work_dir": work_dir, **options}
+        if is_done_and_purged(work_dir, shown):
+            click.echo(f"release: {out}")
+            return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
         if not (work_dir / STORE).exists():
             # Hours of ingest are no way to learn that the disk is too small.
@@ -102,6 +107,9 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
+        if options["purge_intermediates"]:
+            purge(work_dir, out, shown, genotypes=True)
+            return
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
 
 

@@ -207,6 +207,11 @@ release_options = _together(
             "(default: known-noise).",
         ),
         click.option(
+            "--purge-intermediates",
+            is_flag=True,
+            help="Once published, delete what it was made from; the release and the ledger stay.",
+        ),
+        click.option(
             "--genome-build",
             type=Token(),
             default="NR",

@@ -276,7 +276,8 @@ def _key_at(path: str) -> EncryptionKey:
 def _cipher(sealing: Sealing) -> AESGCM:
     check_key(sealing, "the store")
     key = key_in_effect()
-    assert key is not None  # or `check_key` would have refused
+    if key is None:
+        raise ValueError("an encrypted store passed for one that is not")
     return AESGCM(_derived(key.secret, bytes.fromhex(sealing.store), b"primo_scale store"))
 
 

@@ -178,6 +178,28 @@ def test_certificates_and_addresses_have_to_agree(ours) -> None:
     assert found.tls_min_version == ssl.TLSVersion.TLSv1_3
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--scheduler", "tcp://10.0.0.7:8786"],
+        ["--scheduler", "tls://10.0.0.7:8786"],
+        ["--tls", "somewhere"],
+        ["--scheduler", "tls://10.0.0.7:8786", "--tls", "somewhere", "--no-tls"],
+    ],
+)
+def test_commands_refuse_before_they_read_anything(options, tmp_path, capsys) -> None:
+    from pipelines.gwas_release import main
+
+    needed = ["bfile", "pheno", "pheno-bounds", "out"]
+    arguments = [word for name in needed for word in (f"--{name}", str(tmp_path / name))]
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--non-private", *options])
+    assert end.value.code == UsageError.exit_code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "tls" in line
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("host", ["", "*", "0.0.0.0", "::"])
 def test_nothing_listens_on_every_interface_in_plain_text(host, ours) -> None:
     for trusted in (False, True):

@@ -244,6 +244,7 @@ def pieces(directory: Path) -> set[bytes]:
     return {piece for piece in found if len(set(piece)) > 6}
 
 
+@pytest.mark.slow
 def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
     cohort, tmp_path, running_cluster
 ) -> None:

@@ -40,6 +40,7 @@ def place(request) -> list[object]:
     return request.getfixturevalue("running_cluster").options
 
 
+@pytest.mark.slow
 def test_every_file_but_those_of_the_release_is_its_owners_alone(
     place, cohort, tmp_path, open_umask, monkeypatch
 ) -> None:

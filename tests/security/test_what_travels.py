@@ -62,6 +62,7 @@ def damage_outcomes(genotypes: Path, work: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_genotypes, lose_genotypes, damage_outcomes])
+@pytest.mark.slow
 def test_a_failed_task_names_the_file_and_nothing_else(
     damage, cohort, outcomes_aligned, running_cluster, tmp_path
 ) -> None:

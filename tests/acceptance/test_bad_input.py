@@ -164,11 +164,15 @@ CASES = {
     "fileset-missing": (set_option("bfile", "no/such"), 3, ["no/such"]),
     "work-dir-unwritable": (work_below_a_file, 3, ["plain"]),
     "scheduler-absent": (
-        set_option("scheduler", "localhost:nonsense"), 3, ["--scheduler", "nonsense"],
-    ),  # fmt: skip
+        set_option("scheduler", "localhost:nonsense"),
+        3,
+        ["--scheduler", "nonsense"],
+    ),
     "scheduler-in-plain-text": (
-        set_option("scheduler", "tcp://10.0.0.7:8786"), 2, ["--scheduler", "10.0.0.7", "--no-tls"],
-    ),  # fmt: skip
+        set_option("scheduler", "tcp://10.0.0.7:8786"),
+        2,
+        ["--scheduler", "10.0.0.7", "--no-tls"],
+    ),
 }
 
 

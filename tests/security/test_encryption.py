@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from security_runs import run
 
 from primo_scale.accumulate.statistics import open_raw_statistics
 from primo_scale.errors import InputError

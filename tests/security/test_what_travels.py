@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import N_OBSERVED, N_PEOPLE, run
 from distributed.core import error_message
+from security_runs import N_OBSERVED, N_PEOPLE, run
 
 from primo_scale.accumulate.plan import RowTask
 from primo_scale.accumulate.tasks import run_task

@@ -20,12 +20,14 @@ from pipelines.command_line import (
 )
 from pipelines.options import (
     budget_options,
+    encryption_option,
     execution_options,
     ledger_options,
     model_options,
     outcome_options,
     work_dir_option,
 )
+from pipelines.purge import is_done_and_purged
 from primo_scale.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 @ledger_options
 @work_dir_option(required=True)
 @execution_options
+@encryption_option
 @debug_option
 @explain_errors
 def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
@@ -56,8 +59,10 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
     from pipelines.phenotype_moments import moments_stage
     from pipelines.rehearsal import check_work_dir, preflight, settled_design
     from primo_scale.genotypes.store import open_genotype_store
+    from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
+    use_key_file(options["encryption_key"])
     outcomes, model, execution = choices_from(options)
     if execution.dry_run:
         log_to_terminal()
@@ -67,6 +72,7 @@ def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
+        is_done_and_purged(work_dir, None)
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "accumulate", shown)
         store = open_genotype_store(genotypes)
@@ -156,6 +162,8 @@ def _sum(
         execution.workers or usable_cpus(),
         execution.memory_limit,
         work_dir / "scratch",
+        certificates=execution.tls,
+        trusted_network=execution.no_tls,
     )
     with dask_client(options) as client, progress_bar("accumulate") as move:
         raw = accumulate(client, partials, finished, move)

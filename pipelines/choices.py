@@ -45,9 +45,19 @@ class OutcomeChoices:
 
 @dataclass(frozen=True)
 class ExecutionChoices:
-    """Where and how tasks run, as given on the command line."""
+    """Where and how tasks run, as given on the command line.
+
+    Attributes
+    ----------
+    tls
+        Directory of the certificates for `scheduler`.
+    no_tls
+        The user vouches for everybody on the network.
+    """
 
     scheduler: str | None
+    tls: Path | None
+    no_tls: bool
     workers: int | None
     memory_limit: str | None
     kernel: str
@@ -75,6 +85,7 @@ def choices_from(
     execution = ExecutionChoices(
         **{name: options[name] for name in ExecutionChoices.__dataclass_fields__}
     )
+    _check_connection(execution)
     if outcomes.pay_moments:
         _check_moments(model)
     if model.nominal_n is not None and execution.scheduler is not None:
@@ -84,6 +95,23 @@ def choices_from(
             remedy="Leave it out, or use --adjacency replace-one",
         )
     return outcomes, model, execution
+
+
+def _check_connection(execution: ExecutionChoices) -> None:
+    """Refuse an open or impossible connection before hours of work, not after them."""
+    from primo_scale.cluster.certificates import security_towards
+
+    if execution.tls is not None and execution.no_tls:
+        raise UsageError("--tls and --no-tls exclude each other", remedy="Give one of them")
+    if execution.scheduler is not None:
+        security_towards(execution.scheduler, execution.tls, trusted_network=execution.no_tls)
+    elif execution.tls is not None:
+        raise UsageError(
+            "certificates are for a cluster that runs elsewhere",
+            where="--tls",
+            value=execution.tls,
+            remedy="Leave it out: the cluster on this machine makes certificates of its own",
+        )
 
 
 def _check_moments(model: ModelChoices) -> None:

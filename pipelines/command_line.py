@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import logging
 import signal
@@ -16,7 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from primo_scale import __version__
-from primo_scale.errors import InputError, InterruptedRun, PrimoError, ResourceError
+from primo_scale.errors import InterruptedRun, PrimoError, anticipated
+from primo_scale.storage.files import files_private
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +57,7 @@ def debug_option(command: Callable[P, R]) -> Callable[P, R]:
 def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn anticipated failures into one line on stderr and the contract's exit code.
 
+    Whatever the command writes is for its owner alone, unless it is opened to readers by name.
     The wrapped command receives everything but ``debug``.
     """
 
@@ -64,7 +65,8 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
         signal.signal(signal.SIGTERM, _raise_interrupt)
         try:
-            command(*args, **options)
+            with files_private():
+                command(*args, **options)
         except (PrimoError, KeyboardInterrupt, MemoryError, OSError) as error:
             if debug:
                 raise
@@ -76,15 +78,8 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _explain(error: BaseException) -> PrimoError:
-    if isinstance(error, PrimoError):
-        return error
-    if isinstance(error, MemoryError):
-        return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ResourceError("the disk is full", where=error.filename, remedy="Free space")
-    if isinstance(error, OSError):
-        return InputError(error.strerror or str(error), where=error.filename)
-    return InterruptedRun("interrupted", remedy="Run the same command again to continue")
+    interrupted = InterruptedRun("interrupted", remedy="Run the same command again to continue")
+    return anticipated(error) or interrupted
 
 
 def _raise_interrupt(signum: int, frame: FrameType | None) -> None:

@@ -17,15 +17,18 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
     interruptions_deferred,
+    log_to_terminal,
     open_run_log,
 )
 from pipelines.options import (
     budget_options,
+    encryption_option,
     ledger_options,
     out_option,
     release_options,
     work_dir_option,
 )
+from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import charge_of, check_out, exists_already
 from primo_scale.errors import InputError, UsageError
 
@@ -85,19 +88,29 @@ class Paid:
 @click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")
 @release_options
 @ledger_options
+@encryption_option
 @debug_option
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
     """Pay, add noise once, solve every phenotype, and publish the weights."""
     from pipelines.design import load_design
+    from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock
 
+    use_key_file(options["encryption_key"])
     choices = release_choices_from(options)
     if not work_dir.is_dir():
         raise InputError("no such work directory", where=work_dir, remedy="Run accumulate first")
     with exclusive_lock(work_dir / "lock"):
-        open_run_log(work_dir / "run.log", "finalize", {"work_dir": work_dir, **options})
+        log_to_terminal()
+        shown = {"work_dir": work_dir, **options}
+        if is_done_and_purged(work_dir, shown):
+            click.echo(f"release: {choices.out}")
+            return
+        open_run_log(work_dir / "run.log", "finalize", shown)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), choices)
+        if options["purge_intermediates"]:
+            purge(work_dir, choices.out, shown, genotypes=False)
 
 
 def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:

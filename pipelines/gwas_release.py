@@ -27,6 +27,7 @@ from pipelines.finalize import (
 from pipelines.options import (
     bfile_option,
     budget_options,
+    encryption_option,
     execution_options,
     ledger_options,
     model_options,
@@ -36,6 +37,7 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
+from pipelines.purge import is_done_and_purged, purge
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 @ledger_options
 @work_dir_option(required=False)
 @execution_options
+@encryption_option
 @debug_option
 @explain_errors
 def main(out: Path, work_dir: Path | None, **options: Any) -> None:
@@ -69,11 +72,13 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     from pipelines.ingest import ingest_stage
     from pipelines.phenotype_moments import moments_stage
     from pipelines.rehearsal import STORE, check_work_dir, genotypes_to_come
+    from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     out = out.absolute()
     if not out.name:
         raise UsageError("is no place for a release", where="--out", value=out)
+    use_key_file(options["encryption_key"])
     outcomes, model, execution = choices_from(options)
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
@@ -88,7 +93,11 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
+        log_to_terminal()
         shown = {"out": out, "work_dir": work_dir, **options}
+        if is_done_and_purged(work_dir, shown):
+            click.echo(f"release: {out}")
+            return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
         if not (work_dir / STORE).exists():
             # Hours of ingest are no way to learn that the disk is too small.
@@ -98,6 +107,9 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
+        if options["purge_intermediates"]:
+            purge(work_dir, out, shown, genotypes=True)
+            return
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
 
 

@@ -207,6 +207,11 @@ release_options = _together(
             "(default: known-noise).",
         ),
         click.option(
+            "--purge-intermediates",
+            is_flag=True,
+            help="Once published, delete what it was made from; the release and the ledger stay.",
+        ),
+        click.option(
             "--genome-build",
             type=Token(),
             default="NR",
@@ -219,6 +224,16 @@ release_options = _together(
 execution_options = _together(
     [
         click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
+        click.option(
+            "--tls",
+            type=DIRECTORY,
+            help="Certificates that the scheduler was started with (pipelines.certificates).",
+        ),
+        click.option(
+            "--no-tls",
+            is_flag=True,
+            help="Talk to the scheduler in plain text: everybody on the network is trusted.",
+        ),
         click.option(
             "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
         ),
@@ -241,6 +256,13 @@ execution_options = _together(
             help="Check options and headers, say what the run needs, and do nothing.",
         ),
     ]
+)
+
+
+encryption_option = click.option(
+    "--encryption-key",
+    type=EXISTING_FILE,
+    help="Encrypt what is kept about people with the key in this file (pipelines.encryption_key).",
 )
 
 

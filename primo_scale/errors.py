@@ -7,6 +7,7 @@ inside a Dask task with values of people in them: see ``docs/privacy.md``.
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 
@@ -97,3 +98,16 @@ class BudgetRefused(PrimoError):
     """The privacy budget does not allow this release (exit 6)."""
 
     exit_code = 6
+
+
+def anticipated(error: BaseException) -> PrimoError | None:
+    """The line that a user should see for `error`, or None for an error of the program."""
+    if isinstance(error, PrimoError):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ResourceError("the disk is full", where=error.filename, remedy="Free space")
+    if isinstance(error, OSError):
+        return InputError(error.strerror or str(error), where=error.filename)
+    return None

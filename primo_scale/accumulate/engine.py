@@ -14,10 +14,12 @@ from pathlib import Path
 import dask
 from distributed import CancelledError, Client, KilledWorker, LocalCluster, as_completed
 from distributed.comm import CommClosedError
+from distributed.security import Security
 
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Task
 from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+from primo_scale.cluster.certificates import security_towards
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
 
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
@@ -37,6 +39,8 @@ class ClusterOptions:
     ----------
     scheduler
         Address of a running scheduler; None starts worker processes on this machine.
+    certificates, trusted_network
+        How that scheduler is spoken to: `primo_scale.cluster.certificates.security_towards`.
     workers
         Worker processes of the local cluster.
     memory_limit
@@ -49,24 +53,31 @@ class ClusterOptions:
     workers: int
     memory_limit: str | None
     scratch: Path
+    certificates: Path | None = None
+    trusted_network: bool = False
 
 
 @contextmanager
 def dask_client(options: ClusterOptions) -> Iterator[Client]:
     """Connect to the scheduler asked for, or start a cluster on this machine and stop it after."""
     if options.scheduler is not None:
-        with _connected(options.scheduler) as client:
+        security = security_towards(
+            options.scheduler,
+            options.certificates,
+            trusted_network=options.trusted_network,
+        )
+        with _connected(options.scheduler, security) as client:
             yield client
         return
     with _local_cluster(options) as cluster, Client(cluster) as client:
         yield client
 
 
-def _connected(address: str) -> Client:
+def _connected(address: str, security: Security | None) -> Client:
     """Connect to a running scheduler that has workers."""
     client = None
     try:
-        client = Client(address, timeout=_CONNECT_TIMEOUT_SECONDS)
+        client = Client(address, timeout=_CONNECT_TIMEOUT_SECONDS, security=security)
         client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
         return client
     except (OSError, ValueError, TimeoutError):

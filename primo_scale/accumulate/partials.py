@@ -32,6 +32,7 @@ from primo_scale.storage.groups import (
     Array,
     Group,
     array_of,
+    attributes_of,
     chunk_path,
     commit_chunk,
     create_array,
@@ -126,7 +127,7 @@ class Partials:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes fixed at creation."""
-        attributes = dict(open_group(self.path, KIND).attrs)
+        attributes = attributes_of(open_group(self.path, KIND))
         if attributes["store_id"] != self.store_id:
             raise InputError("the store of partial sums was replaced", where=self.path)
         return attributes
@@ -273,7 +274,7 @@ def open_partials(
     """
     digest = plan_digest(plan, inputs.to_json())
     if is_complete(path, KIND):
-        attributes = dict(open_group(path, KIND).attrs)
+        attributes = attributes_of(open_group(path, KIND))
         if attributes["plan_digest"] != digest:
             raise InputError(
                 "the work directory holds partial sums of other inputs or options",

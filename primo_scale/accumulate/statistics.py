@@ -20,7 +20,7 @@ from primo_scale.storage.block_matrices import (
     Int64,
     Integers,
 )
-from primo_scale.storage.groups import Array, is_complete, open_group, read_block
+from primo_scale.storage.groups import Array, attributes_of, is_complete, open_group, read_block
 from primo_scale.storage.tiles import (
     Panel,
     Tile,
@@ -60,7 +60,7 @@ def finished_plan_digest(path: Path) -> str | None:
     """Digest of the plan whose finished statistics are at `path`, or None if there are none."""
     if not is_complete(path, KIND):
         return None
-    return str(open_group(path, KIND).attrs["plan_digest"])
+    return str(attributes_of(open_group(path, KIND))["plan_digest"])
 
 
 def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawStatistics:
@@ -71,7 +71,7 @@ def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawS
     InputError
         There are none, they were never finished, have another shape, or are damaged.
     """
-    attributes = dict(open_group(path, KIND).attrs)
+    attributes = attributes_of(open_group(path, KIND))
     matrices = BlockMatrices(path, KIND, layout)
     if attributes["boundaries"] != list(layout.boundaries) or (
         matrices.sha256() != attributes["sha256"]

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.accumulate.failures import Contained
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import RowTask, Task, TileTask
 from primo_scale.kernels.choice import choose_kernel
@@ -29,18 +30,28 @@ from primo_scale.kernels.products import (
     spread_rows,
     with_ones,
 )
+from primo_scale.storage.files import keep_files_private
 
 # As many as a chunk of the genotype store holds: 2048 x 8192 packed genotypes are 4 MiB.
 _VARIANTS_PER_NORM_PASS = 2048
 
 
 def run_task(address: Address, task: Task) -> Task:
-    """Compute and commit one task; running it again gives the same bytes."""
-    partials = _open_partials(address)
-    if isinstance(task, RowTask):
-        _run_rows(partials, task)
-    else:
-        _run_tile(partials, task)
+    """Compute and commit one task; running it again gives the same bytes.
+
+    Raises
+    ------
+    PrimoError
+        It failed: what of that may travel, and nothing else of it (`Contained`).
+    """
+    with Contained() as contained:
+        partials = _open_partials(address)
+        if isinstance(task, RowTask):
+            _run_rows(partials, task)
+        else:
+            _run_tile(partials, task)
+    if contained.failure is not None:
+        raise contained.failure
     return task
 
 
@@ -144,4 +155,5 @@ class _Codes:
 
 @lru_cache(maxsize=4)
 def _open_partials(address: Address) -> Partials:
+    keep_files_private()
     return Partials(*address)

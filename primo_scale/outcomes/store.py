@@ -25,6 +25,7 @@ from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha
 from primo_scale.storage.groups import (
     Array,
     array_of,
+    attributes_of,
     create_array,
     create_group,
     is_complete,
@@ -90,12 +91,12 @@ def open_outcome_store(path: Path) -> OutcomeStore:
         Nothing there, a store of another kind or version, or one whose writing never ended.
     """
     group = open_group(path, KIND)
-    rows = array_of(group, "rows")
+    rows, attributes = array_of(group, "rows"), attributes_of(group)
     return OutcomeStore(
         path=path,
         n_samples=rows.shape[0],
-        coding_digest=str(group.attrs["coding_digest"]),
-        content_digest=str(group.attrs["content_digest"]),
+        coding_digest=str(attributes["coding_digest"]),
+        content_digest=str(attributes["content_digest"]),
         observed=read_block(array_of(group, "observed"), (slice(None),)),
         _rows=rows,
     )
@@ -134,7 +135,7 @@ def align_outcomes(
         raise ValueError("the coding has covariates, and there is no file of them")
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     request = _request_digest(samples, tables, coding)
-    if is_complete(path, KIND) and open_group(path, KIND).attrs.get("request_digest") == request:
+    if is_complete(path, KIND) and _request_of(path) == request:
         return open_outcome_store(path)
     with disk_errors_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,6 +161,11 @@ def align_outcomes(
     content.update(observed.astype("<i8").tobytes())
     mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
+
+
+def _request_of(path: Path) -> object:
+    """Digest of what the finished store at `path` was asked for with."""
+    return attributes_of(open_group(path, KIND)).get("request_digest")
 
 
 def _write_rows(

@@ -13,12 +13,16 @@ from pathlib import Path
 
 from primo_scale.privacy.keystream_noise import KEY_BYTES
 from primo_scale.privacy.private_statistics import is_drawn
+from primo_scale.storage.encryption import open_file, seal_file
 from primo_scale.storage.files import make_private_directory, write_atomically
 
 
 @dataclass(frozen=True)
 class NoiseAtHand:
-    """A directory of keys and private statistics, by charge. PRIVATE: a key undoes its noise."""
+    """A directory of keys and private statistics, by charge. PRIVATE: a key undoes its noise.
+
+    Under an encryption key of the user's both are encrypted.
+    """
 
     directory: Path
 
@@ -38,8 +42,8 @@ class NoiseAtHand:
         path = self.directory / f"{charge}.key"
         if not path.is_file():
             make_private_directory(self.directory)
-            write_atomically(path, os.urandom(KEY_BYTES))
-        return path.read_bytes()
+            write_atomically(path, seal_file(os.urandom(KEY_BYTES), path.stem))
+        return open_file(path, path.stem)
 
     def forget_key(self, charge: str) -> None:
         """Remove the key once the private statistics are recorded: with it noise comes off."""

@@ -35,6 +35,7 @@ from primo_scale.storage.files import sync_tree
 from primo_scale.storage.groups import (
     Array,
     array_of,
+    attributes_of,
     create_array,
     create_group,
     mark_complete,
@@ -135,7 +136,7 @@ class BlockMatrices:
     @property
     def gram_copies(self) -> int:
         """Copies of X'X, each with noise of its own."""
-        attributes = dict(open_group(self.path, self.kind, complete=False).attrs)
+        attributes = attributes_of(open_group(self.path, self.kind, complete=False))
         return int(str(attributes["gram_copies"]))
 
     def gram(self, block: int, copy: int = 0) -> Int64:

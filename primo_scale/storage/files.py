@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from primo_scale.errors import InputError, ResourceError
 
 PRIVATE_DIRECTORY_MODE = 0o700
+_PRIVATE_UMASK = 0o077
 _HASH_BUFFER_BYTES = 1 << 22
 
 
@@ -127,6 +128,24 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         sync_directory(path.parent)
+
+
+@contextmanager
+def files_private() -> Iterator[None]:
+    """Make whatever this process and those it starts create theirs alone: 0600 and 0700.
+
+    Zarr, SQLite, logs and Dask create files by the umask, which a shell may have left open.
+    """
+    before = os.umask(_PRIVATE_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def keep_files_private() -> None:
+    """Do the same for good: for a worker that somebody else started."""
+    os.umask(_PRIVATE_UMASK)
 
 
 def make_private_directory(path: Path) -> Path:

@@ -2,7 +2,8 @@
 
 Every group this project writes says what it is (``primo_scale_kind``) and in which version of
 that layout; readers refuse what they do not know. Every chunk carries a CRC-32C, so a torn or
-flipped chunk is an error when it is read, never a wrong number.
+flipped chunk is an error when it is read, never a wrong number. Under a key of the user's the
+kinds that hold anything about people are encrypted, chunks and attributes (`encryption`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,11 +22,20 @@ from zarr.codecs import Crc32cCodec
 from zarr.core.array_spec import ArrayConfigParams
 
 from primo_scale.errors import InputError
+from primo_scale.storage.encryption import (
+    Sealing,
+    check_key,
+    new_sealing,
+    open_attributes,
+    seal_attributes,
+)
 from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.sealed_chunks import SealedChunks
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
+_SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
@@ -34,6 +45,9 @@ FORMAT_VERSIONS = {
     "statistics": 3,
     "private statistics": 3,
 }
+
+# Genotypes are a copy of files that lie about in the clear anyway.
+_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {"genotypes"}
 
 # Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
 # "all homozygous" and "never written" the same thing on disk.
@@ -45,16 +59,17 @@ Group: TypeAlias = zarr.Group
 
 def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
     """Create an empty group of `kind` at `path`, replacing what an unfinished run left there."""
+    sealing = new_sealing() if kind in _ENCRYPTED_KINDS else None
+    header: dict[str, Any] = {
+        KIND_ATTRIBUTE: kind,
+        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
+        COMPLETE_ATTRIBUTE: False,
+    }
+    if sealing is not None:
+        header[_SEALING_ATTRIBUTE] = asdict(sealing)
     with disk_errors_explained(path):
         group = zarr.open_group(path, mode="w", zarr_format=3)
-        group.attrs.put(
-            {
-                KIND_ATTRIBUTE: kind,
-                VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
-                COMPLETE_ATTRIBUTE: False,
-                **attributes,
-            }
-        )
+        group.attrs.put({**header, **_as_stored(sealing, attributes)})
         path.chmod(0o700)
     return group
 
@@ -83,6 +98,8 @@ def open_group(path: Path, kind: str, *, complete: bool = True) -> zarr.Group:
             limit=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
         )
+    if kind in _ENCRYPTED_KINDS:
+        check_key(_sealing_of(group), path)
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
@@ -99,11 +116,22 @@ def is_complete(path: Path, kind: str) -> bool:
     return bool(open_group(path, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
 
+def attributes_of(group: zarr.Group) -> dict[str, Any]:
+    """What `create_group` and `mark_complete` were given."""
+    sealing, stored = _sealing_of(group), group.attrs.asdict()
+    if sealing is not None:
+        return open_attributes(sealing, str(stored[_SEALED_ATTRIBUTE]), _local_path(group))
+    for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE):
+        stored.pop(name, None)
+    return stored
+
+
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     """Set the last attributes of a group and declare it finished, in one atomic write."""
     root = _local_path(group)
     with disk_errors_explained(root):
-        group.attrs.update({**attributes, COMPLETE_ATTRIBUTE: True})
+        every = {**attributes_of(group), **attributes}
+        group.attrs.update({**_as_stored(_sealing_of(group), every), COMPLETE_ATTRIBUTE: True})
         _sync_file(root / "zarr.json")
 
 
@@ -117,6 +145,7 @@ def create_array(
     fill_value: int = 0,
 ) -> Array:
     """Create an uncompressed, checksummed array whose every chunk is written."""
+    sealing = _sealing_of(group)
     return group.create_array(
         name,
         shape=shape,
@@ -124,7 +153,7 @@ def create_array(
         dtype=np.dtype(dtype),
         fill_value=fill_value,
         filters=None,
-        compressors=[Crc32cCodec()],
+        compressors=[Crc32cCodec() if sealing is None else SealedChunks(sealing, name)],
         config=_EVERY_CHUNK,
         overwrite=True,
     )
@@ -150,7 +179,7 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
             )
     try:
         return np.asarray(array[selection])
-    except ValueError as error:  # what the crc32c codec raises on a mismatch
+    except ValueError as error:  # what a mismatch of its checksum or its tag raises
         raise InputError(
             "a stored chunk is damaged",
             where=_local_path(array),
@@ -203,7 +232,27 @@ def array_of(group: zarr.Group, name: str) -> Array:
     if not isinstance(member, zarr.Array):
         raise InputError("the store is damaged: not an array", where=name)
     array: Array = member
+    _check_sealed_as(_sealing_of(group), name, array)
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
+
+
+def _sealing_of(group: zarr.Group) -> Sealing | None:
+    stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
+    return None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
+
+
+def _as_stored(sealing: Sealing | None, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    if sealing is None:
+        return dict(attributes)
+    return {_SEALED_ATTRIBUTE: seal_attributes(sealing, attributes)}
+
+
+def _check_sealed_as(sealing: Sealing | None, name: str, array: Array) -> None:
+    """Refuse an array that was moved here, metadata and all, or laid open."""
+    expected = None if sealing is None else SealedChunks(sealing, name)
+    found = next((codec for codec in array.compressors if isinstance(codec, SealedChunks)), None)
+    if found != expected:
+        raise InputError("the store is damaged: an array of another store", where=name)
 
 
 def _local_path(node: zarr.Group | Array) -> Path:

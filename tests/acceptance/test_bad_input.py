@@ -163,7 +163,16 @@ CASES = {
     "pheno-file-missing": (set_option("pheno", "no/such.tsv"), 3, ["no/such.tsv"]),
     "fileset-missing": (set_option("bfile", "no/such"), 3, ["no/such"]),
     "work-dir-unwritable": (work_below_a_file, 3, ["plain"]),
-    "scheduler-absent": (set_option("scheduler", "nonsense"), 3, ["--scheduler", "nonsense"]),
+    "scheduler-absent": (
+        set_option("scheduler", "localhost:nonsense"),
+        3,
+        ["--scheduler", "nonsense"],
+    ),
+    "scheduler-in-plain-text": (
+        set_option("scheduler", "tcp://10.0.0.7:8786"),
+        2,
+        ["--scheduler", "10.0.0.7", "--no-tls"],
+    ),
 }
 
 

@@ -1,0 +1,1 @@
+"""Where tasks run: profiles of clusters, ways to start and to reach them, certificates."""

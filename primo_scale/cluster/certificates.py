@@ -1,0 +1,377 @@
+"""Certificates of one cluster: whoever has them is part of it, and nobody else gets a word in.
+
+A Dask port unpickles what it is sent and runs it, so being able to talk to a cluster is being able
+to run code as its owner. With these certificates both ends of a connection prove, before the first
+byte of Dask's protocol is read, that they hold a certificate of the cluster's own authority.
+
+The authority's private key is thrown away as soon as it has signed one certificate: client,
+scheduler and workers share that one, and no further one can ever be made. To shut somebody out is
+to make new ones (`renew_certificates`) and to start the cluster again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.storage.files import directory_published_at_end, write_atomically
+
+if TYPE_CHECKING:
+    from distributed.security import Security
+
+AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "cert.pem", "key.pem"
+DEFAULT_DAYS = 30
+_AUTHORITY, _MEMBER = "primo_scale cluster authority", "primo_scale cluster member"
+_CLOCKS_APART = datetime.timedelta(minutes=10)
+_RENEW = "python -m pipelines.certificates renew"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """The certificates in a directory, found to be whole, private and in force.
+
+    Attributes
+    ----------
+    directory
+        Holds ``ca.pem``, ``cert.pem`` and ``key.pem``.
+    expires
+        After this no new connection is made.
+    fingerprint
+        SHA-256 of the authority's certificate, in hexadecimal: equal on machines of one cluster.
+    """
+
+    directory: Path
+    expires: datetime.datetime
+    fingerprint: str
+
+
+def make_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certificates:
+    """Make the authority and the certificate of a new cluster.
+
+    Raises
+    ------
+    InputError
+        `directory` exists.
+    """
+    with directory_published_at_end(directory) as staging:
+        _write(staging, days)
+    return read_certificates(directory)
+
+
+def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certificates:
+    """Replace the authority and the certificate, whatever state the old ones are in.
+
+    A running cluster goes on with what it has read and refuses the new ones: start it again.
+
+    Raises
+    ------
+    InputError
+        `directory` holds no certificates, or others may enter it.
+    """
+    _check_private(directory)
+    if not (directory / AUTHORITY_FILE).is_file():
+        raise InputError(
+            "holds no certificates",
+            where=directory,
+            remedy="Run python -m pipelines.certificates new",
+        )
+    _write(directory, days)
+    return read_certificates(directory)
+
+
+def read_certificates(directory: Path) -> Certificates:
+    """Read the certificates and check that they can be used.
+
+    Raises
+    ------
+    InputError
+        A file is missing or is no certificate, others may read them, they do not belong together
+        (an interrupted renewal), or they have expired.
+    """
+    _check_private(directory)
+    try:
+        authority = x509.load_pem_x509_certificate((directory / AUTHORITY_FILE).read_bytes())
+        certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE_FILE).read_bytes())
+        key = serialization.load_pem_private_key((directory / KEY_FILE).read_bytes(), None)
+        certificate.verify_directly_issued_by(authority)
+        together = key.public_key() == certificate.public_key()
+    except FileNotFoundError as error:
+        raise InputError(
+            "a certificate file is missing",
+            where=error.filename,
+            remedy=f"Run {_RENEW} {directory}",
+        ) from error
+    except (InvalidSignature, ValueError, TypeError):
+        together = False
+    if not together:
+        raise InputError(
+            "the certificates are damaged or do not belong together",
+            where=directory,
+            remedy=f"Run {_RENEW} {directory}, and start the cluster again",
+        )
+    expires = min(authority.not_valid_after_utc, certificate.not_valid_after_utc)
+    if expires <= datetime.datetime.now(datetime.UTC):
+        raise InputError(
+            "the certificates have expired",
+            where=directory,
+            value=f"{expires:%Y-%m-%d %H:%M} UTC",
+            remedy=f"Run {_RENEW} {directory}, and start the cluster again",
+        )
+    return Certificates(directory, expires, authority.fingerprint(hashes.SHA256()).hex())
+
+
+def security_for(directory: Path) -> Security:
+    """What Dask needs to speak TLS 1.3 alone, with holders of the same certificates alone.
+
+    For a client, a scheduler and workers alike: all of them refuse peers without a certificate
+    of the authority in `directory`, and connections that are not encrypted.
+
+    Raises
+    ------
+    InputError
+        As `read_certificates`.
+    """
+    from distributed.security import Security
+
+    place = read_certificates(directory).directory.resolve()
+    certificate, key = str(place / CERTIFICATE_FILE), str(place / KEY_FILE)
+    return Security(
+        require_encryption=True,
+        tls_min_version=ssl.TLSVersion.TLSv1_3,
+        tls_ca_file=str(place / AUTHORITY_FILE),
+        tls_client_cert=certificate,
+        tls_client_key=key,
+        tls_scheduler_cert=certificate,
+        tls_scheduler_key=key,
+        tls_worker_cert=certificate,
+        tls_worker_key=key,
+    )
+
+
+def security_towards(
+    address: str, certificates: Path | None, *, trusted_network: bool
+) -> Security | None:
+    """How to connect to the scheduler at `address`; None: in plain text.
+
+    Parameters
+    ----------
+    address
+        As Dask writes it; without a protocol it is ``tcp://``.
+    certificates
+        Directory of the cluster's certificates; None: those of Dask's own configuration, for an
+        address that asks for encryption.
+    trusted_network
+        The user vouches for everybody on the network: plain text is accepted.
+
+    Raises
+    ------
+    UsageError
+        Plain text to another machine that nobody asked for, certificates for a plain address, or
+        none for an encrypted one.
+    InputError
+        As `read_certificates`.
+    """
+    if _is_encrypted(address):
+        return _configured_security(address) if certificates is None else security_for(certificates)
+    if certificates is not None:
+        raise UsageError(
+            "certificates are of no use at an address without encryption",
+            where="--tls",
+            value=address,
+            remedy="Start the scheduler with --protocol tls, and write tls://",
+        )
+    if not (trusted_network or is_loopback(_host_of(address))):
+        raise UsageError(
+            "whoever can reach this scheduler can run code as its owner, and nothing is encrypted",
+            where="--scheduler",
+            value=address,
+            remedy="Use tls:// and --tls DIR (python -m pipelines.certificates new DIR), or "
+            "--no-tls where everybody on the network is trusted",
+        )
+    return None
+
+
+def refuse_open_listening(host: str, security: Security | None, *, trusted_network: bool) -> None:
+    """Refuse to listen where other machines reach us, unless only holders of a certificate can.
+
+    Parameters
+    ----------
+    host
+        Address to listen on; empty, ``0.0.0.0`` and ``::`` are every interface.
+    security
+        Of the listener; None: plain text.
+    trusted_network
+        The user vouches for everybody on the network. That is said of one network: even so
+        nothing listens on every interface in plain text.
+
+    Raises
+    ------
+    UsageError
+        It would be open.
+    """
+    if (security is not None and security.require_encryption) or is_loopback(host):
+        return
+    every_interface = host in ("", "*") or (_is_address(host) and _is_unspecified(host))
+    if every_interface or not trusted_network:
+        raise UsageError(
+            "a port without TLS would be open to other machines: who reaches it runs code",
+            where="host",
+            value=host or "every interface",
+            remedy="Give certificates (python -m pipelines.certificates new DIR), or the address "
+            "of an interface whose whole network is trusted",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`; a name other than localhost is not looked up."""
+    if host.casefold() == "localhost":
+        return True
+    return _is_address(host) and ipaddress.ip_address(host).is_loopback
+
+
+def _is_encrypted(address: str) -> bool:
+    return address.startswith("tls://")
+
+
+def _host_of(address: str) -> str:
+    location = address.rpartition("://")[2]
+    if location.startswith("["):  # [::1]:8786
+        return location[1:].partition("]")[0]
+    return location.rpartition(":")[0] if ":" in location else location
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_unspecified(host: str) -> bool:
+    return ipaddress.ip_address(host).is_unspecified
+
+
+def _configured_security(address: str) -> Security:
+    """Certificates that the user configured Dask with.
+
+    Raises
+    ------
+    UsageError
+        There are none.
+    """
+    from distributed.security import Security
+
+    security = Security(require_encryption=True)
+    if security.tls_ca_file is None:
+        raise UsageError(
+            "an encrypted scheduler asks for a certificate",
+            where="--scheduler",
+            value=address,
+            remedy="Give --tls DIR, the directory that the scheduler was started with",
+        )
+    return security
+
+
+def _check_private(directory: Path) -> None:
+    """Refuse certificates that others may read: they are all it takes to join the cluster."""
+    if not directory.is_dir():
+        raise InputError(
+            "no such directory",
+            where=directory,
+            remedy="Run python -m pipelines.certificates new",
+        )
+    for path in (directory, directory / KEY_FILE):
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
+        if mode & 0o077:
+            raise InputError(
+                "the private key of a cluster is open to others",
+                where=path,
+                value=f"mode {mode:04o}",
+                limit="0700 and 0600",
+                remedy=f"Run chmod go= {path}, then {_RENEW} {directory}",
+            )
+
+
+def _write(directory: Path, days: int) -> None:
+    """Write a new authority's certificate, the one that it signs, and the key to that."""
+    authority, certificate, key = _issue(datetime.timedelta(days=days))
+    pem = serialization.Encoding.PEM
+    unencrypted = serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, unencrypted)
+    write_atomically(directory / KEY_FILE, private)
+    write_atomically(directory / CERTIFICATE_FILE, certificate.public_bytes(pem))
+    write_atomically(directory / AUTHORITY_FILE, authority.public_bytes(pem))
+
+
+def _issue(
+    validity: datetime.timedelta,
+) -> tuple[x509.Certificate, x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """An authority, the one certificate that it ever signs, and the key to that certificate."""
+    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    authority = (
+        _form(_AUTHORITY, authority_key, validity)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .issuer_name(_name(_AUTHORITY))
+        .sign(authority_key, hashes.SHA256())
+    )
+    both_ends = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    certificate = (
+        _form(_MEMBER, key, validity)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
+        .add_extension(issuer, critical=False)
+        .issuer_name(authority.subject)
+        .sign(authority_key, hashes.SHA256())
+    )
+    return authority, certificate, key
+
+
+def _form(
+    name: str, key: ec.EllipticCurvePrivateKey, validity: datetime.timedelta
+) -> x509.CertificateBuilder:
+    """What both certificates say of their subject."""
+    now = datetime.datetime.now(datetime.UTC)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_APART)
+        .not_valid_after(now + validity)
+        .add_extension(identifier, critical=False)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,100 @@
+"""A small cohort with telling names and numbers, commands, and a cluster in other processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+N_PEOPLE, N_VARIANTS = 7919, 37  # a number of people that stands in no log by chance
+N_OBSERVED = 6151
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run(command: str, *arguments: object, environment: dict[str, str] | None = None) -> Result:
+    """Run ``python -m pipelines.COMMAND ARGUMENTS`` under an open umask."""
+    words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
+    ended = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, check=False, umask=0,
+        env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    return Result(ended.returncode, ended.stdout, ended.stderr)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Inputs of a release, in a directory."""
+
+    directory: Path
+
+    @property
+    def outcome_options(self) -> list[object]:
+        return [
+            "--pheno", self.directory / "pheno.tsv",
+            "--pheno-bounds", self.directory / "bounds.tsv",
+        ]  # fmt: skip
+
+    def write(self) -> None:
+        rng = np.random.default_rng(7)
+        width = -(-N_PEOPLE // 4)
+        packed = rng.choice(np.array([0x00, 0xAF, 0xFA, 0xEB, 0xBE], np.uint8), (N_VARIANTS, width))
+        packed[:, -1] &= (1 << 2 * (N_PEOPLE % 4 or 4)) - 1
+        prefix = self.directory / "cohort"
+        prefix.with_suffix(".bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
+        prefix.with_suffix(".bim").write_text(
+            "".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(N_VARIANTS))
+        )
+        people = [f"Family{i} Person{i}" for i in range(N_PEOPLE)]
+        prefix.with_suffix(".fam").write_text("".join(f"{p} 0 0 1 -9\n" for p in people))
+        values = rng.normal(size=N_PEOPLE)
+        rows = [
+            f"{p} {value:.4f} {'NA' if i >= N_OBSERVED else '1.5'}"
+            for i, (p, value) in enumerate(zip(people, values, strict=True))
+        ]
+        (self.directory / "pheno.tsv").write_text("\n".join(["FID IID HEIGHT RARE", *rows]) + "\n")
+        (self.directory / "bounds.tsv").write_text(
+            "name\tlower\tupper\tmean\tsd\nHEIGHT\t-5\t5\t0\t1\nRARE\t-5\t5\t0\t1\n"
+        )
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    """A scheduler and a worker in processes of their own.
+
+    Attributes
+    ----------
+    options
+        How a command reaches it.
+    logs
+        What the two have said so far.
+    """
+
+    options: list[object]
+    directory: Path
+
+    @property
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.directory.glob("*.log")))
+
+
+def start(directory: Path, name: str, arguments: Sequence[object]) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", f"distributed.cli.dask_{name}", *map(str, arguments)]
+    environment = {**os.environ, "DASK_LOGGING__DISTRIBUTED": "debug"}
+    with (directory / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            words, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment, umask=0
+        )

@@ -1,0 +1,218 @@
+"""A cluster's certificates: who gets a word in, and what is refused before anybody listens."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+from distributed.security import Security
+
+from primo_scale.cluster import certificates
+from primo_scale.cluster.certificates import (
+    make_certificates,
+    read_certificates,
+    refuse_open_listening,
+    renew_certificates,
+    security_for,
+    security_towards,
+)
+from primo_scale.errors import InputError, UsageError
+
+CONNECT_TIMEOUT = 2
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("ours") / "tls"
+    make_certificates(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("theirs") / "tls"
+    make_certificates(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def address(ours):
+    """A scheduler and a worker, in this process, that know each other by `ours`."""
+    with LocalCluster(
+        n_workers=1, processes=False, security=security_for(ours), dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def port_of(address: str) -> int:
+    assert address.startswith("tls://127.0.0.1:")
+    return int(address.rpartition(":")[2])
+
+
+def bytes_from(address: str, context: ssl.SSLContext) -> bytes:
+    """What the scheduler sends first: its end of Dask's handshake, to whoever it talks to."""
+    with (
+        socket.create_connection(("127.0.0.1", port_of(address)), timeout=10) as plain,
+        context.wrap_socket(plain) as encrypted,
+    ):
+        assert encrypted.version() == "TLSv1.3"
+        return encrypted.recv(64)
+
+
+def no_questions_asked() -> ssl.SSLContext:
+    """A peer's context that accepts any server."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def test_a_peer_with_the_certificates_is_a_member(address, ours) -> None:
+    with Client(address, security=security_for(ours), timeout=10) as client:
+        assert client.submit(int, 1).result() == 1
+    context = no_questions_asked()
+    context.load_cert_chain(ours / "cert.pem", ours / "key.pem")
+    assert bytes_from(address, context)  # so that its absence below says something
+
+
+def test_a_peer_without_a_certificate_gets_not_a_byte(address) -> None:
+    with pytest.raises(ssl.SSLError, match="certificate required"):
+        bytes_from(address, no_questions_asked())
+
+
+def test_a_peer_with_a_certificate_of_another_authority_gets_not_a_byte(address, theirs) -> None:
+    """It accepts any server, so that only the server is left to refuse."""
+    context = no_questions_asked()
+    context.load_cert_chain(theirs / "cert.pem", theirs / "key.pem")
+    with pytest.raises(ssl.SSLError, match=r"unknown ca|decrypt error"):
+        bytes_from(address, context)
+
+
+def test_a_client_refuses_a_scheduler_of_another_authority(address, theirs) -> None:
+    with pytest.raises(OSError, match=r"Timed out|certificate"):
+        Client(address, security=security_for(theirs), timeout=CONNECT_TIMEOUT)
+
+
+def test_plain_text_is_refused_at_both_ends(address, ours) -> None:
+    with pytest.raises(OSError):
+        Client(address.replace("tls", "tcp"), timeout=CONNECT_TIMEOUT)
+    with pytest.raises((RuntimeError, OSError), match="encrypt"):
+        plain = "tcp://127.0.0.1:1"
+        Client(plain, security=security_for(ours), timeout=CONNECT_TIMEOUT)
+
+
+def test_tls_older_than_1_3_is_refused(address, ours) -> None:
+    context = no_questions_asked()
+    context.load_cert_chain(ours / "cert.pem", ours / "key.pem")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError, match="protocol version"):
+        bytes_from(address, context)
+
+
+def test_renewal_shuts_the_old_ones_out(tmp_path) -> None:
+    before = make_certificates(tmp_path / "tls")
+    old = {path.name: path.read_bytes() for path in before.directory.iterdir()}
+    after = renew_certificates(tmp_path / "tls")
+    assert after.fingerprint != before.fingerprint
+    (after.directory / "cert.pem").write_bytes(old["cert.pem"])  # a renewal that was interrupted
+    with pytest.raises(InputError, match="belong together"):
+        read_certificates(after.directory)
+    renew_certificates(after.directory)
+    read_certificates(after.directory)
+
+
+def test_expired_certificates_are_one_line(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(certificates, "_CLOCKS_APART", datetime.timedelta(days=3))
+    with pytest.raises(InputError, match=r"have expired .*got .* UTC.*renew"):
+        make_certificates(tmp_path / "tls", days=-1)
+    with pytest.raises(InputError, match="have expired"):
+        security_for(tmp_path / "tls")
+
+
+def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
+    directory = make_certificates(tmp_path / "tls").directory
+    names = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+    assert names == dict.fromkeys(("ca.pem", "cert.pem", "key.pem"), 0o600)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    for path, mode in ((directory / "key.pem", 0o640), (directory, 0o711)):
+        before = stat.S_IMODE(path.stat().st_mode)
+        path.chmod(mode)
+        with pytest.raises(InputError, match="open to others"):
+            security_for(directory)
+        path.chmod(before)
+    with pytest.raises(InputError, match="exists already"):
+        make_certificates(directory)
+    (directory / "key.pem").unlink()
+    with pytest.raises(InputError, match=r"key\.pem: a certificate file is missing"):
+        security_for(directory)
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://10.0.0.7:8786", "10.0.0.7:8786", "node7:8786", "tcp://[2001:db8::1]:8786"]
+)
+def test_plain_text_to_another_machine_has_to_be_asked_for(address) -> None:
+    with pytest.raises(UsageError, match="--no-tls"):
+        security_towards(address, None, trusted_network=False)
+    assert security_towards(address, None, trusted_network=True) is None
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "127.8.0.1:8786"]
+)
+def test_plain_text_stays_possible_within_the_machine(address) -> None:
+    assert security_towards(address, None, trusted_network=False) is None
+
+
+def test_certificates_and_addresses_have_to_agree(ours) -> None:
+    with pytest.raises(UsageError, match="without encryption"):
+        security_towards("tcp://10.0.0.7:8786", ours, trusted_network=False)
+    with pytest.raises(UsageError, match="--tls DIR"):
+        security_towards("tls://10.0.0.7:8786", None, trusted_network=False)
+    found = security_towards("tls://10.0.0.7:8786", ours, trusted_network=False)
+    assert found is not None
+    assert found.require_encryption
+    assert found.tls_min_version == ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--scheduler", "tcp://10.0.0.7:8786"],
+        ["--scheduler", "tls://10.0.0.7:8786"],
+        ["--tls", "somewhere"],
+        ["--scheduler", "tls://10.0.0.7:8786", "--tls", "somewhere", "--no-tls"],
+    ],
+)
+def test_commands_refuse_before_they_read_anything(options, tmp_path, capsys) -> None:
+    from pipelines.gwas_release import main
+
+    needed = ["bfile", "pheno", "pheno-bounds", "out"]
+    arguments = [word for name in needed for word in (f"--{name}", str(tmp_path / name))]
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--non-private", *options])
+    assert end.value.code == UsageError.exit_code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "tls" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("host", ["", "*", "0.0.0.0", "::"])
+def test_nothing_listens_on_every_interface_in_plain_text(host, ours) -> None:
+    for trusted in (False, True):
+        with pytest.raises(UsageError, match="open to other machines"):
+            refuse_open_listening(host, None, trusted_network=trusted)
+    with pytest.raises(UsageError):
+        not_required = Security(require_encryption=False)
+        refuse_open_listening(host, not_required, trusted_network=True)
+    refuse_open_listening(host, security_for(ours), trusted_network=False)
+
+
+def test_an_interface_in_plain_text_has_to_be_asked_for() -> None:
+    with pytest.raises(UsageError):
+        refuse_open_listening("10.0.0.7", None, trusted_network=False)
+    refuse_open_listening("10.0.0.7", None, trusted_network=True)
+    refuse_open_listening("127.0.0.1", None, trusted_network=False)

@@ -1,0 +1,280 @@
+"""Encryption at rest: what a thief of the work directory reads, and what a changed byte does."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import shutil
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from security_runs import run
+
+from primo_scale.accumulate.statistics import open_raw_statistics
+from primo_scale.errors import InputError
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file
+from primo_scale.storage.groups import (
+    array_of,
+    attributes_of,
+    chunk_path,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+    read_block,
+    write_block,
+)
+
+VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
+EVERYTHING = (slice(None), slice(None))
+
+
+@pytest.fixture
+def key(tmp_path, monkeypatch) -> Path:
+    """A key in effect."""
+    path = tmp_path / "user.key"
+    make_key_file(path)
+    monkeypatch.setenv(KEY_VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture
+def another_key(tmp_path) -> Path:
+    make_key_file(tmp_path / "another.key")
+    return tmp_path / "another.key"
+
+
+def write_store(path: Path) -> None:
+    group = create_group(path, "statistics", {"first": "guess-me"})
+    for name in ("a", "b"):
+        array = create_array(group, name, shape=(4, 6), chunks=(2, 6), dtype=np.int64)
+        write_block(array, EVERYTHING, VALUES)
+    mark_complete(group, {"sha256": "confirm-me"})
+
+
+def array_at(path: Path, name: str = "a"):
+    return array_of(open_group(path, "statistics"), name)
+
+
+def contents(directory: Path) -> bytes:
+    return b"".join(p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file())
+
+
+def test_a_store_reads_back_and_its_files_say_nothing(tmp_path, key, monkeypatch) -> None:
+    write_store(tmp_path / "s.zarr")
+    np.testing.assert_array_equal(read_block(array_at(tmp_path / "s.zarr"), EVERYTHING), VALUES)
+    attributes = attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
+    assert attributes == {"first": "guess-me", "sha256": "confirm-me"}
+    monkeypatch.delenv(KEY_VARIABLE)
+    write_store(tmp_path / "plain.zarr")
+    for words in (VALUES[:2].tobytes(), b"guess-me", b"confirm-me"):
+        assert words in contents(tmp_path / "plain.zarr")
+        assert words not in contents(tmp_path / "s.zarr")
+    assert key.read_bytes() not in contents(tmp_path / "s.zarr")
+
+
+def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
+    group = create_group(tmp_path / "s.zarr", "statistics", {})
+    array = create_array(group, "a", shape=(4, 6), chunks=(2, 6), dtype=np.int64)
+    seen = set()
+    for _ in range(5):
+        write_block(array, EVERYTHING, np.zeros_like(VALUES))
+        seen |= {chunk_path(array, (row, 0)).read_bytes() for row in range(2)}
+    assert len(seen) == 10
+    assert len({sealed[:12] for sealed in seen}) == 10
+    assert {len(sealed) for sealed in seen} == {2 * 6 * 8 + 12 + 16}
+
+
+def test_anybody_with_the_key_can_open_a_chunk_by_the_documented_recipe(tmp_path, key) -> None:
+    """HKDF (RFC 5869) of the key and the store's name, then AES-256-GCM about the array's name."""
+    write_store(tmp_path / "s.zarr")
+    metadata = json.loads((tmp_path / "s.zarr" / "a" / "zarr.json").read_text())
+    codec = metadata["codecs"][-1]
+    assert codec["name"] == "primo_scale.aes256gcm"
+    salt = bytes.fromhex(codec["configuration"]["store"])
+    extracted = hmac.digest(salt, key.read_bytes(), "sha256")
+    store_key = hmac.digest(extracted, b"primo_scale store\x01", "sha256")
+    sealed = chunk_path(array_at(tmp_path / "s.zarr"), (1, 0)).read_bytes()
+    opened = AESGCM(store_key).decrypt(sealed[:12], sealed[12:], b"a")
+    np.testing.assert_array_equal(np.frombuffer(opened, "<i8").reshape(2, 6), VALUES[2:])
+
+
+def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
+    tmp_path, key, another_key, monkeypatch
+) -> None:
+    write_store(tmp_path / "s.zarr")
+    found, wanted = read_key_file(another_key).identifier, read_key_file(key).identifier
+    monkeypatch.setenv(KEY_VARIABLE, str(another_key))
+    for question in (is_complete, open_group):
+        with pytest.raises(InputError, match=f"another key .got key {found}; limit key {wanted}."):
+            question(tmp_path / "s.zarr", "statistics")
+    monkeypatch.delenv(KEY_VARIABLE)
+    with pytest.raises(InputError, match=f"is encrypted .got key {wanted}.*--encryption-key"):
+        open_group(tmp_path / "s.zarr", "statistics")
+    write_store(tmp_path / "plain.zarr")
+    monkeypatch.setenv(KEY_VARIABLE, str(key))
+    with pytest.raises(InputError, match="without encryption"):
+        open_group(tmp_path / "plain.zarr", "statistics")
+
+
+@pytest.mark.parametrize("byte", [0, 11, 12, 60, -17, -1])
+def test_a_flipped_bit_anywhere_is_found(byte, tmp_path, key) -> None:
+    write_store(tmp_path / "s.zarr")
+    chunk = chunk_path(array_at(tmp_path / "s.zarr"), (0, 0))
+    content = bytearray(chunk.read_bytes())
+    content[byte] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        read_block(array_at(tmp_path / "s.zarr"), EVERYTHING)
+
+
+@pytest.mark.parametrize("kept", [0, 11, 27, 28, 100])
+def test_a_torn_chunk_is_found(kept, tmp_path, key) -> None:
+    write_store(tmp_path / "s.zarr")
+    chunk = chunk_path(array_at(tmp_path / "s.zarr"), (0, 0))
+    chunk.write_bytes(chunk.read_bytes()[:kept])
+    with pytest.raises(InputError, match="damaged"):
+        read_block(array_at(tmp_path / "s.zarr"), EVERYTHING)
+
+
+def test_chunks_and_arrays_of_elsewhere_are_refused(tmp_path, key) -> None:
+    """Of another array, of another store, and a whole array with its metadata."""
+    for name in ("s", "t"):
+        write_store(tmp_path / f"{name}.zarr")
+    for stranger in (tmp_path / "s.zarr" / "b", tmp_path / "t.zarr" / "a"):
+        shutil.copytree(tmp_path / "s.zarr", tmp_path / "copy.zarr")
+        copied = tmp_path / "copy.zarr" / "a"
+        shutil.copy(stranger / "c" / "0" / "0", copied / "c" / "0" / "0")
+        with pytest.raises(InputError, match="damaged"):
+            read_block(array_at(tmp_path / "copy.zarr"), EVERYTHING)
+        shutil.rmtree(copied)
+        shutil.copytree(stranger, copied)
+        with pytest.raises(InputError, match="array of another store"):
+            array_at(tmp_path / "copy.zarr")
+        shutil.rmtree(tmp_path / "copy.zarr")
+
+
+def test_changed_attributes_are_found(tmp_path, key) -> None:
+    write_store(tmp_path / "s.zarr")
+    path = tmp_path / "s.zarr" / "zarr.json"
+    document = json.loads(path.read_text())
+    sealed = document["attributes"]["sealed"]
+    document["attributes"]["sealed"] = sealed[:-8] + sealed[-8:].swapcase()
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="attributes of a store are damaged"):
+        attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
+
+
+def test_swapped_chunks_of_finished_statistics_are_found_by_their_digest(tmp_path, key) -> None:
+    """The codec does not know where in its array a chunk lies; the digest of the store does."""
+    layout = BlockLayout((0, 1030), 1, 1)
+    writer = BlockMatricesWriter(tmp_path / "s.zarr", "statistics", layout)
+    gram = np.arange(1030 * 1030).reshape(1030, 1030)
+    writer.write_gram(0, gram + gram.T)
+    writer.write_cross(0, np.ones((1030, 2), dtype=np.int64))
+    writer.write_outcome_gram(np.ones((2, 2), dtype=np.int64))
+    writer.write_observed(np.ones(1, dtype=np.int64))
+    writer.finish({"sha256": writer.sha256(), "inputs": {}, "plan_digest": ""})
+    open_raw_statistics(tmp_path / "s.zarr", layout, 5)
+    chunks = tmp_path / "s.zarr" / "gram" / "0" / "c"
+    (chunks / "0" / "1").rename(chunks / "kept")
+    (chunks / "1" / "1").rename(chunks / "0" / "1")
+    (chunks / "kept").rename(chunks / "1" / "1")
+    with pytest.raises(InputError, match="damaged"):
+        open_raw_statistics(tmp_path / "s.zarr", layout, 5)
+
+
+def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypatch) -> None:
+    """With it and the release whoever has it takes the noise off."""
+    at_hand = NoiseAtHand(tmp_path / "private_statistics")
+    noise = at_hand.key("charge1")
+    file = at_hand.directory / "charge1.key"
+    assert noise not in file.read_bytes()
+    assert at_hand.key("charge1") == noise
+    file.rename(at_hand.directory / "charge2.key")
+    with pytest.raises(InputError, match="damaged"):
+        at_hand.key("charge2")
+    monkeypatch.delenv(KEY_VARIABLE)
+    with pytest.raises(InputError, match="is encrypted"):
+        at_hand.key("charge2")
+    assert (at_hand.directory / "plain.key").is_file() is False
+    assert at_hand.key("plain") == (at_hand.directory / "plain.key").read_bytes()
+
+
+def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
+    result = run("encryption_key", tmp_path / "k")
+    assert (result.code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
+    assert read_key_file(tmp_path / "k").identifier in result.stdout
+    assert run("encryption_key", tmp_path / "k").code == 3
+    (tmp_path / "k").chmod(0o640)
+    with pytest.raises(InputError, match="open to others"):
+        read_key_file(tmp_path / "k")
+    (tmp_path / "short").write_bytes(b"x" * 31)
+    (tmp_path / "short").chmod(0o600)
+    with pytest.raises(InputError, match="31 bytes"):
+        read_key_file(tmp_path / "short")
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(InputError, match="no such key file"):
+        use_key_file(None)  # an exported variable counts, and is checked at once
+
+
+def release(cohort, directory: Path, *options: object) -> str:
+    """Sums and publishes; the digest of the exact integers."""
+    result = run(
+        "gwas_release", "--bfile", cohort.directory / "cohort", *cohort.outcome_options,
+        "--epsilon", 3, "--delta", 1e-6, "--workers", 1, "--out", directory / "release",
+        "--ledger", directory / "ledger.sqlite", *options,
+    )  # fmt: skip
+    assert result.code == 0, result.stderr
+    return next(line for line in result.stdout.splitlines() if "statistics sha256" in line)
+
+
+def pieces(directory: Path) -> set[bytes]:
+    """Every stretch of 16 bytes of every chunk below, in steps of 8, but for monotonous ones."""
+    found = set()
+    for path in directory.rglob("c/**/*"):
+        content = path.read_bytes() if path.is_file() else b""
+        found |= {content[i : i + 16] for i in range(0, len(content) - 15, 8)}
+    return {piece for piece in found if len(set(piece)) > 6}
+
+
+@pytest.mark.slow
+def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
+    cohort, tmp_path, running_cluster
+) -> None:
+    secret, plain = tmp_path / "secret", tmp_path / "plain"
+    key = tmp_path / "user.key"
+    make_key_file(key)
+    for directory in (secret, plain):
+        directory.mkdir()
+    digest = release(cohort, plain)
+    assert release(cohort, secret, "--encryption-key", key) == digest
+    stores = ("outcomes.zarr", "statistics.zarr", "private_statistics")
+    for store in stores:
+        in_the_clear = pieces(plain / "release.work" / store)
+        sealed = pieces(secret / "release.work" / store)
+        assert len(in_the_clear) > 100
+        assert not in_the_clear & sealed
+    everything = contents(secret / "release.work")
+    exact = digest.rpartition(" ")[2].encode()
+    assert exact in contents(plain / "release.work" / "statistics.zarr")
+    assert exact not in contents(secret / "release.work" / "statistics.zarr")
+    assert key.read_bytes() not in everything
+    assert "verified" in run("verify", secret / "release").stdout
+
+    # A worker that was started without the key says so; the key does not travel to it.
+    shutil.rmtree(secret / "release.work" / "statistics.zarr")
+    result = run(
+        "accumulate", "--genotypes", secret / "release.work" / "genotypes.zarr",
+        *cohort.outcome_options, "--epsilon", 3, "--delta", 1e-6, "--work-dir",
+        secret / "release.work", "--encryption-key", key, *running_cluster.options,
+    )  # fmt: skip
+    assert result.code == 3
+    assert "is encrypted" in result.stderr
+    assert KEY_VARIABLE in result.stderr

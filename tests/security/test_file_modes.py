@@ -1,0 +1,72 @@
+"""Whatever the umask of the shell: private files are their owner's, releases are readers'."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from primo_scale.accumulate import run as accumulation
+
+
+def modes(paths: list[Path]) -> set[str]:
+    return {oct(stat.S_IMODE(path.lstat().st_mode)) for path in paths}
+
+
+def open_to_others(directory: Path) -> list[str]:
+    """Every path at or below `directory` whose mode lets others in."""
+    found = [directory, *directory.rglob("*")]
+    return [str(path) for path in found if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+
+
+def names_below(directory: Path) -> str:
+    return "\n".join(str(path) for path in directory.rglob("*"))
+
+
+@pytest.fixture
+def open_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture(params=["workers started by the command", "workers started by others"])
+def place(request) -> list[object]:
+    if request.param == "workers started by the command":
+        return ["--workers", 1]
+    return request.getfixturevalue("running_cluster").options
+
+
+@pytest.mark.slow
+def test_every_file_but_those_of_the_release_is_its_owners_alone(
+    place, cohort, tmp_path, open_umask, monkeypatch
+) -> None:
+    """Also in the middle, while workers have their scratch and partial sums lie about."""
+    work, middle = tmp_path / "release.work", []
+    reduce_partials = accumulation.reduce_partials
+
+    def look_and_reduce(partials, destination):
+        assert open_to_others(work) == []
+        middle.append(names_below(work))
+        return reduce_partials(partials, destination)
+
+    monkeypatch.setattr(accumulation, "reduce_partials", look_and_reduce)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    arguments = [
+        "--bfile", cohort.directory / "cohort", *cohort.outcome_options, "--pheno-moments",
+        "--epsilon", 3, "--delta", 1e-6, "--out", tmp_path / "release", *place,
+    ]  # fmt: skip
+    importlib.import_module("pipelines.gwas_release").main([str(word) for word in arguments])
+
+    for name in ("partials.zarr/gram/0/c/0/0/0", "outcomes.zarr/rows/c/0/0", "run.log"):
+        assert name in middle[0]
+    assert ("scratch" in middle[0]) == (place[0] == "--workers")
+    assert open_to_others(work) == []
+    assert "ledger.sqlite" in names_below(tmp_path / "state")
+    assert open_to_others(tmp_path / "state") == []
+    published = [tmp_path / "release", *(tmp_path / "release").rglob("*")]
+    assert modes([path for path in published if path.is_file()]) == {"0o644"}
+    assert modes([path for path in published if path.is_dir()]) == {"0o755"}

@@ -1,0 +1,155 @@
+"""Whatever fails on a worker, nothing about people leaves it: not in a log, not in an exception."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed.core import error_message
+from security_runs import N_OBSERVED, N_PEOPLE, run
+
+from primo_scale.accumulate.plan import RowTask
+from primo_scale.accumulate.tasks import run_task
+from primo_scale.errors import InputError, PrimoError, ResourceError
+
+PRIVATE = [
+    r"Family\d", r"Person\d", rf"\b{N_PEOPLE}\b", rf"\b{N_OBSERVED}\b",
+    r"(?i)checksum", r"(?i)stored:", r"array\(", r"HEIGHT",
+]  # fmt: skip
+
+
+def private_words(text: str) -> list[str]:
+    return [found for pattern in PRIVATE for found in re.findall(pattern, text)]
+
+
+def accumulate(cohort, genotypes, cluster, work):
+    options = [*cohort.outcome_options, "--non-private", *cluster.options]
+    return run("accumulate", "--genotypes", genotypes, "--work-dir", work, *options)
+
+
+@pytest.fixture(scope="module")
+def outcomes_aligned(cohort, running_cluster, tmp_path_factory) -> Path:
+    """A genotype store, and a work directory that has aligned outcomes and is to sum again."""
+    directory = tmp_path_factory.mktemp("aligned")
+    genotypes, work = directory / "genotypes.zarr", directory / "work"
+    assert run("ingest", "--bfile", cohort.directory / "cohort", "--out", genotypes).code == 0
+    result = accumulate(cohort, genotypes, running_cluster, work)
+    assert result.code == 0, result.stderr
+    shutil.rmtree(work / "statistics.zarr")
+    return directory
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def damage_genotypes(genotypes: Path, work: Path) -> None:
+    flip_a_bit(genotypes / "genotypes" / "c" / "0" / "0")
+
+
+def lose_genotypes(genotypes: Path, work: Path) -> None:
+    (genotypes / "genotypes" / "c" / "0" / "0").unlink()
+
+
+def damage_outcomes(genotypes: Path, work: Path) -> None:
+    flip_a_bit(work / "outcomes.zarr" / "rows" / "c" / "0" / "0")
+
+
+@pytest.mark.parametrize("damage", [damage_genotypes, lose_genotypes, damage_outcomes])
+@pytest.mark.slow
+def test_a_failed_task_names_the_file_and_nothing_else(
+    damage, cohort, outcomes_aligned, running_cluster, tmp_path
+) -> None:
+    shutil.copytree(outcomes_aligned, tmp_path, dirs_exist_ok=True)
+    genotypes, work = tmp_path / "genotypes.zarr", tmp_path / "work"
+    damage(genotypes, work)
+    before = running_cluster.logs
+
+    result = accumulate(cohort, genotypes, running_cluster, work)
+    assert result.code == 3, result.stderr
+    last = result.stderr.strip().splitlines()[-1]
+    assert re.fullmatch(r"error: \S+(zarr|/c/0/0\S*|rows|genotypes): a stored chunk is .*", last)
+    said = running_cluster.logs[len(before) :]
+    assert "Compute Failed" in said, "the worker says nothing of a failed task: nothing was tested"
+    assert private_words(running_cluster.logs) == []
+
+
+def test_the_words_searched_for_are_found_where_they_are() -> None:
+    text = f"Person7 of {N_PEOPLE}: Stored and computed checksum do not match. Stored: b'..'"
+    assert len(private_words(text)) >= 4
+
+
+def failing_with(error: BaseException, monkeypatch) -> BaseException:
+    """The exception that leaves a task in which `error` is raised."""
+
+    def fail(*_: object) -> None:
+        secret = np.arange(5)
+        try:
+            raise ValueError(f"Stored: {secret}")
+        except ValueError as cause:
+            raise error from cause
+
+    monkeypatch.setattr("primo_scale.accumulate.tasks._open_partials", fail)
+    with pytest.raises(type(error) if isinstance(error, KeyboardInterrupt) else PrimoError) as left:
+        run_task((Path("/store"), "id", "auto"), RowTask(0))
+    return left.value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "line"),
+    [
+        (InputError("is damaged", where="f", value=41, limit=42, remedy="Go"), InputError,
+         "f: is damaged. Go"),
+        (ValueError("shape (41,)"), PrimoError, r"tasks.py:\d+: a task failed: "
+         "ValueError. Please report this line"),
+        (OSError("41 bytes"), PrimoError, r"tasks.py:\d+: a task failed: OSError.*"),
+        (FileNotFoundError(2, "No such file", "f"), InputError, "f: No such file"),
+        (OSError(28, "No space left", "f"), ResourceError, r"f: the disk is full. Free space"),
+        (MemoryError("shape (41,)"), ResourceError, "not enough memory. .*"),
+    ],
+)  # fmt: skip
+def test_an_exception_leaves_its_values_causes_and_frames_behind(
+    error, kind, line, monkeypatch
+) -> None:
+    left = failing_with(error, monkeypatch)
+    assert type(left) is kind
+    assert re.fullmatch(line, str(left))
+    assert left.__cause__ is None
+    assert left.__context__ is None
+    frames = []
+    trace = left.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    assert frames[1:] == ["run_task"]  # the first is the test's own
+    sent = sent_to_the_scheduler(left)
+    assert not re.search(rb"41|Stored", sent)
+    again = pickle.loads(pickle.dumps(left))
+    assert (type(again), str(again)) == (type(left), str(left))
+
+
+def sent_to_the_scheduler(error: BaseException) -> bytes:
+    """What Dask makes of an exception."""
+    message = error_message(error)
+    return pickle.dumps([getattr(part, "data", part) for part in message.values()])
+
+
+def test_dask_sends_the_causes_of_an_exception_along() -> None:
+    """Why a task raises a new one: this is what would travel otherwise."""
+    try:
+        try:
+            raise ValueError("Stored: b'41'. Computed: b'42'")
+        except ValueError as cause:
+            raise InputError("a stored chunk is damaged", value=41) from cause
+    except InputError as error:
+        assert b"Computed" in sent_to_the_scheduler(error)
+
+
+def test_stopping_a_worker_is_not_a_failure_of_its_task(monkeypatch) -> None:
+    failing_with(KeyboardInterrupt(), monkeypatch)

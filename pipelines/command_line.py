@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import logging
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -69,7 +70,7 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
             if debug:
                 raise
             explained = _explain(error)
-            click.echo(f"error: {explained}", err=True)
+            click.echo(f"error: {explained}{_how_to_continue(explained)}", err=True)
             sys.exit(explained.exit_code)
 
     return wrapped
@@ -84,7 +85,14 @@ def _explain(error: BaseException) -> PrimoError:
         return ResourceError("the disk is full", where=error.filename, remedy="Free space")
     if isinstance(error, OSError):
         return InputError(error.strerror or str(error), where=error.filename)
-    return InterruptedRun("interrupted", remedy="Run the same command again to continue")
+    return InterruptedRun("interrupted")
+
+
+def _how_to_continue(error: PrimoError) -> str:
+    """The very command to continue with, ready to be pasted; nothing for other errors."""
+    if not isinstance(error, InterruptedRun):
+        return ""
+    return f". To continue: {shlex.join(sys.orig_argv)}"
 
 
 def _raise_interrupt(signum: int, frame: FrameType | None) -> None:

@@ -1,0 +1,65 @@
+"""A small cohort whose plan has hundreds of tasks, and what an undisturbed run makes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from commands import ROOT, Journal, command_of, digest_in
+
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+N_PEOPLE, N_VARIANTS, BLOCK = 3_000, 600, 2
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """A cohort, ready to be accumulated."""
+
+    prefix: Path
+    environment: dict[str, str]
+
+    def command(self, work: Path, *options: object, cut: int = BLOCK) -> list[str]:
+        """The command, with blocks of so many variants: one task a block, and one for rows."""
+        tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+        files = [word for name in tables for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
+        return command_of("accumulate", [
+            "--genotypes", f"{self.prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
+            "--ld-blocks", f"window:{cut}", "--row-norm", 24, "--work-dir", work, *options,
+        ])  # fmt: skip
+
+
+def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="session")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    directory = tmp_path_factory.mktemp("chaos")
+    prefix, environment = directory / "cohort", {**os.environ, "XDG_STATE_HOME": str(directory)}
+    for words in (
+        ["simulate", "--bfile", PANEL, "--out", prefix, "--samples", N_PEOPLE, "--seed", 1,
+         "--variants", N_VARIANTS, "--phenotypes", 2],
+        ["ingest", "--bfile", prefix, "--out", f"{prefix}.zarr"],
+    ):  # fmt: skip
+        done = run(command_of(words[0], words[1:]), environment)
+        assert done.returncode == 0, done.stderr
+    return Cohort(prefix, environment)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Digest of the statistics of a run that nobody disturbs."""
+    work = tmp_path_factory.mktemp("undisturbed") / "work"
+    done = run(cohort.command(work, "--workers", 1, cut=N_VARIANTS), cohort.environment)
+    assert done.returncode == 0, done.stderr
+    return digest_in(done.stdout)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal")

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from distributed.comm import CommClosedError
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Task
 from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+from primo_scale.cluster.lost_workers import workers_replaced
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
 
 LOGGER = logging.getLogger("primo_scale")
@@ -31,6 +32,8 @@ LOGGER = logging.getLogger("primo_scale")
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
 _IN_FLIGHT_PER_WORKER = 8
 _RETRIES = 3
+# How often a task is submitted that workers die over; each time, it is four workers.
+_TRIALS = 3
 # How often workers are counted while tasks run.
 _LOOK_SECONDS = 2.0
 _CONNECT_TIMEOUT_SECONDS = 30
@@ -68,7 +71,11 @@ def dask_client(options: ClusterOptions) -> Iterator[Client]:
         with _connected(options.scheduler) as client:
             yield client
         return
-    with _local_cluster(options) as cluster, Client(cluster) as client:
+    with (
+        _local_cluster(options) as cluster,
+        workers_replaced(cluster),
+        Client(cluster) as client,
+    ):
         yield client
 
 
@@ -169,27 +176,40 @@ def run_tasks(
     PrimoError
         Of a task, after some retries.
     """
-    address, store_id = partials.address, partials.store_id
-    waiting = deque(tasks)
-    ended: SimpleQueue[Future] = SimpleQueue()
+    call = partial(function, partials.address)
+    waiting = deque((task, f"{task.key}-{partials.store_id}") for task in tasks)
     in_flight: dict[str, tuple[Task, Future]] = {}
+    ended: SimpleQueue[Future] = SimpleQueue()
+    murders: Counter[Task] = Counter()
     workers = _WorkerCount(client)
 
     def fill() -> None:
         # Workers come and go: the depth is that of the workers there are now. A batch at a time,
         # because a graph of one task costs as much as a graph of many.
         depth = _IN_FLIGHT_PER_WORKER * max(1, workers.count)
-        if len(in_flight) > depth // 2:
+        if len(in_flight) > depth // 2 or not waiting:
             return
         batch = [waiting.popleft() for _ in range(min(len(waiting), depth - len(in_flight)))]
-        if not batch:
-            return
-        keys = [f"{task.key}-{store_id}" for task in batch]
-        call = partial(function, address)
-        futures = client.map(call, batch, key=keys, retries=_RETRIES)
-        for key, task, future in zip(keys, batch, futures, strict=True):
+        chosen, keys = [task for task, _ in batch], [key for _, key in batch]
+        futures = client.map(call, chosen, key=keys, retries=_RETRIES)
+        for (task, key), future in zip(batch, futures, strict=True):
             in_flight[key] = (task, future)
             future.add_done_callback(ended.put)
+
+    def settle(future: Future) -> None:
+        task, _ = in_flight[future.key]
+        try:
+            _raise_failure(future)
+        except KilledWorker as error:
+            murders[task] += 1
+            if murders[task] == _TRIALS:
+                raise _murderous(task) from error
+            # Dask suspects whatever a dead worker had in hand. Another name, for it knows this one.
+            waiting.appendleft((task, f"{task.key}-{partials.store_id}-{murders[task]}"))
+        else:
+            on_done(task)
+        del in_flight[future.key]
+        future.release()
 
     try:
         with _scheduler_loss_explained():
@@ -197,10 +217,7 @@ def run_tasks(
             while in_flight:
                 workers.look()
                 for future in _those_that_ended(ended):
-                    _raise_failure(future)
-                    task, _ = in_flight.pop(future.key)
-                    future.release()
-                    on_done(task)
+                    settle(future)
                 fill()
     finally:
         for _, future in in_flight.values():
@@ -218,15 +235,16 @@ class _WorkerCount:
         self.look()
 
     def look(self) -> None:
+        """Ask, unless it was asked a moment ago."""
         now = time.monotonic()
         if now - self._asked < _LOOK_SECONDS:
             return
         self._asked = now
         self.count = self._client.scheduler_info(n_workers=0).get("n_workers", 0)
         if not self.count and not self._missed:
-            LOGGER.warning("no Dask workers left: waiting for others to connect")
+            LOGGER.warning("no Dask workers are left: waiting for others to connect")
         if self.count and self._missed:
-            LOGGER.info("Dask workers are back: going on")
+            LOGGER.info("there are Dask workers again: going on")
         self._missed = not self.count
 
 
@@ -240,6 +258,23 @@ def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:
         return
 
 
+def _raise_failure(future: Future) -> None:
+    """Raise what a task ended with, unless it ended well.
+
+    Its result is not asked for, and may have died with a worker since.
+    """
+    if future.status in ("error", "cancelled"):
+        future.result()
+
+
+def _murderous(task: Task) -> ResourceError:
+    return ResourceError(
+        "workers died again and again over one task, most likely for lack of memory",
+        value=task.key,
+        remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
+    )
+
+
 @contextmanager
 def _scheduler_loss_explained() -> Iterator[None]:
     try:
@@ -247,18 +282,4 @@ def _scheduler_loss_explained() -> Iterator[None]:
     except (CancelledError, CommClosedError, ClosedClientError) as error:
         raise InterruptedRun(
             "the Dask scheduler went away", remedy="Start it again; what was summed is kept"
-        ) from error
-
-
-def _raise_failure(future: Future) -> None:
-    """Raise what a task ended with, unless it ended well."""
-    if future.status == "finished":
-        return
-    try:
-        future.result()
-    except KilledWorker as error:
-        raise ResourceError(
-            "workers died repeatedly while running one task, most likely for lack of memory",
-            value=future.key,
-            remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
         ) from error

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-
 from journal import JOURNAL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,10 +124,8 @@ def started(
 
 def kill_group(process: subprocess.Popen[str]) -> None:
     """kill -9 of a command and of everything it started, at once."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

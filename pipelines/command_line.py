@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -71,15 +72,21 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
             if debug:
                 raise
             explained = _explain(error)
-            click.echo(f"error: {explained}", err=True)
+            click.echo(f"error: {explained}{_how_to_continue(explained)}", err=True)
             sys.exit(explained.exit_code)
 
     return wrapped
 
 
 def _explain(error: BaseException) -> PrimoError:
-    interrupted = InterruptedRun("interrupted", remedy="Run the same command again to continue")
-    return anticipated(error) or interrupted
+    return anticipated(error) or InterruptedRun("interrupted")
+
+
+def _how_to_continue(error: PrimoError) -> str:
+    """The very command to continue with, ready to be pasted; nothing for other errors."""
+    if not isinstance(error, InterruptedRun):
+        return ""
+    return f". To continue: {shlex.join(sys.orig_argv)}"
 
 
 def _raise_interrupt(signum: int, frame: FrameType | None) -> None:

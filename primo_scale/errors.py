@@ -82,6 +82,10 @@ class InputError(PrimoError):
     exit_code = 3
 
 
+class DamagedChunk(InputError):
+    """A stored chunk is missing or fails its checksum; a checkpoint computes it again (exit 3)."""
+
+
 class ResourceError(PrimoError):
     """Not enough memory or disk for what was asked (exit 4)."""
 

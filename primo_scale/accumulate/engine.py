@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import signal
 import threading
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import dask
-from distributed import CancelledError, Client, KilledWorker, LocalCluster, as_completed
+from distributed import CancelledError, Client, Future, KilledWorker, LocalCluster
+from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.security import Security
 
@@ -20,11 +26,18 @@ from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Task
 from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
 from primo_scale.cluster.certificates import security_towards
+from primo_scale.cluster.lost_workers import workers_replaced
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
+
+LOGGER = logging.getLogger("primo_scale")
 
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
 _IN_FLIGHT_PER_WORKER = 8
 _RETRIES = 3
+# How often a task is submitted that workers die over; each time, it is four workers.
+_TRIALS = 3
+# How often workers are counted while tasks run.
+_LOOK_SECONDS = 2.0
 _CONNECT_TIMEOUT_SECONDS = 30
 _NO_WEB_PAGES: dict[str, list[str]] = {
     f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker")
@@ -69,7 +82,11 @@ def dask_client(options: ClusterOptions) -> Iterator[Client]:
         with _connected(options.scheduler, security) as client:
             yield client
         return
-    with _local_cluster(options) as cluster, Client(cluster) as client:
+    with (
+        _local_cluster(options) as cluster,
+        workers_replaced(cluster),
+        Client(cluster) as client,
+    ):
         yield client
 
 
@@ -125,6 +142,11 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
                 # A failed task is reported once, by the error of this process.
                 silence_logs=logging.CRITICAL,
             )
+    except RuntimeError as error:  # "Nanny failed to start": its process was killed meanwhile
+        raise InterruptedRun(
+            "workers died while they were starting",
+            remedy="If it happens again, see whether there is memory enough for --workers",
+        ) from error
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)
@@ -132,19 +154,23 @@ def _local_cluster(options: ClusterOptions) -> LocalCluster:
 
 def run_tasks(
     client: Client,
-    function: Callable[[Address, Task], Task],
+    function: Callable[[Address, Task], object],
     partials: Partials,
     tasks: Sequence[Task],
     on_done: Callable[[Task], None],
 ) -> None:
     """Run `function(address, task)` for every task, a bounded number at a time.
 
+    Workers may come and go, and all of them at once: what they were at is run again, and where
+    there are none the stream waits and says so.
+
     Parameters
     ----------
     client
         A connected client.
     function
-        Importable on the workers; commits its result itself and returns its task.
+        Importable on the workers; commits its result itself. What it returns stays there: a worker
+        that dies after it committed takes nothing with it.
     partials
         The store of partial sums, at a path that the workers see.
     tasks
@@ -158,42 +184,113 @@ def run_tasks(
         Workers died again and again over one task.
     InterruptedRun
         The scheduler went away; what was committed stays.
+    PrimoError
+        Of a task, after some retries.
     """
-    waiting = iter(tasks)
-    stream = as_completed()
-    in_flight = 0
-
-    def start_next() -> bool:
-        nonlocal in_flight
-        task = next(waiting, None)
-        if task is None:
-            return False
-        key = f"{task.key}-{partials.store_id}"
-        stream.add(client.submit(function, partials.address, task, key=key, retries=_RETRIES))
-        in_flight += 1
-        return True
+    call = partial(function, partials.address)
+    waiting = deque((task, f"{task.key}-{partials.store_id}") for task in tasks)
+    in_flight: dict[str, tuple[Task, Future]] = {}
+    ended: SimpleQueue[Future] = SimpleQueue()
+    murders: Counter[Task] = Counter()
+    workers = _WorkerCount(client)
 
     def fill() -> None:
-        # Workers come and go: the depth is that of the workers there are now.
-        while in_flight < _IN_FLIGHT_PER_WORKER * max(1, len(client.nthreads())):
-            if not start_next():
-                return
+        # Workers come and go: the depth is that of the workers there are now. A batch at a time,
+        # because a graph of one task costs as much as a graph of many.
+        depth = _IN_FLIGHT_PER_WORKER * max(1, workers.count)
+        if len(in_flight) > depth // 2 or not waiting:
+            return
+        batch = [waiting.popleft() for _ in range(min(len(waiting), depth - len(in_flight)))]
+        chosen, keys = [task for task, _ in batch], [key for _, key in batch]
+        futures = client.map(call, chosen, key=keys, retries=_RETRIES)
+        for (task, key), future in zip(batch, futures, strict=True):
+            in_flight[key] = (task, future)
+            future.add_done_callback(ended.put)
 
-    fill()
-    for future in stream:
+    def settle(future: Future) -> None:
+        task, _ = in_flight[future.key]
         try:
-            task = future.result()
-        except (CancelledError, CommClosedError) as error:
-            raise InterruptedRun(
-                "the Dask scheduler went away",
-                remedy="Start it again and run the same command, which continues",
-            ) from error
+            _raise_failure(future)
         except KilledWorker as error:
-            raise ResourceError(
-                "workers died repeatedly while running one task, most likely for lack of memory",
-                value=future.key,
-                remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
-            ) from error
-        in_flight -= 1
-        on_done(task)
-        fill()
+            murders[task] += 1
+            if murders[task] == _TRIALS:
+                raise _murderous(task) from error
+            # Dask suspects whatever a dead worker had in hand. Another name, for it knows this one.
+            waiting.appendleft((task, f"{task.key}-{partials.store_id}-{murders[task]}"))
+        else:
+            on_done(task)
+        del in_flight[future.key]
+        future.release()
+
+    try:
+        with _scheduler_loss_explained():
+            fill()
+            while in_flight:
+                workers.look()
+                for future in _those_that_ended(ended):
+                    settle(future)
+                fill()
+    finally:
+        for _, future in in_flight.values():
+            future.release()
+
+
+class _WorkerCount:
+    """How many workers there are, asked for now and then; says once when there are none left."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._missed = False
+        self._asked = -math.inf
+        self.count = 0
+        self.look()
+
+    def look(self) -> None:
+        """Ask, unless it was asked a moment ago."""
+        now = time.monotonic()
+        if now - self._asked < _LOOK_SECONDS:
+            return
+        self._asked = now
+        self.count = self._client.scheduler_info(n_workers=0).get("n_workers", 0)
+        if not self.count and not self._missed:
+            LOGGER.warning("no Dask workers are left: waiting for others to connect")
+        if self.count and self._missed:
+            LOGGER.info("there are Dask workers again: going on")
+        self._missed = not self.count
+
+
+def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:
+    """All tasks that ended by now; where there are none, the next to end within a while."""
+    try:
+        yield ended.get(timeout=_LOOK_SECONDS)
+        while True:
+            yield ended.get_nowait()
+    except Empty:
+        return
+
+
+def _raise_failure(future: Future) -> None:
+    """Raise what a task ended with, unless it ended well.
+
+    Its result is not asked for, and may have died with a worker since.
+    """
+    if future.status in ("error", "cancelled"):
+        future.result()
+
+
+def _murderous(task: Task) -> ResourceError:
+    return ResourceError(
+        "workers died again and again over one task, most likely for lack of memory",
+        value=task.key,
+        remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
+    )
+
+
+@contextmanager
+def _scheduler_loss_explained() -> Iterator[None]:
+    try:
+        yield
+    except (CancelledError, CommClosedError, ClosedClientError) as error:
+        raise InterruptedRun(
+            "the Dask scheduler went away", remedy="Start it again; what was summed is kept"
+        ) from error

@@ -4,13 +4,21 @@ The store of partial sums is keyed by the plan digest, which covers every input.
 task's result and has one writer; a chunk under its final name is complete, and its checksum says
 whether it still is. Nothing is flushed to the disk for that: what a loss of power tears fails its
 checksum and is summed again, and a flush costs as much time as the sum of a small task.
+
+What is committed is a listing of names, a second or two for 50,000 tasks. The checksums are
+verified where chunks are read, which happens to every one of them before the end; only when one
+fails are all of them read for `Partials.drop_damaged`.
+
+Arrays lie under the random name of their store. A worker that outlives its client, and with it
+the store, commits what it still had in hand where nobody looks any more: never into the next store
+at the same path.
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,18 +29,19 @@ import numpy.typing as npt
 
 from primo_scale.accumulate.plan import Plan, RowTask, Task, TileTask, plan_digest
 from primo_scale.accumulate.row_rules import RowRule
-from primo_scale.errors import InputError
+from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.choice import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.files import disk_errors_explained, sync_tree
 from primo_scale.storage.groups import (
     Array,
     Group,
     array_of,
     attributes_of,
+    chunk_name,
     chunk_path,
     commit_chunk,
     create_array,
@@ -41,8 +50,10 @@ from primo_scale.storage.groups import (
     mark_complete,
     open_group,
     read_block,
+    stored_chunks,
     write_block,
 )
+from primo_scale.storage.tiles import in_threads
 
 KIND = "partial statistics"
 Address = tuple[Path, str, str]
@@ -171,7 +182,7 @@ class Partials:
     def array(self, name: str) -> Array:
         """One array of the store, for reading and for committing chunks; opened once."""
         if name not in self._opened:
-            self._opened[name] = array_of(self._group, name)
+            self._opened[name] = array_of(self._group, f"{self.store_id}/{name}")
         return self._opened[name]
 
     @cached_property
@@ -232,13 +243,37 @@ class Partials:
         commit_chunk(self.array(f"gram/{task.block}"), index, gram[None])
 
     def committed(self) -> set[Task]:
-        """Tasks whose results are on disk and pass their checksums; damaged ones are dropped."""
-        tasks: list[Task] = [*self.plan.row_tasks(), *self.plan.tile_tasks()]
+        """Tasks whose results are there, every chunk of them."""
+        stored = stored_chunks(self.path / self.store_id)
         return {
             task
-            for task in tasks
-            if all(_intact(self.array(name), index) for name, index in self._results(task))
+            for task in self._tasks()
+            if all(chunk_name(name, index) in stored for name, index in self._results(task))
         }
+
+    def is_committed(self, task: Task) -> bool:
+        """Whether the results of one task are there."""
+        root = self.path / self.store_id
+        return all((root / chunk_name(*result)).is_file() for result in self._results(task))
+
+    def drop_damaged(self) -> int:
+        """Read every chunk that tasks committed, and remove those that fail their checksums.
+
+        Returns
+        -------
+        int
+            How many were removed.
+        """
+        stored = stored_chunks(self.path / self.store_id)
+        results = {result for task in self._tasks() for result in self._results(task)}
+        there = [(name, index) for name, index in results if chunk_name(name, index) in stored]
+        return in_threads(lambda result: _intact(self.array(result[0]), result[1]), there).count(
+            False
+        )
+
+    def _tasks(self) -> Iterator[Task]:
+        yield from self.plan.row_tasks()
+        yield from self.plan.tile_tasks()
 
     def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:
         if isinstance(task, RowTask):
@@ -296,37 +331,15 @@ def gram_dtype(plan: Plan, largest_code: int) -> np.dtype[np.signedinteger[Any]]
 
 def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
     """Create the empty store and return its identity."""
-    layout, q = plan.layout, plan.layout.n_outcomes
-    groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
-    group = create_group(path, KIND, {})
-    table = create_array(
-        group, "code_table", shape=code_table.shape, chunks=(65536, 4), dtype=np.int8
-    )
-    _write_code_table(table, code_table)
-    rule = inputs.row_rule
-    columns = 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
-    create_array(
-        group,
-        "row_multipliers",
-        shape=(n, columns),
-        chunks=(rows, min(columns, _MULTIPLIER_COLUMNS)),
-        dtype=np.uint32,
-    )
-    if inputs.subsample is not None:
-        _draw_subsample(group, n, inputs.subsample)
-    planes = (2 * q, n)
-    create_array(group, "outcome_planes", shape=planes, chunks=(2 * q, rows), dtype=np.int8)
-    stripes = (plan.n_stripes, q, q)
-    create_array(group, "outcome_gram", shape=stripes, chunks=(1, q, q), dtype=np.int64)
-    kind = gram_dtype(plan, int(np.abs(code_table.astype(np.int64)).max()))
-    for block, size in enumerate(layout.sizes):
-        side = min(plan.tile, size)
-        for name, shape, chunks, dtype in (
-            (f"gram/{block}", (groups, size, size), (1, side, side), kind),
-            (f"cross/{block}", (groups, size, q), (1, side, q), np.int64),
-        ):
-            create_array(group, name, shape=shape, chunks=chunks, dtype=dtype)
     store_id = uuid.uuid4().hex
+    group = create_group(path, KIND, {})
+    for name, (shape, chunks, dtype) in _arrays(plan, inputs.row_rule, code_table).items():
+        create_array(group, f"{store_id}/{name}", shape=shape, chunks=chunks, dtype=dtype)
+    _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
+    if inputs.subsample is not None:
+        _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
+    # Chunks are recomputed when a loss of power tears them; what describes them could not be.
+    sync_tree(path)
     mark_complete(
         group,
         {
@@ -343,7 +356,28 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
     return store_id
 
 
-def _draw_subsample(group: Group, n_samples: int, size: int) -> None:
+def _arrays(
+    plan: Plan, rule: RowRule | None, code_table: npt.NDArray[np.int8]
+) -> dict[str, tuple[tuple[int, ...], tuple[int, ...], npt.DTypeLike]]:
+    """Shape, chunks and type of every array but a subsample."""
+    layout, q = plan.layout, plan.layout.n_outcomes
+    groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
+    columns = 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
+    arrays: dict[str, tuple[tuple[int, ...], tuple[int, ...], npt.DTypeLike]] = {
+        "code_table": (code_table.shape, (65536, 4), np.int8),
+        "row_multipliers": ((n, columns), (rows, min(columns, _MULTIPLIER_COLUMNS)), np.uint32),
+        "outcome_planes": ((2 * q, n), (2 * q, rows), np.int8),
+        "outcome_gram": ((plan.n_stripes, q, q), (1, q, q), np.int64),
+    }
+    kind = gram_dtype(plan, int(np.abs(code_table.astype(np.int64)).max()))
+    for block, size in enumerate(layout.sizes):
+        side = min(plan.tile, size)
+        arrays[f"gram/{block}"] = ((groups, size, size), (1, side, side), kind)
+        arrays[f"cross/{block}"] = ((groups, size, q), (1, side, q), np.int64)
+    return arrays
+
+
+def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
     """Draw who is in the subsample, uniformly and without replacement; it leaves with the store.
 
     Amplification holds for a subsample that nobody knows, so it is drawn from the operating
@@ -352,7 +386,7 @@ def _draw_subsample(group: Group, n_samples: int, size: int) -> None:
     chosen = np.zeros(n_samples, dtype=np.uint8)
     chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
     chunks = (min(n_samples, 1 << 20),)
-    array = create_array(group, SUBSAMPLE, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
+    array = create_array(group, name, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
     write_block(array, (slice(None),), chosen)
 
 
@@ -372,16 +406,15 @@ def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list
 
 
 def _intact(array: Array, index: tuple[int, ...]) -> bool:
+    """Whether a chunk passes its checksum; one that does not is removed."""
     path = chunk_path(array, index)
-    if not path.is_file():
-        return False
     selection = tuple(
         slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
     )
     try:
         read_block(array, selection)
-    except InputError:
-        with contextlib.suppress(FileNotFoundError), disk_errors_explained(path):
-            path.unlink()
+    except DamagedChunk:
+        with disk_errors_explained(path):
+            path.unlink(missing_ok=True)
         return False
     return True

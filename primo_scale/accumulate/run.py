@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import remaining
 from primo_scale.accumulate.statistics import RawStatistics, reduce_partials
 from primo_scale.accumulate.tasks import run_task
+from primo_scale.errors import DamagedChunk, InputError
 
+LOGGER = logging.getLogger("primo_scale")
+# A disk that goes on tearing what is written to it is not worked around.
+_ROUNDS = 3
 Progress = Callable[[int, int], None]
 
 
@@ -36,7 +41,31 @@ def accumulate(
     -------
     RawStatistics
         The same integers whatever the workers, the order and the interruptions.
+
+    Raises
+    ------
+    InputError
+        What is committed is damaged, computed again and damaged again.
     """
+    for _ in range(_ROUNDS):
+        try:
+            _run_what_remains(client, partials, on_progress)
+            return reduce_partials(partials, destination)
+        except DamagedChunk:
+            # What is committed was listed, not read. Reading it all takes a while, so it is for
+            # the day when a disk was full, or the power went.
+            damaged = partials.drop_damaged()
+            if not damaged:
+                raise
+            LOGGER.warning("%d damaged partial sums are computed again", damaged)
+    raise InputError(
+        "partial sums are damaged again and again",
+        where=partials.path,
+        remedy="Check the disk, or choose another --work-dir",
+    )
+
+
+def _run_what_remains(client: Client, partials: Partials, on_progress: Progress) -> None:
     plan = partials.plan
     committed = partials.committed()
     rows = remaining(plan.row_tasks(), committed)
@@ -54,4 +83,3 @@ def accumulate(
 
     for tasks in (rows, tiles):
         run_tasks(client, run_task, partials, tasks, count)
-    return reduce_partials(partials, destination)

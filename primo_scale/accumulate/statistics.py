@@ -145,16 +145,15 @@ def remove_partials(path: Path) -> None:
     InputError
         The list of a subsample cannot be deleted, and it must not stay.
     """
-    subsample = path / SUBSAMPLE
-    try:
-        if subsample.exists():
+    for subsample in path.glob(f"*/{SUBSAMPLE}"):
+        try:
             shutil.rmtree(subsample)
-    except OSError as error:
-        raise InputError(
-            f"the secret list of the subsample cannot be deleted: {error.strerror}",
-            where=subsample,
-            remedy="Delete it by hand, then run the same command again",
-        ) from error
+        except OSError as error:
+            raise InputError(
+                f"the secret list of the subsample cannot be deleted: {error.strerror}",
+                where=subsample,
+                remedy="Delete it by hand, then run the same command again",
+            ) from error
     shutil.rmtree(path, ignore_errors=True)
 
 

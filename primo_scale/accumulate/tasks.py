@@ -36,8 +36,10 @@ from primo_scale.storage.files import keep_files_private
 _VARIANTS_PER_NORM_PASS = 2048
 
 
-def run_task(address: Address, task: Task) -> Task:
-    """Compute and commit one task; running it again gives the same bytes.
+def run_task(address: Address, task: Task) -> None:
+    """Compute and commit one task, unless it is committed; running it again gives the same bytes.
+
+    Dask runs a task again when a worker that had finished it dies before anybody took notice.
 
     Raises
     ------
@@ -46,13 +48,14 @@ def run_task(address: Address, task: Task) -> Task:
     """
     with Contained() as contained:
         partials = _open_partials(address)
+        if partials.is_committed(task):
+            return
         if isinstance(task, RowTask):
             _run_rows(partials, task)
         else:
             _run_tile(partials, task)
     if contained.failure is not None:
         raise contained.failure
-    return task
 
 
 def _run_rows(partials: Partials, task: RowTask) -> None:

@@ -21,7 +21,7 @@ import zarr
 from zarr.codecs import Crc32cCodec
 from zarr.core.array_spec import ArrayConfigParams
 
-from primo_scale.errors import InputError
+from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.encryption import (
     Sealing,
     check_key,
@@ -41,7 +41,7 @@ _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
 FORMAT_VERSIONS = {
     "genotypes": 1,
     "outcomes": 1,
-    "partial statistics": 3,
+    "partial statistics": 4,
     "statistics": 3,
     "private statistics": 3,
 }
@@ -166,13 +166,13 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
 
 
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
-    """Read `selection`; a chunk that is missing or fails its checksum is an InputError.
+    """Read `selection`; a chunk that is missing or fails its checksum is a DamagedChunk.
 
     Zarr reads a missing chunk as the fill value, which in a sum is a silently wrong number.
     """
     for index in _chunks_of(array, selection):
         if not chunk_path(array, index).is_file():
-            raise InputError(
+            raise DamagedChunk(
                 "a stored chunk is missing",
                 where=chunk_path(array, index),
                 remedy="Remove the store and run the same command again",
@@ -180,7 +180,7 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # what a mismatch of its checksum or its tag raises
-        raise InputError(
+        raise DamagedChunk(
             "a stored chunk is damaged",
             where=_local_path(array),
             remedy="Remove the store and run the same command again",
@@ -209,6 +209,25 @@ def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any])
 def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
     """Where the chunk at grid position `index` lies on the disk."""
     return _local_path(array).joinpath("c", *(str(i) for i in index))
+
+
+def chunk_name(array: str, index: tuple[int, ...]) -> str:
+    """Name of a chunk in its group, such as ``gram/0/c/1/0/2``."""
+    return "/".join((array, "c", *(str(i) for i in index)))
+
+
+def stored_chunks(path: Path) -> set[str]:
+    """Names, as of `chunk_name`, of all chunks of the group at `path`.
+
+    A listing and no more: they are there, and whether they are whole is seen when they are read.
+    """
+    names = set()
+    below = len(str(path)) + 1
+    for directory, _, files in os.walk(path):
+        if files and "/c/" in directory:
+            prefix = directory[below:]
+            names.update(f"{prefix}/{file}" for file in files if file.isdecimal())
+    return names
 
 
 def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:

@@ -119,8 +119,9 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
     assert not (work / "design.json").exists()
 
     committed = chunks_of(work / "partials.zarr")
-    do_harm(work / "partials.zarr" / "code_table" / "c" / "0" / "0", "flipped")
-    do_harm(work / "partials.zarr" / "row_multipliers" / "c" / "0" / "0", "truncated")
+    (arrays,) = (work / "partials.zarr").glob("*/code_table/..")
+    do_harm(arrays / "code_table" / "c" / "0" / "0", "flipped")
+    do_harm(arrays / "row_multipliers" / "c" / "0" / "0", "truncated")
     with started("accumulate", arguments, environment) as client:
         wait_for_chunks(work, client, more_than=len(committed) + 3)
         os.killpg(client.pid, signal.SIGKILL)
@@ -191,11 +192,12 @@ def test_a_damaged_partial_is_computed_again(
     array, harm, half_done, client, digest, tmp_path
 ) -> None:
     # A name of its own: Dask would take its tasks for those of the last copy.
-    partials = Partials(tmp_path / "partials.zarr", f"{array}-{harm}")
+    partials = Partials(tmp_path / "partials.zarr", f"{array}-{harm}".replace("/", "-"))
     shutil.copytree(half_done.path, partials.path)
+    (partials.path / half_done.store_id).rename(partials.path / partials.store_id)
     attributes = partials.path / "zarr.json"
     attributes.write_text(attributes.read_text().replace(half_done.store_id, partials.store_id))
-    do_harm(chunks_of(partials.path / array)[0], harm)
+    do_harm(chunks_of(partials.path / partials.store_id / array)[0], harm)
     raw = accumulate(client, partials, tmp_path / "statistics.zarr", lambda done, total: None)
     assert raw.sha256 == digest
 

@@ -77,13 +77,14 @@ def recorder(tmp_path_factory) -> Iterator[Recorder]:
         patch.setenv("PYTHONWARNINGS", "error::RuntimeWarning")  # in the worker, started here
         with engine.dask_client(options) as client:
             seen = Recorder(client)
-            submit = client.submit
+            send = client.map
 
-            def recorded(function, *arguments, key, **others):
-                seen.sent.append((function.__name__, key, *arguments))
-                return submit(function, *arguments, key=key, **others)
+            def recorded(call, tasks, *, key, retries):
+                for name, task in zip(key, tasks, strict=True):
+                    seen.sent.append((call.func.__name__, name, *call.args, task))
+                return send(call, tasks, key=key, retries=retries)
 
-            patch.setattr(client, "submit", recorded)
+            patch.setattr(client, "map", recorded)
             patch.setattr(engine, "dask_client", lambda asked: nullcontext(client))
             yield seen
 

@@ -1,0 +1,55 @@
+"""Sum a cohort that was accumulated before once more, in hundreds of small tasks.
+
+``python accumulation.py COMMAND_WORK_DIR NEW_WORK_DIR``: what ``pipelines.accumulate`` does once
+inputs are checked, under a plan cut so small that many kills fit into seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from pipelines.command_line import ContractCommand, debug_option, explain_errors
+
+CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 60}
+
+
+@click.command(cls=ContractCommand)
+@click.argument("inputs", type=click.Path(path_type=Path))
+@click.argument("work", type=click.Path(path_type=Path))
+@debug_option
+@explain_errors
+def main(inputs: Path, work: Path) -> None:
+    from pipelines.design import load_design
+    from primo_scale.accumulate.engine import ClusterOptions, dask_client
+    from primo_scale.accumulate.partials import Inputs, open_partials
+    from primo_scale.accumulate.plan import default_plan
+    from primo_scale.accumulate.run import accumulate
+    from primo_scale.outcomes.store import open_outcome_store
+    from primo_scale.storage.files import exclusive_lock, make_private_directory
+
+    design = load_design(inputs / "design.json")
+    outcomes = inputs / "outcomes.zarr"
+    asked = Inputs(
+        genotypes=Path(design.genotype_store),
+        outcomes=outcomes,
+        row_rule=design.row_rule,
+        subsample=design.subsample,
+        digests={"outcomes": open_outcome_store(outcomes).content_digest},
+    )
+    plan = replace(default_plan(design.layout, design.n_samples), **CUT)
+    make_private_directory(work)
+    with exclusive_lock(work / "lock"):
+        codes = design.genotypes.code_table
+        partials = open_partials(work / "partials.zarr", plan, asked, codes)
+        with dask_client(ClusterOptions(None, 2, None, work / "scratch")) as client:
+            raw = accumulate(client, partials, work / "statistics.zarr", lambda done, total: None)
+    print(f"statistics sha256: {raw.sha256}")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")
+    main()

@@ -1,0 +1,142 @@
+"""A command under fire: processes that a test starts, watches and kills, and what they computed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from journal import JOURNAL
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the journal."""
+
+    kind: str
+    pid: int
+    at: int
+    task: str
+
+
+@dataclass
+class Journal:
+    """What workers did, in the order in which they wrote it down."""
+
+    path: Path
+    events: list[Event] = field(default_factory=list)
+    _read: int = 0
+
+    def environment(self) -> dict[str, str]:
+        """What makes workers write it."""
+        preload = Path(__file__).with_name("journal.py")
+        return {JOURNAL: str(self.path), "DASK_DISTRIBUTED__WORKER__PRELOAD": f'["{preload}"]'}
+
+    def update(self) -> list[Event]:
+        """All events so far."""
+        if self.path.exists():
+            with self.path.open() as file:
+                file.seek(self._read)
+                for line in file.read().splitlines():
+                    kind, pid, at, task = line.split()
+                    self.events.append(Event(kind, int(pid), int(at), task))
+                self._read = file.tell()
+        return self.events
+
+    def computed(self) -> int:
+        """Computations that came to their end."""
+        return sum(event.kind == "end" for event in self.update())
+
+    def begun(self) -> list[str]:
+        """Tasks in the order in which their computation was begun."""
+        return [event.task for event in self.update() if event.kind == "begin"]
+
+    def in_flight(self) -> set[tuple[int, str]]:
+        """(process, task) of the computations that began and did not end."""
+        flying: set[tuple[int, str]] = set()
+        for event in self.update():
+            if event.kind == "begin":
+                flying.add((event.pid, event.task))
+            elif event.kind == "end":
+                flying.discard((event.pid, event.task))
+        return flying
+
+    def workers(self) -> list[int]:
+        """Processes of workers that are alive."""
+        pids = [event.pid for event in self.update() if event.kind == "worker"]
+        return [pid for pid in pids if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill(pids: Sequence[int]) -> None:
+    """kill -9, and wait until they are gone."""
+    for pid in pids:
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def wait_until(condition: Callable[[], object], *, of: subprocess.Popen[str] | None = None) -> None:
+    """Wait for `condition`, or for the process `of` which it is about to end."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if of is not None and of.poll() is not None:
+            return
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.005)
+
+
+def command_of(command: str, arguments: Sequence[object]) -> list[str]:
+    return [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
+
+
+@contextmanager
+def started(
+    command: Sequence[str], environment: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process group of its own, of which nothing is left in the end."""
+    with log.open("a") as stderr:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """kill -9 of a command and of everything it started, at once."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def digest_in(stdout: str) -> str:
+    (line,) = [line for line in stdout.splitlines() if line.startswith("statistics sha256: ")]
+    return line.removeprefix("statistics sha256: ")
+
+
+def error_in(stderr: str) -> str:
+    """The error, which is one line and the last."""
+    assert "Traceback" not in stderr, stderr
+    lines = stderr.splitlines()
+    assert [line for line in lines if line.startswith("error:")] == lines[-1:], stderr
+    return lines[-1]

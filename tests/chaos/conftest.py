@@ -1,0 +1,73 @@
+"""A small cohort, and what an undisturbed run makes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from commands import ROOT, Journal, command_of, digest_in
+
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+N_PEOPLE, N_VARIANTS = 3_000, 600
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """A cohort, ready to be accumulated."""
+
+    prefix: Path
+    environment: dict[str, str]
+
+    def command(self, work: Path, *options: object) -> list[str]:
+        """Accumulate it, clipping rows, in a few tasks."""
+        tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+        files = [word for name in tables for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
+        return command_of("accumulate", [
+            "--genotypes", f"{self.prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
+            "--row-norm", 24, "--work-dir", work, *options,
+        ])  # fmt: skip
+
+
+def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="session")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    directory = tmp_path_factory.mktemp("chaos")
+    prefix, environment = directory / "cohort", {**os.environ, "XDG_STATE_HOME": str(directory)}
+    for words in (
+        ["simulate", "--bfile", PANEL, "--out", prefix, "--samples", N_PEOPLE, "--seed", 1,
+         "--variants", N_VARIANTS, "--phenotypes", 2],
+        ["ingest", "--bfile", prefix, "--out", f"{prefix}.zarr"],
+    ):  # fmt: skip
+        done = run(command_of(words[0], words[1:]), environment)
+        assert done.returncode == 0, done.stderr
+    return Cohort(prefix, environment)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that nobody disturbed."""
+
+    work: Path
+    environment: dict[str, str]
+    digest: str
+
+
+@pytest.fixture(scope="session")
+def undisturbed(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    work = tmp_path_factory.mktemp("undisturbed") / "work"
+    done = run(cohort.command(work, "--workers", 1), cohort.environment)
+    assert done.returncode == 0, done.stderr
+    return Finished(work, cohort.environment, digest_in(done.stdout))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal")

@@ -1,0 +1,85 @@
+"""More than thirty kills over one accumulation: the same integers, and hardly any work twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import (
+    PATIENCE_SECONDS,
+    Journal,
+    digest_in,
+    kill,
+    kill_group,
+    started,
+    wait_until,
+)
+from conftest import Finished
+
+SEED = 5
+KILLS = [
+    *["one worker"] * 19, *["all workers"] * 4, *["the client"] * 3, *["everything"] * 3,
+    *["terminate"] * 2,
+]  # fmt: skip
+N_TASKS = 6 + 6 * 10 * 11 // 2
+MOST_BETWEEN = 14
+
+
+@pytest.mark.chaos
+def test_chaos(undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
+    choice = random.Random(SEED)
+    kills = choice.sample(KILLS, len(KILLS))
+    program = Path(__file__).with_name("accumulation.py")
+    command = [sys.executable, str(program), str(undisturbed.work), str(tmp_path / "work")]
+    environment = {**undisturbed.environment, **journal.environment()}
+    log, in_flight = tmp_path / "stderr", 0
+    while kills:
+        with started(command, environment, log) as client:
+            while kills:
+                # Most kills hit in the middle of the work, some while processes are starting.
+                target = journal.computed() + choice.randint(0, MOST_BETWEEN)
+                wait_until(lambda target=target: journal.computed() >= target, of=client)
+                wait_until(journal.workers, of=client)
+                if client.poll() is not None:
+                    # Its last one: of workers while they were starting, which the client says.
+                    assert client.returncode == 5, f"{len(kills)} kills too early"
+                    break
+                before = journal.in_flight()
+                strike(kills.pop(), client, journal, choice)
+                in_flight += len(before & journal.in_flight())
+                if client.poll() is not None:
+                    break
+    with started(command, environment, log) as client:
+        stdout, _ = client.communicate(timeout=PATIENCE_SECONDS)
+    assert client.returncode == 0, log.read_text()
+    assert digest_in(stdout) == undisturbed.digest
+    assert "Traceback" not in log.read_text()
+
+    begun = journal.begun()
+    assert len(set(begun)) == N_TASKS
+    recomputed = len(begun) - N_TASKS
+    print(f"{recomputed} computed again, {in_flight} in flight at {len(KILLS)} kills")
+    assert recomputed <= 1.1 * in_flight, f"{recomputed} recomputed, {in_flight} in flight"
+
+
+def strike(
+    kill_of: str, client: subprocess.Popen[str], journal: Journal, choice: random.Random
+) -> None:
+    workers = journal.workers()
+    if kill_of == "one worker":
+        kill([choice.choice(workers)])
+    elif kill_of == "all workers":
+        kill(workers)
+    elif kill_of == "the client":
+        kill([client.pid])  # its workers find out by themselves
+        client.wait()
+        wait_until(lambda: not journal.workers())
+    elif kill_of == "everything":
+        kill_group(client)
+    else:
+        client.send_signal(signal.SIGTERM)
+        assert client.wait(PATIENCE_SECONDS) == 5

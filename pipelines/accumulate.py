@@ -15,9 +15,12 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_format_option,
     log_to_terminal,
     open_run_log,
+    stage,
 )
+from pipelines.log_lines import about
 from pipelines.options import (
     budget_options,
     execution_options,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 @ledger_options
 @work_dir_option(required=True)
 @execution_options
+@log_format_option
 @debug_option
 @explain_errors
 def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
@@ -94,15 +98,16 @@ def accumulate_stage(
     design = settled_design(store, outcomes, model, moments)
     if finished_plan_digest(work_dir / STATISTICS) is None:
         preflight(store, design, execution, work_dir)
-    aligned = align_outcomes(
-        work_dir / OUTCOMES,
-        store.samples,
-        OutcomeFiles(
-            outcomes.phenotypes.values,
-            None if outcomes.covariates is None else outcomes.covariates.values,
-        ),
-        design.outcomes,
-    )
+    with stage("outcomes"):
+        aligned = align_outcomes(
+            work_dir / OUTCOMES,
+            store.samples,
+            OutcomeFiles(
+                outcomes.phenotypes.values,
+                None if outcomes.covariates is None else outcomes.covariates.values,
+            ),
+            design.outcomes,
+        )
     inputs = Inputs(
         genotypes=store.path,
         outcomes=aligned.path,
@@ -117,9 +122,11 @@ def accumulate_stage(
     raw = _sum(work_dir, design, inputs, execution)
     design.save(work_dir / "design.json")
     click.echo(f"statistics sha256: {raw.sha256}")
+    LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
 
 
+@stage("accumulate")
 def _sum(
     work_dir: Path, design: Design, inputs: Inputs, execution: ExecutionChoices
 ) -> RawStatistics:

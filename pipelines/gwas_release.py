@@ -16,6 +16,7 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_format_option,
     log_to_terminal,
     open_run_log,
 )
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 @ledger_options
 @work_dir_option(required=False)
 @execution_options
+@log_format_option
 @debug_option
 @explain_errors
 def main(out: Path, work_dir: Path | None, **options: Any) -> None:

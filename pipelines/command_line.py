@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
@@ -202,6 +202,11 @@ class _RunLog(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Leave it to the run to find that the disk is full: it has the better words."""
+
+    def close(self) -> None:
+        """Close the file, whatever becomes of its last line."""
+        with suppress(OSError):
+            super().close()
 
 
 def _terminal() -> logging.Handler:

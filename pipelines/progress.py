@@ -72,7 +72,9 @@ class Meter:
         return f"{rate:.3g} {self._of_what} a minute" if rate > 0 else ""
 
     def count(self) -> str:
-        """How many are done."""
+        """How many are done, once that is known."""
+        if self._total.tasks == 0:
+            return ""
         return f"{self._done.tasks} of {self._total.tasks} {self._of_what}"
 
     def line(self, now: float) -> str:
@@ -157,4 +159,9 @@ def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
     )
     with Progress(*columns, console=console, disable=not shown) as bars:
         bar = bars.add_task(meter.name, total=None)
-        yield lambda done, total: bars.update(bar, completed=done.weight, total=total.weight)
+
+        def show(done: Amount, total: Amount) -> None:
+            first = bars.tasks[bar].total is None  # where an earlier run stood is seen at once
+            bars.update(bar, completed=done.weight, total=total.weight, refresh=first)
+
+        yield show

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ from pipelines.options import (
 from primo_scale.errors import InputError
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from pipelines.choices import ExecutionChoices, OutcomeChoices
     from pipelines.design import Design, PaidMoments
     from pipelines.design_choices import ModelChoices
@@ -164,10 +167,24 @@ def _sum(
         execution.memory_limit,
         work_dir / "scratch",
     )
-    with dask_client(options) as client, progress_bar("accumulate") as move:
+    with (
+        dask_client(options) as client,
+        _reported(client, work_dir, execution),
+        progress_bar("accumulate") as move,
+    ):
         raw = accumulate(client, partials, finished, move)
     remove_partials(partials_path)
     return raw
+
+
+def _reported(
+    client: Client, work_dir: Path, execution: ExecutionChoices
+) -> AbstractContextManager[None]:
+    if execution.performance_report is None:
+        return nullcontext()
+    from primo_scale.cluster.performance import performance_reported
+
+    return performance_reported(client, work_dir.absolute() / execution.performance_report)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
+    _check_private_place(execution.performance_report, work_dir, out)
     check = partial(
         _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
     )
@@ -101,6 +102,17 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+
+
+def _check_private_place(report: Path | None, work_dir: Path, out: Path) -> None:
+    """Refuse a performance report inside the release: it counts tasks, hence people."""
+    if report is not None and (work_dir / report).resolve().is_relative_to(out.resolve()):
+        raise UsageError(
+            "a performance report is private, and this directory is what gets published",
+            where="--performance-report",
+            value=report,
+            remedy="Give a bare name: it goes to the work directory",
+        )
 
 
 def _check_before_work(

@@ -147,9 +147,10 @@ def _stage(work_dir: Path, log: Sequence[LogLine]) -> tuple[str, _Progress]:
     from pipelines.rehearsal import PARTIALS, STATISTICS, STORE
 
     charges = NoiseAtHand(work_dir / "private_statistics").charges()
-    if finished_plan_digest(work_dir / STATISTICS) is not None:
-        if _is_published(log, charges):
-            return "published", _NOTHING
+    summed = finished_plan_digest(work_dir / STATISTICS) is not None
+    if _is_published(log, charges, summed):
+        return "published", _NOTHING
+    if summed:
         return "finalize" if charges else "summed", _NOTHING
     commits = read_commits(work_dir / PARTIALS)
     if commits is not None:
@@ -158,7 +159,9 @@ def _stage(work_dir: Path, log: Sequence[LogLine]) -> tuple[str, _Progress]:
     ingest = read_ingest_commits(work_dir / STORE)
     if ingest is not None:
         return "ingest", _of_partitions(ingest)
-    return "outcomes", _NOTHING
+    # Nothing is committed yet, or not on this disk: what is under way is as the log has it.
+    begun = [line.fields["stage"] for line in log if line.event == "stage begins"]
+    return begun[-1] if begun else "outcomes", _NOTHING
 
 
 def _of_tasks(commits: Commits) -> _Progress:
@@ -176,18 +179,20 @@ def _of_partitions(ingest: IngestCommits) -> _Progress:
     return _Progress(counts, whole, [(at, 1) for at in ingest.times])
 
 
-def _is_published(log: Iterable[LogLine], charges: frozenset[str]) -> bool:
+def _is_published(log: Iterable[LogLine], charges: frozenset[str], summed: bool) -> bool:
     """Whether the release that was asked for last is there, and is of this work directory."""
-    out = None
+    out, said = None, False
     for line in log:
         if line.event == "published":
-            out = Path(line.fields["out"])
+            out, said = Path(line.fields["out"]), True
+        elif line.event == "start":
+            said = False
         elif line.event == "option" and line.fields["name"] == "out":
             out = Path(line.fields["value"])
     if out is None or not out.is_absolute() or not (out / "release.json").is_file():
         return False
     charge = charge_of(out)
-    return charge is None or charge in charges
+    return said or charge in charges or (charge is None and summed)
 
 
 def _owner(log: Sequence[LogLine], pid: int | None, held: bool) -> Owner | None:

@@ -13,7 +13,7 @@ from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.partials import KIND, Partials
 from primo_scale.accumulate.plan import RowTask, Task
 from primo_scale.storage.chunk_times import Index, chunk_times
-from primo_scale.storage.groups import is_complete, open_group
+from primo_scale.storage.groups import chunk_path, is_complete, open_group
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,13 @@ def read_commits(path: Path) -> Commits | None:
         return None
     partials = Partials(path, str(open_group(path, KIND).attrs["store_id"]))
     plan, scales = partials.plan, Scales.of(partials)
-    written = {"outcome_gram": chunk_times(path, "outcome_gram")}
+    arrays = chunk_path(partials.array("outcome_gram"), ()).parent.parent
+    written: dict[str, dict[Index, float]] = {}
 
     def time_of(task: Task) -> float | None:
         array, index = _last_chunk(task)
         if array not in written:
-            written[array] = chunk_times(path, array)
+            written[array] = chunk_times(arrays, array)
         return written[array].get(index)
 
     def kind(tasks: list[Task]) -> Kind:

@@ -62,9 +62,9 @@ class Meter:
         return True
 
     def time_left(self, now: float) -> str:
-        """The time left, in words; nothing as long as there is no rate."""
+        """The time left, in words; nothing while it is too early to tell, and at the end."""
         seconds = self._pace.seconds_left(now, self._total)
-        return "" if seconds is None else f"about {duration(seconds)} left"
+        return f"about {duration(seconds)} left" if seconds else ""
 
     def rate(self, now: float) -> str:
         """The rate, in words; nothing as long as there is none."""

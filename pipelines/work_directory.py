@@ -13,22 +13,25 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.log_lines import LogLine, read_log
 from pipelines.pace import Pace
 from pipelines.release_place import charge_of
 from primo_scale.accumulate.amounts import Amount
-from primo_scale.accumulate.commits import Commits, read_commits
-from primo_scale.accumulate.statistics import finished_plan_digest
 from primo_scale.errors import InputError
-from primo_scale.genotypes.ingest_commits import IngestCommits, read_ingest_commits
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.storage.lock_owner import lock_owner, locks_are_visible
+
+if TYPE_CHECKING:
+    from primo_scale.accumulate.commits import Commits
+    from primo_scale.genotypes.ingest_commits import IngestCommits
 
 # A store is made in a few steps, and a look between two of them fails.
 _LOOKS, _BETWEEN_LOOKS_SECONDS = 5, 0.1
 _BLOCK_BYTES = 512  # of st_blocks
+# As `pipelines.rehearsal` names them, which imports all that computes: a look is to be light.
+STORE, PARTIALS, STATISTICS = "genotypes.zarr", "partials.zarr", "statistics.zarr"
+NOISE = "private_statistics"
 Seen = TypeVar("Seen")
 
 
@@ -144,24 +147,44 @@ _NOTHING = _Progress({}, Amount(0, 0), ())
 
 
 def _stage(work_dir: Path, log: Sequence[LogLine]) -> tuple[str, _Progress]:
-    from pipelines.rehearsal import PARTIALS, STATISTICS, STORE
-
-    charges = NoiseAtHand(work_dir / "private_statistics").charges()
-    summed = finished_plan_digest(work_dir / STATISTICS) is not None
+    charges = _charges(work_dir / NOISE)
+    summed = _is_summed(work_dir / STATISTICS)
     if _is_published(log, charges, summed):
         return "published", _NOTHING
     if summed:
         return "finalize" if charges else "summed", _NOTHING
-    commits = read_commits(work_dir / PARTIALS)
-    if commits is not None:
-        done = commits.done.tasks == commits.whole.tasks
-        return "reduce" if done else "accumulate", _of_tasks(commits)
-    ingest = read_ingest_commits(work_dir / STORE)
-    if ingest is not None:
-        return "ingest", _of_partitions(ingest)
+    if (work_dir / PARTIALS).is_dir():
+        from primo_scale.accumulate.commits import read_commits
+
+        commits = read_commits(work_dir / PARTIALS)
+        if commits is not None:
+            done = commits.done.tasks == commits.whole.tasks
+            return "reduce" if done else "accumulate", _of_tasks(commits)
+    if (work_dir / f"{STORE}.partial").is_dir():
+        from primo_scale.genotypes.ingest_commits import read_ingest_commits
+
+        ingest = read_ingest_commits(work_dir / STORE)
+        if ingest is not None:
+            return "ingest", _of_partitions(ingest)
     # Nothing is committed yet, or not on this disk: what is under way is as the log has it.
     begun = [line.fields["stage"] for line in log if line.event == "stage begins"]
     return begun[-1] if begun else "outcomes", _NOTHING
+
+
+def _charges(noise: Path) -> frozenset[str]:
+    if not noise.is_dir():
+        return frozenset()
+    from primo_scale.privacy.noise_at_hand import NoiseAtHand
+
+    return NoiseAtHand(noise).charges()
+
+
+def _is_summed(statistics: Path) -> bool:
+    if not statistics.is_dir():
+        return False
+    from primo_scale.accumulate.statistics import finished_plan_digest
+
+    return finished_plan_digest(statistics) is not None
 
 
 def _of_tasks(commits: Commits) -> _Progress:

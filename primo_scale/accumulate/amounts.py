@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Plan, RowTask, Task
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE
+
+if TYPE_CHECKING:
+    from primo_scale.accumulate.partials import Partials
 
 # For a multiplication of a tile beside the diagonal; on it, where half of them are spared; with
 # outcome planes; of outcomes with outcomes.
 _BESIDE, _DIAGONAL, _OUTCOMES, _OUTCOME_GRAM = 10, 6, 10, 75
-# For a genotype.
-_DECODING, _NORMS = 90, 170
-# For a byte of the genotype store, at `accumulate.speed.STORE_RATE`.
-_READING = 1800
+# For a genotype; reading its quarter of a byte at `accumulate.speed.STORE_RATE`.
+_DECODING, _NORMS, _READING = 90, 170, 450
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,4 @@ class Scales:
 
     def _reading(self, variants: slice) -> int:
         chunks = (variants.stop - 1) // self.chunk_height - variants.start // self.chunk_height + 1
-        return int(_READING * chunks * self.chunk_height // GENOTYPES_PER_BYTE)
+        return int(_READING * chunks * self.chunk_height)

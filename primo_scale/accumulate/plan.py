@@ -118,7 +118,7 @@ class Plan:
 
     def n_tiles(self, block: int) -> int:
         """Number of tiles along a side of a block."""
-        return -(-self.layout.sizes[block] // self.tile)
+        return -(-self.layout.size(block) // self.tile)
 
     def variants(self, block: int, tile: int) -> slice:
         """Variants of one tile of a block, as indices into the whole genotype matrix."""
@@ -129,7 +129,7 @@ class Plan:
     def inside(self, block: int, tile: int) -> slice:
         """Variants of one tile, as indices into the block."""
         start = tile * self.tile
-        return slice(start, min(start + self.tile, self.layout.sizes[block]))
+        return slice(start, min(start + self.tile, self.layout.size(block)))
 
     def row_tasks(self) -> Iterator[RowTask]:
         """All row tasks, in order."""

@@ -15,7 +15,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 RATES = Rates(
     diagonal=6, beside=10, outcomes=10, outcome_gram=75, decoding=90, norms=170, kernel_bytes=0
 )
-BYTE = 1800
+BYTE = 1800  # four genotypes
 ROWS = 64
 
 
@@ -59,9 +59,7 @@ def test_tasks_weigh_together_what_the_whole_was_predicted_to_take(
     tasks = [*plan.row_tasks(), *plan.tile_tasks()]
     amount = Scales(plan, norms, chunk_height).amount(tasks)
     assert amount.tasks == len(tasks)
-    # A weight of reading is rounded down to whole units, once for a tile.
-    expected = whole + BYTE * bytes_read(work)
-    assert 0 <= expected - amount.weight <= 2 * plan.n_samples * len(tasks)
+    assert amount.weight == round(whole + BYTE * bytes_read(work))
 
 
 def test_amounts_add_up() -> None:

@@ -20,6 +20,7 @@ from distributed import Client
 
 from benchmarks.random_outcomes import random_coding, write_random_outcomes
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
+from primo_scale.accumulate.amounts import Amount
 from primo_scale.accumulate.engine import ClusterOptions, dask_client
 from primo_scale.accumulate.partials import Inputs, open_partials
 from primo_scale.accumulate.plan import Plan, default_plan
@@ -90,9 +91,9 @@ def accumulated(client: Client, case: Case, directory: Path) -> tuple[Repetition
     start = time.perf_counter()
     partials = open_partials(partials_path, case.plan, case.inputs, case.codes, case.kernel)
 
-    def note(done: int, total: int) -> None:
-        if done in (n_rows, total):
-            ended[done] = time.perf_counter() - start
+    def note(done: Amount, total: Amount) -> None:
+        if done.tasks in (n_rows, total.tasks):
+            ended[done.tasks] = time.perf_counter() - start
 
     raw = accumulate(client, partials, finished, note)
     seconds = time.perf_counter() - start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_format_option,
     log_to_terminal,
     open_run_log,
+    stage,
 )
+from pipelines.log_lines import about
 from pipelines.options import (
     budget_options,
     encryption_option,
@@ -31,6 +35,8 @@ from pipelines.purge import is_done_and_purged
 from primo_scale.errors import InputError
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from pipelines.choices import ExecutionChoices, OutcomeChoices
     from pipelines.design import Design, PaidMoments
     from pipelines.design_choices import ModelChoices
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
 @work_dir_option(required=True)
 @execution_options
 @encryption_option
+@log_format_option
 @debug_option
 @explain_errors
 def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
@@ -100,15 +107,16 @@ def accumulate_stage(
     design = settled_design(store, outcomes, model, moments)
     if finished_plan_digest(work_dir / STATISTICS) is None:
         preflight(store, design, execution, work_dir)
-    aligned = align_outcomes(
-        work_dir / OUTCOMES,
-        store.samples,
-        OutcomeFiles(
-            outcomes.phenotypes.values,
-            None if outcomes.covariates is None else outcomes.covariates.values,
-        ),
-        design.outcomes,
-    )
+    with stage("outcomes"):
+        aligned = align_outcomes(
+            work_dir / OUTCOMES,
+            store.samples,
+            OutcomeFiles(
+                outcomes.phenotypes.values,
+                None if outcomes.covariates is None else outcomes.covariates.values,
+            ),
+            design.outcomes,
+        )
     inputs = Inputs(
         genotypes=store.path,
         outcomes=aligned.path,
@@ -123,9 +131,11 @@ def accumulate_stage(
     raw = _sum(work_dir, design, inputs, execution)
     design.save(work_dir / "design.json")
     click.echo(f"statistics sha256: {raw.sha256}")
+    LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
 
 
+@stage("accumulate")
 def _sum(
     work_dir: Path, design: Design, inputs: Inputs, execution: ExecutionChoices
 ) -> RawStatistics:
@@ -165,10 +175,24 @@ def _sum(
         certificates=execution.tls,
         trusted_network=execution.no_tls,
     )
-    with dask_client(options) as client, progress_bar("accumulate") as move:
+    with (
+        dask_client(options) as client,
+        _reported(client, work_dir, execution),
+        progress_bar("accumulate") as move,
+    ):
         raw = accumulate(client, partials, finished, move)
     remove_partials(partials_path)
     return raw
+
+
+def _reported(
+    client: Client, work_dir: Path, execution: ExecutionChoices
+) -> AbstractContextManager[None]:
+    if execution.performance_report is None:
+        return nullcontext()
+    from primo_scale.cluster.performance import performance_reported
+
+    return performance_reported(client, work_dir.absolute() / execution.performance_report)
 
 
 if __name__ == "__main__":

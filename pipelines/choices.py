@@ -62,6 +62,7 @@ class ExecutionChoices:
     memory_limit: str | None
     kernel: str
     dry_run: bool
+    performance_report: Path | None
 
 
 def choices_from(

@@ -1,20 +1,24 @@
-"""What every command shares: exit codes, one-line errors, interruption, the private run log."""
+"""What every command shares: exit codes, one-line errors, interruption, the log."""
 
 from __future__ import annotations
 
 import functools
 import logging
+import os
 import shlex
 import signal
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from pipelines.log_lines import JsonLines, about, enter_stage, leave_stage, text_with_time
 from primo_scale import __version__
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
 from primo_scale.storage.files import files_private
@@ -26,6 +30,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 EXISTING_FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 LOGGER = logging.getLogger("primo_scale")
+_LOG_FORMAT = "primo_scale.log_format"
 
 
 class _OneLineErrors(click.Command):
@@ -55,6 +60,29 @@ def debug_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--debug", is_flag=True, help="Show the traceback of an error.")(command)
 
 
+def log_format_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add ``--log-format``, which the log reads from the context of the command."""
+
+    def remember(context: click.Context, _: click.Parameter, value: str) -> None:
+        context.meta[_LOG_FORMAT] = value
+
+    return click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        expose_value=False,
+        callback=remember,
+        help="How lines on standard error and in the work directory's run.log are written.",
+    )(command)
+
+
+def log_as_json() -> bool:
+    """Whether the log of the command that is running is to be JSON lines."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.meta.get(_LOG_FORMAT) == "json"
+
+
 def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn anticipated failures into one line on stderr and the contract's exit code.
 
@@ -65,6 +93,7 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
         signal.signal(signal.SIGTERM, _raise_interrupt)
+        _close_log()  # of an earlier command in this process
         try:
             with files_private():
                 command(*args, **options)
@@ -72,7 +101,7 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
             if debug:
                 raise
             explained = _explain(error)
-            click.echo(f"error: {explained}{_how_to_continue(explained)}", err=True)
+            _report(explained)
             sys.exit(explained.exit_code)
 
     return wrapped
@@ -87,6 +116,18 @@ def _how_to_continue(error: PrimoError) -> str:
     if not isinstance(error, InterruptedRun):
         return ""
     return f". To continue: {shlex.join(sys.orig_argv)}"
+
+
+def _report(error: PrimoError) -> None:
+    """One line on standard error, and in the run's log if it has one."""
+    if not LOGGER.handlers:
+        log_to_terminal()
+    facts = ("what", "where", "value", "limit", "remedy")
+    fields = {name: getattr(error, name) for name in facts}
+    if isinstance(error, InterruptedRun):
+        fields["continue"] = shlex.join(sys.orig_argv)
+    extra = about("error", {"exit_code": error.exit_code, **fields})
+    LOGGER.error("error: %s%s", error, _how_to_continue(error), extra=extra)
 
 
 def _raise_interrupt(signum: int, frame: FrameType | None) -> None:
@@ -120,15 +161,22 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     options
         Every option in effect.
     """
-    file = logging.FileHandler(path, encoding="utf-8")
+    file = _RunLog(path, encoding="utf-8")
     path.chmod(0o600)
-    file.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    file.setFormatter(JsonLines() if log_as_json() else text_with_time())
     _send_log_to(file)
-    LOGGER.info("primo_scale %s: %s", __version__, command)
-    for name, value in options.items():
-        if value not in (None, (), False):
-            LOGGER.info("  --%s %s", name.replace("_", "-"), value)
-    _send_log_to(file, _terminal())
+    pid, host = os.getpid(), socket.gethostname()
+    given = {name: value for name, value in options.items() if value not in (None, (), False)}
+    start = {"version": __version__, "command": command, "pid": pid, "host": host}
+    LOGGER.info(
+        "primo_scale %s: %s (process %d on %s)", __version__, command, pid, host,
+        extra=about("start", start),
+    )  # fmt: skip
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        extra = about("option", {"name": option, "value": value})
+        LOGGER.info("  --%s %s", option, value, extra=extra)
+    LOGGER.addHandler(_terminal())
 
 
 def log_to_terminal() -> None:
@@ -136,14 +184,54 @@ def log_to_terminal() -> None:
     _send_log_to(_terminal())
 
 
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Name what is under way in the log, with when it begins and ends; also decorates functions.
+
+    For the log file and for machines: at a terminal people see what happens.
+    """
+    enter_stage(name)
+    start = time.monotonic()
+    LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))
+    yield
+    # A stage that fails is not left: the error is a line of it.
+    seconds = time.monotonic() - start
+    extra = about("stage ends", {"stage": name, "seconds": round(seconds, 3)})
+    LOGGER.debug("stage %s: ended after %.1f s", name, seconds, extra=extra)
+    leave_stage()
+
+
+class _RunLog(logging.FileHandler):
+    """The log in the work directory, which must not bring a run down, nor say why it cannot."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Leave it to the run to find that the disk is full: it has the better words."""
+
+    def close(self) -> None:
+        """Close the file, whatever becomes of its last line."""
+        with suppress(OSError):
+            super().close()
+
+
 def _terminal() -> logging.Handler:
     terminal = logging.StreamHandler(sys.stderr)
+    if log_as_json():
+        terminal.setFormatter(JsonLines())
+        return terminal
     terminal.setLevel(logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
     return terminal
 
 
 def _send_log_to(*handlers: logging.Handler) -> None:
+    _close_log()
     LOGGER.setLevel(logging.DEBUG)
     LOGGER.propagate = False
     LOGGER.handlers[:] = handlers
+
+
+def _close_log() -> None:
+    for handler in LOGGER.handlers:
+        handler.close()
+    LOGGER.handlers.clear()
+    leave_stage()

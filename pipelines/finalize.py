@@ -17,9 +17,12 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
     interruptions_deferred,
+    log_format_option,
     log_to_terminal,
     open_run_log,
+    stage,
 )
+from pipelines.log_lines import about
 from pipelines.options import (
     budget_options,
     encryption_option,
@@ -89,6 +92,7 @@ class Paid:
 @release_options
 @ledger_options
 @encryption_option
+@log_format_option
 @debug_option
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
@@ -144,6 +148,7 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
     )
 
 
+@stage("finalize")
 def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> None:
     """Publish the release of finished statistics, or find that it is published already.
 
@@ -221,7 +226,7 @@ def _release_privately(
     cohort_digest: str,
 ) -> None:
     from pipelines.estimation import recipe_of
-    from pipelines.progress import progress_bar
+    from pipelines.progress import count_bar
     from pipelines.release_statement import Payment
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.paid_statistics import pay_and_draw
@@ -237,7 +242,7 @@ def _release_privately(
             choices.cohort or people, unit=design.privacy, adjacency=design.adjacency
         )
         moments = _moments_charges(design, ledger, account)
-        with interruptions_deferred(), progress_bar("draw noise") as move:
+        with interruptions_deferred(), count_bar("draw noise", "pieces") as move:
             paid = pay_and_draw(
                 raw,
                 mechanism,
@@ -320,6 +325,8 @@ def _publish(
     LOGGER.info("%s", statement.stamp)
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
     click.echo(f"release: {choices.out}")
+    out = choices.out.absolute()
+    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(choices.out / "release.json")
 
 

@@ -16,6 +16,7 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_format_option,
     log_to_terminal,
     open_run_log,
 )
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 @work_dir_option(required=False)
 @execution_options
 @encryption_option
+@log_format_option
 @debug_option
 @explain_errors
 def main(out: Path, work_dir: Path | None, **options: Any) -> None:
@@ -83,6 +85,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
+    _check_private_place(execution.performance_report, work_dir, out)
     check = partial(
         _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
     )
@@ -111,6 +114,17 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             purge(work_dir, out, shown, genotypes=True)
             return
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+
+
+def _check_private_place(report: Path | None, work_dir: Path, out: Path) -> None:
+    """Refuse a performance report inside the release: it counts tasks, hence people."""
+    if report is not None and (work_dir / report).resolve().is_relative_to(out.resolve()):
+        raise UsageError(
+            "a performance report is private, and this directory is what gets published",
+            where="--performance-report",
+            value=report,
+            remedy="Give a bare name: it goes to the work directory",
+        )
 
 
 def _check_before_work(

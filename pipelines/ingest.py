@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,11 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
+    log_format_option,
     log_to_terminal,
+    stage,
 )
+from pipelines.log_lines import about
 from pipelines.options import bfile_option, out_option, selection_options
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--chunk-samples", default=8192, show_default=True, help="People of a chunk, a multiple of 4."
 )
+@log_format_option
 @debug_option
 @explain_errors
 def main(out: Path, chunk_variants: int, chunk_samples: int, **options: Any) -> None:
@@ -40,6 +45,7 @@ def main(out: Path, chunk_variants: int, chunk_samples: int, **options: Any) -> 
     ingest_stage(options, out, chunk_shape=(chunk_variants, chunk_samples))
 
 
+@stage("ingest")
 def ingest_stage(
     options: dict[str, Any], destination: Path, *, chunk_shape: tuple[int, int] = (2048, 8192)
 ) -> GenotypeStore:
@@ -54,12 +60,12 @@ def ingest_stage(
     chunk_shape
         Variants and people of a chunk.
     """
-    from pipelines.progress import progress_bar
+    from pipelines.progress import count_bar
     from primo_scale.genotypes.filters import Selection
     from primo_scale.genotypes.ingest import ingest
 
     lists = {name: options[name] for name in ("keep", "remove", "extract", "exclude")}
-    with progress_bar("ingest") as move:
+    with count_bar("ingest", "partitions") as move:
         store = ingest(
             [Path(prefix) for prefix in options["bfile"]],
             destination,
@@ -68,10 +74,14 @@ def ingest_stage(
             on_progress=move,
         )
     for count in store.filter_counts:
-        LOGGER.info("%s", count)
+        LOGGER.info("%s", count, extra=about("filter", asdict(count)))
     for line in store.hazards.lines():
-        LOGGER.info("note: %s", line)
-    LOGGER.info("%s: %d variants of %d people", destination, store.n_variants, store.n_samples)
+        LOGGER.info("note: %s", line, extra=about("hazard", {}))
+    sizes = {"variants": store.n_variants, "people": store.n_samples}
+    LOGGER.info(
+        "%s: %d variants of %d people", destination, store.n_variants, store.n_samples,
+        extra=about("genotypes", {"path": destination, **sizes}),
+    )  # fmt: skip
     return store
 
 

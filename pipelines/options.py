@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -64,6 +65,15 @@ class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic sinc
         if not all(parts):
             self.fail(f"{value!r} has an empty part", param, ctx)
         return parts
+
+
+def _with_bokeh(context: click.Context, parameter: click.Parameter, value: Path | None) -> Any:
+    """Refuse a report that nothing here could draw, before hours of work."""
+    if value is not None and importlib.util.find_spec("bokeh") is None:
+        raise click.UsageError(
+            "--performance-report needs Bokeh: pip install 'primo-scale[report]'."
+        )
+    return value
 
 
 bfile_option = click.option(
@@ -254,6 +264,14 @@ execution_options = _together(
             "--dry-run",
             is_flag=True,
             help="Check options and headers, say what the run needs, and do nothing.",
+        ),
+        click.option(
+            "--performance-report",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE.html",
+            callback=_with_bokeh,
+            help="Write Dask's report of the accumulation, in the work directory unless FILE is "
+            "absolute. PRIVATE.",
         ),
     ]
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.command_line import LOGGER, interruptions_deferred
+from pipelines.command_line import LOGGER, interruptions_deferred, stage
 
 if TYPE_CHECKING:
     from pipelines.choices import OutcomeChoices
@@ -62,15 +62,16 @@ def moments_stage(
     )
     bounds = phenotype_bounds(outcomes)
     promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
-    raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
-    with Ledger(options["ledger"] or default_ledger_path()) as ledger:
-        people = ledger.cohort_identifier(store.cohort_digest)
-        account = ledger.account_named(
-            options["cohort"] or people, unit=model.privacy, adjacency=model.adjacency
-        )
-        with interruptions_deferred():
-            bought = pay_for_moments(
-                raw, promise, work_dir / FILE, ledger=ledger, payer=Payer(account, people)
+    with stage("phenotype moments"):
+        raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
+        with Ledger(options["ledger"] or default_ledger_path()) as ledger:
+            people = ledger.cohort_identifier(store.cohort_digest)
+            account = ledger.account_named(
+                options["cohort"] or people, unit=model.privacy, adjacency=model.adjacency
             )
+            with interruptions_deferred():
+                bought = pay_for_moments(
+                    raw, promise, work_dir / FILE, ledger=ledger, payer=Payer(account, people)
+                )
     LOGGER.info("phenotype means and sds: paid with charge %s", bought.charge)
     return PaidMoments(bought, model.budget)

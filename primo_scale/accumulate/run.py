@@ -8,9 +8,10 @@ from pathlib import Path
 
 from distributed import Client
 
+from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Partials
-from primo_scale.accumulate.plan import remaining
+from primo_scale.accumulate.plan import Task, remaining
 from primo_scale.accumulate.statistics import RawStatistics, reduce_partials
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import DamagedChunk, InputError
@@ -18,7 +19,7 @@ from primo_scale.errors import DamagedChunk, InputError
 LOGGER = logging.getLogger("primo_scale")
 # A disk that goes on tearing what is written to it is not worked around.
 _ROUNDS = 3
-Progress = Callable[[int, int], None]
+Progress = Callable[[Amount, Amount], None]
 
 
 def accumulate(
@@ -35,7 +36,7 @@ def accumulate(
     destination
         Where the finished statistics go.
     on_progress
-        Called with (tasks done, tasks in all), also for what was committed before.
+        Called with (done, in all), also for what was committed before.
 
     Returns
     -------
@@ -72,13 +73,14 @@ def _run_what_remains(client: Client, partials: Partials, on_progress: Progress)
     # A tile sums clipped rows, so a row group that had to be clipped again voids nothing: the
     # clipping is a function of the inputs alone and gives the same rows.
     tiles = plan.longest_first(remaining(plan.tile_tasks(), committed))
-    total = len(committed) + len(rows) + len(tiles)
-    done = len(committed)
+    scales = Scales.of(partials)
+    done = scales.amount(committed)
+    total = done + scales.amount([*rows, *tiles])
     on_progress(done, total)
 
-    def count(_: object) -> None:
+    def count(task: Task) -> None:
         nonlocal done
-        done += 1
+        done += scales.amount([task])
         on_progress(done, total)
 
     for tasks in (rows, tiles):

@@ -1,0 +1,166 @@
+"""The log as JSON lines and as text: every line of a command, and reading both back."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.command_line import (
+    LOGGER,
+    debug_option,
+    explain_errors,
+    log_format_option,
+    open_run_log,
+    stage,
+)
+from pipelines.log_lines import about, read_log
+from primo_scale.errors import InputError, ResourceError
+
+import click  # isort: skip
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = {"time", "level", "stage", "event", "message", "fields"}
+MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)
+
+
+@click.command()
+@click.option("--log", type=click.Path(path_type=Path))
+@click.option("--say", default="24 people")
+@click.option("--fail", is_flag=True)
+@log_format_option
+@debug_option
+@explain_errors
+def command(log: Path, say: str, fail: bool) -> None:
+    """A command with one stage."""
+    open_run_log(log, "accumulate", {"out": "/r", "log": log, "keep": None})
+    with stage("ingest"):
+        LOGGER.info("%s", say, extra=about("filter", {"left": 24, "of": Path("x.fam")}))
+        if fail:
+            raise ResourceError("the disk is full", where=log, value=1, remedy="Free space")
+
+
+def run(path: Path, *options: str):
+    return CliRunner().invoke(command, ["--log", str(path), *options])
+
+
+def test_json_lines_have_all_that_a_text_line_says(tmp_path) -> None:
+    result = run(tmp_path / "run.log", "--log-format", "json")
+    assert result.exit_code == 0, result.output
+    on_file = [json.loads(line) for line in (tmp_path / "run.log").read_text().splitlines()]
+    on_screen = [json.loads(line) for line in result.stderr.splitlines()]
+    assert all(line.keys() == KEYS for line in on_file)
+    assert on_file[-len(on_screen):] == on_screen  # fmt: skip
+    assert [line["event"] for line in on_file] == [
+        "start", "option", "option", "stage begins", "filter", "stage ends",
+    ]  # fmt: skip
+    (said,) = (line for line in on_file if line["event"] == "filter")
+    assert (said["stage"], said["level"], said["message"]) == ("ingest", "info", "24 people")
+    assert said["fields"] == {"left": 24, "of": "x.fam"}
+    assert all(datetime.fromisoformat(line["time"]).tzinfo for line in on_file)
+    assert on_file[0]["stage"] == ""
+
+
+def test_text_stays_as_it_was(tmp_path) -> None:
+    result = run(tmp_path / "run.log")
+    assert result.stderr == "24 people\n"
+    assert all(line[10] == "T" for line in (tmp_path / "run.log").read_text().splitlines())
+    assert stat.S_IMODE((tmp_path / "run.log").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
+    log = tmp_path / "run.log"
+    result = run(log, "--fail", "--log-format", log_format)
+    assert result.exit_code == 4
+    words = f"error: {log}: the disk is full (got 1). Free space"
+    last = result.stderr.splitlines()[-1]
+    (error,) = (line for line in read_log(log) if line.event == "error")
+    assert error.message == words
+    if log_format == "text":
+        assert last == words
+        return
+    line = json.loads(last)
+    assert (line["level"], line["stage"], line["message"]) == ("error", "ingest", words)
+    assert line["fields"] == {
+        "exit_code": 4, "what": "the disk is full", "where": str(log), "value": 1,
+        "limit": None, "remedy": "Free space",
+    }  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None)
+@given(messages=st.lists(MESSAGES, max_size=4))
+def test_both_formats_read_back_alike(tmp_path_factory, messages) -> None:
+    """One log, continued by runs with either format, as resumed runs may be."""
+    log = tmp_path_factory.mktemp("log") / "run.log"
+    for message in messages:
+        for log_format in ("text", "json"):
+            run(log, f"--say={message}", "--log-format", log_format)
+    lines = read_log(log)
+    each = 6
+    assert len(lines) == 2 * each * len(messages)
+    for i, message in enumerate(messages):
+        text = lines[2 * each * i : 2 * each * i + each]
+        as_json = lines[2 * each * i + each : 2 * each * (i + 1)]
+        assert [line.message for line in text[:5]] == [line.message for line in as_json[:5]]
+        assert text[4].message == message
+        assert text[0].event == as_json[0].event == "start"
+        names = ("command", "pid", "host")
+        assert [str(text[0].fields[n]) for n in names] == [str(as_json[0].fields[n]) for n in names]
+        assert [line.event for line in text[1:4]] == [line.event for line in as_json[1:4]]
+        assert text[1].fields == as_json[1].fields == {"name": "out", "value": "/r"}
+
+
+def test_lines_that_were_cut_off_are_left_out(tmp_path) -> None:
+    log = tmp_path / "run.log"
+    run(log, "--log-format", "json")
+    whole = log.read_text()
+    log.write_text(whole + whole.splitlines()[0][:50])
+    assert len(read_log(log)) == len(whole.splitlines())
+    log.write_text("2026-11-2\n\n{}\n[]\nnot a time at all\n" + whole)
+    assert len(read_log(log)) == len(whole.splitlines())
+    assert read_log(tmp_path / "none.log") == []
+
+
+def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
+    """/dev/full takes no byte: the run goes on, and its errors stay one line."""
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    link = tmp_path / "run.log"
+
+    @click.command()
+    @debug_option
+    @explain_errors
+    def broken() -> None:
+        """Log to a full disk, and fail."""
+        open_run_log(link, "broken", {})
+        LOGGER.handlers[0].stream.close()
+        LOGGER.handlers[0].stream = full.open("w", buffering=1)
+        LOGGER.info("goes on")
+        raise InputError("is refused", where="--x")
+
+    result = CliRunner().invoke(broken, [])
+    assert result.exit_code == 3
+    assert result.stderr.splitlines() == ["goes on", "error: --x: is refused"]
+
+
+def test_a_real_command_speaks_json(tmp_path) -> None:
+    words = [sys.executable, "-m", "pipelines.ingest", "--bfile", tmp_path / "none",
+             "--out", tmp_path / "g.zarr", "--log-format", "json"]  # fmt: skip
+    result = subprocess.run(
+        list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 3
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["stage begins", "error"]
+    assert lines[-1]["stage"] == "ingest"
+    assert lines[-1]["fields"]["exit_code"] == 3

@@ -1,0 +1,72 @@
+"""Dask's performance report: of our local cluster, TLS and no web pages, and where it may lie."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import stat
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines import accumulate, gwas_release
+from primo_scale.accumulate.engine import ClusterOptions, dask_client
+from primo_scale.cluster.performance import performance_reported
+from primo_scale.errors import InputError
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+def test_report_of_the_local_cluster(tmp_path) -> None:
+    report = tmp_path / "report.html"
+    with dask_client(ClusterOptions(None, 1, None, tmp_path / "scratch")) as client:
+        with performance_reported(client, report):
+            assert client.gather(client.map(abs, range(-7, 0))) == list(range(7, 0, -1))
+        page = report.read_text()
+        failed = tmp_path / "failed.html"
+        with pytest.raises(ZeroDivisionError), performance_reported(client, failed):
+            client.submit(divmod, 1, 0).result()
+    assert re.search(r"number of tasks: 7\b", page)
+    assert "tls://127.0.0.1" in page
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
+    markup = re.sub(r"(<script[^>]*>).*?</script>", r"\1", page, flags=re.DOTALL)
+    assert len(markup) < len(page) / 10  # the scripts are in it
+    assert re.findall(r"<[^>]+(?:src|href)=[^>]*>", markup) == []
+    assert not failed.exists()
+
+
+def test_a_scheduler_without_bokeh_is_refused_before_the_work(tmp_path) -> None:
+    client = SimpleNamespace(run_on_scheduler=lambda function, name: None)
+    begun = False
+    report = performance_reported(client, tmp_path / "report.html")
+    with pytest.raises(InputError, match=r"primo-scale\[report\]"), report:
+        begun = True
+    assert not begun
+
+
+def test_without_bokeh_the_option_is_refused_in_one_line(monkeypatch, tmp_path) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "bokeh" else find(name)
+    )
+    words = ["--genotypes", tmp_path, "--pheno", tmp_path / "p", "--work-dir", tmp_path / "w",
+             "--performance-report", "r.html"]  # fmt: skip
+    result = CliRunner().invoke(accumulate.main, list(map(str, words)))
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: --performance-report needs Bokeh: pip install 'primo-scale[report]'. See --help.\n"
+    )
+
+
+@pytest.mark.parametrize("place", ["release/report.html", "work/../release/deep/report.html"])
+def test_a_report_inside_the_release_is_refused(tmp_path, place) -> None:
+    (tmp_path / "pheno.tsv").write_text("FID\tIID\tQT\n")
+    (tmp_path / "bounds.tsv").write_text("name\tlower\tupper\n")
+    words = ["--bfile", tmp_path / "none", "--pheno", tmp_path / "pheno.tsv", "--pheno-bounds",
+             tmp_path / "bounds.tsv", "--out", tmp_path / "release", "--work-dir",
+             tmp_path / "work", *BUDGET, "--performance-report", tmp_path / place]  # fmt: skip
+    result = CliRunner().invoke(gwas_release.main, list(map(str, words)))
+    assert result.exit_code == 2
+    assert "a performance report is private" in result.stderr
+    assert not (tmp_path / "work").exists()

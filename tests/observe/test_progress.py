@@ -1,0 +1,118 @@
+"""What progress says in a log and at a terminal, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+
+import pytest
+import rich.console
+
+from pipelines import progress
+from pipelines.command_line import LOGGER, log_to_terminal
+from primo_scale.accumulate.amounts import Amount
+
+TOTAL = Amount(500, 500_000)
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def records(monkeypatch):
+    """Records of the project's log, at all levels."""
+
+    class Keep(logging.Handler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: list[logging.LogRecord] = []
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.kept.append(record)
+
+    keep = Keep()
+    log_to_terminal()  # sets the level
+    monkeypatch.setattr(LOGGER, "handlers", [keep])
+    return keep.kept
+
+
+def console(monkeypatch, *, terminal: bool) -> io.StringIO:
+    screen = io.StringIO()
+    made = rich.console.Console(file=screen, force_terminal=terminal, width=120)
+    monkeypatch.setattr(rich.console, "Console", lambda stderr: made)
+    return screen
+
+
+def continue_a_run(clock: Clock, minutes: int, seconds_a_task: int = 6) -> None:
+    """400 of 500 tasks are there; so many minutes of tasks of 1000 follow."""
+    done = Amount(400, 400_000)
+    with progress.progress_bar("accumulate") as move:
+        move(done, TOTAL)
+        for _ in range(60 * minutes // seconds_a_task):
+            clock.now += seconds_a_task
+            done += Amount(1, 1000)
+            move(done, TOTAL)
+
+
+def test_a_log_file_gets_a_line_every_so_often(monkeypatch, clock, records) -> None:
+    screen = console(monkeypatch, terminal=False)
+    continue_a_run(clock, minutes=8)
+    assert screen.getvalue() == ""
+    assert {record.levelno for record in records} == {logging.INFO}
+    assert 4 <= len(records) < 20  # of 80 tasks; ever further apart
+    # 20 tasks of 6 s are left: what was there before is not this run's work.
+    assert records[-1].getMessage() == (
+        "accumulate: 480 of 500 tasks, 96% of the work, 10 tasks a minute, about 2 min left"
+    )
+    fields = [record.fields for record in records]
+    assert fields[-1] == {
+        "done": 480, "total": 500, "work_done": 0.96, "per_second": 0.1667, "seconds_left": 120,
+    }  # fmt: skip
+    assert json.loads(json.dumps(fields)) == fields
+    assert [record.event for record in records] == ["progress"] * len(records)
+
+
+def test_a_short_run_says_nothing(monkeypatch, clock, records) -> None:
+    console(monkeypatch, terminal=False)
+    with progress.progress_bar("accumulate") as move:
+        move(Amount(0, 0), TOTAL)
+        clock.now += 2
+        move(TOTAL, TOTAL)
+    assert records == []
+
+
+def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, records) -> None:
+    console(monkeypatch, terminal=False)
+    with pytest.raises(KeyboardInterrupt), progress.count_bar("ingest", "partitions") as move:
+        move(0, 50)
+        clock.now += 60
+        move(20, 50)
+        clock.now += 3
+        move(21, 50)
+        raise KeyboardInterrupt
+    assert records[-1].getMessage().startswith("ingest: 21 of 50 partitions, 42% of the work")
+
+
+def test_a_bar_starts_where_the_run_before_stood(monkeypatch, clock, records) -> None:
+    screen = console(monkeypatch, terminal=True)
+    continue_a_run(clock, minutes=8)
+    frames = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    counts = re.findall(r"(\d+) of 500 tasks", frames)
+    assert (counts[0], counts[-1]) == ("400", "480")
+    assert "480 of 500 tasks" in frames.splitlines()[-1]
+    assert "about 2 min left" in frames.splitlines()[-1]
+    # The terminal shows a bar, so the lines are the log file's alone.
+    assert {record.levelno for record in records} == {logging.DEBUG}

@@ -11,6 +11,7 @@ from primo_scale.errors import InputError, UsageError
 if TYPE_CHECKING:
     from pipelines.design import Budget, PaidMoments
     from pipelines.design_choices import ModelChoices
+    from primo_scale.cluster.profile import Profile
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
     from primo_scale.outcomes.coding import OutcomeCoding
 
@@ -45,11 +46,18 @@ class OutcomeChoices:
 
 @dataclass(frozen=True)
 class ExecutionChoices:
-    """Where and how tasks run, as given on the command line."""
+    """Where and how tasks run.
 
-    scheduler: str | None
-    workers: int | None
-    memory_limit: str | None
+    Attributes
+    ----------
+    profile
+        The cluster: of ``--cluster``, or what ``--scheduler``, ``--workers`` and
+        ``--memory-limit`` come to.
+    kernel, dry_run
+        As given on the command line.
+    """
+
+    profile: Profile
     kernel: str
     dry_run: bool
 
@@ -72,18 +80,50 @@ def choices_from(
         pay_moments=options["pheno_moments"],
     )
     model = _model_choices(options)
-    execution = ExecutionChoices(
-        **{name: options[name] for name in ExecutionChoices.__dataclass_fields__}
-    )
+    execution = ExecutionChoices(_cluster_profile(options), options["kernel"], options["dry_run"])
     if outcomes.pay_moments:
         _check_moments(model)
-    if model.nominal_n is not None and execution.scheduler is not None:
-        raise UsageError(
-            "the number of people is private, and a shared scheduler shows the number of tasks",
-            where="--scheduler",
-            remedy="Leave it out, or use --adjacency replace-one",
-        )
+    if model.nominal_n is not None:
+        _check_that_nobody_counts_tasks(execution.profile)
     return outcomes, model, execution
+
+
+def _cluster_profile(options: dict[str, Any]) -> Profile:
+    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+    from primo_scale.cluster.profile import LocalProfile, SchedulerProfile
+    from primo_scale.cluster.read_profile import check_scheduler, read_profile
+
+    cluster, scheduler = options["cluster"], options["scheduler"]
+    local = [name for name in ("workers", "memory_limit") if options[name] is not None]
+    others = [*local, "scheduler"] if scheduler is not None else local
+    if cluster is not None and others:
+        raise UsageError(
+            "a profile says where tasks run, and nothing else may",
+            where=f"--{others[0].replace('_', '-')}",
+            remedy=f"Leave it out, or write it into {cluster}",
+        )
+    if cluster is not None:
+        return read_profile(cluster, TASKS_PER_WORKER)
+    if scheduler is None:
+        return LocalProfile(options["workers"], options["memory_limit"])
+    running = SchedulerProfile(scheduler)
+    check_scheduler(running, "--scheduler")
+    return running
+
+
+def _check_that_nobody_counts_tasks(profile: Profile) -> None:
+    """Where the number of people is private, the cluster's own scheduler must be ours, with TLS."""
+    from primo_scale.cluster.profile import JobQueueProfile, LocalProfile
+
+    if isinstance(profile, LocalProfile):
+        return
+    if isinstance(profile, JobQueueProfile) and profile.tls is not False:
+        return
+    raise UsageError(
+        "the number of people is private, and a shared scheduler shows the number of tasks",
+        where="--scheduler or --cluster",
+        remedy="Use local workers or a job queue with TLS, or --adjacency replace-one",
+    )
 
 
 def _check_moments(model: ModelChoices) -> None:

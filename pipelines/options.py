@@ -220,6 +220,13 @@ execution_options = _together(
     [
         click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
         click.option(
+            "--cluster",
+            type=EXISTING_FILE,
+            metavar="FILE.toml",
+            help="Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has "
+            "examples.",
+        ),
+        click.option(
             "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
         ),
         click.option(

@@ -1,0 +1,122 @@
+"""A connected client for whatever cluster a profile asks for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distributed import Client, Security
+
+from primo_scale.cluster.local import local_cluster
+from primo_scale.cluster.profile import (
+    Certificates,
+    JobQueueProfile,
+    KubernetesProfile,
+    LocalProfile,
+    Profile,
+    SchedulerProfile,
+)
+from primo_scale.cluster.read_profile import check_scheduler
+from primo_scale.cluster.tls import security_from, throw_away_certificates
+from primo_scale.errors import InputError
+
+_CONNECT_TIMEOUT_SECONDS = 30
+# Pods are scheduled, their image is pulled, and then they start.
+_PODS_TIMEOUT_SECONDS = 1800
+
+
+@contextmanager
+def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> Iterator[Client]:
+    """Start or reach the cluster that is asked for, and end what was started.
+
+    Parameters
+    ----------
+    profile
+        What is asked for.
+    scratch
+        Private directory in the work directory, which job-queue workers must see too.
+    tasks_per_worker
+        Threads of each worker process.
+
+    Raises
+    ------
+    InputError
+        No scheduler answers, the queue refuses the first job, or kubectl fails.
+    """
+    if isinstance(profile, SchedulerProfile):
+        check_scheduler(profile, "--scheduler")
+        with _connected(profile.address, _own_security(profile.tls), wait_for_workers=True) as client:
+            yield client
+    elif isinstance(profile, LocalProfile):
+        with local_cluster(profile, scratch, tasks_per_worker) as cluster, Client(cluster) as client:
+            yield client
+    elif isinstance(profile, JobQueueProfile):
+        with _job_queue_client(profile, scratch, tasks_per_worker) as client:
+            yield client
+    else:
+        with _kubernetes_client(profile, tasks_per_worker) as client:
+            yield client
+
+
+@contextmanager
+def _job_queue_client(
+    profile: JobQueueProfile, scratch: Path, tasks_per_worker: int
+) -> Iterator[Client]:
+    # Not every site has these: what they need is imported where it is asked for.
+    from primo_scale.cluster.job_queue import job_queue_cluster
+
+    with (
+        throw_away_certificates(profile.tls, scratch) as certificates,
+        job_queue_cluster(profile, certificates, scratch, tasks_per_worker) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _kubernetes_client(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[Client]:
+    from primo_scale.cluster.kubernetes import applied
+
+    with (
+        applied(profile, tasks_per_worker) as address,
+        _connected(
+            address, _own_security(profile.tls), timeout=_PODS_TIMEOUT_SECONDS
+        ) as client,
+    ):
+        yield client
+
+
+def _own_security(tls: Certificates | bool) -> Security | None:
+    return security_from(tls) if isinstance(tls, Certificates) else None
+
+
+def _connected(
+    address: str,
+    security: Security | None,
+    *,
+    timeout: int = _CONNECT_TIMEOUT_SECONDS,
+    wait_for_workers: bool = False,
+) -> Client:
+    """Connect to a running scheduler, and check that it has workers if they should be there."""
+    client = None
+    try:
+        client = Client(address, security=security, timeout=timeout)
+        if wait_for_workers:
+            client.wait_for_workers(1, timeout=timeout)
+        return client
+    except (OSError, ValueError, TimeoutError):
+        if client is not None:
+            client.close()
+    # A client that never connected closes itself when it is collected, under a lock of the event
+    # loop: let that happen here and not in the middle of starting whatever comes next.
+    client = None
+    gc.collect()
+    raise InputError(
+        "no Dask scheduler with workers answers",
+        where="--scheduler",
+        value=address,
+        limit=f"{timeout} s",
+        remedy="Start `dask scheduler` and `dask worker`, or leave the option out",
+    )

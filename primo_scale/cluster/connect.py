@@ -47,10 +47,15 @@ def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> It
     """
     if isinstance(profile, SchedulerProfile):
         check_scheduler(profile, "--scheduler")
-        with _connected(profile.address, _own_security(profile.tls), wait_for_workers=True) as client:
+        with _connected(
+            profile.address, _own_security(profile.tls), wait_for_workers=True
+        ) as client:
             yield client
     elif isinstance(profile, LocalProfile):
-        with local_cluster(profile, scratch, tasks_per_worker) as cluster, Client(cluster) as client:
+        with (
+            local_cluster(profile, scratch, tasks_per_worker) as cluster,
+            Client(cluster) as client,
+        ):
             yield client
     elif isinstance(profile, JobQueueProfile):
         with _job_queue_client(profile, scratch, tasks_per_worker) as client:
@@ -81,9 +86,7 @@ def _kubernetes_client(profile: KubernetesProfile, tasks_per_worker: int) -> Ite
 
     with (
         applied(profile, tasks_per_worker) as address,
-        _connected(
-            address, _own_security(profile.tls), timeout=_PODS_TIMEOUT_SECONDS
-        ) as client,
+        _connected(address, _own_security(profile.tls), timeout=_PODS_TIMEOUT_SECONDS) as client,
     ):
         yield client
 

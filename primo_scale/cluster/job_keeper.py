@@ -69,6 +69,7 @@ class JobKeeper(Adaptive):
         self._processes = processes
         self._logs = logs
         self._next_listing = monotonic() + poll_seconds
+        self._proved: set[str] = set()  # jobs whose worker came
         self._pause = 0.0
         self._resume_at = 0.0
         super().__init__(
@@ -104,6 +105,7 @@ class JobKeeper(Adaptive):
 
     async def adapt(self) -> None:
         """Forget jobs that are gone, then submit or end some; pause where the queue refuses."""
+        self._note_arrivals()
         if monotonic() < self._resume_at:
             return
         try:
@@ -117,6 +119,14 @@ class JobKeeper(Adaptive):
                 last_line(error), self._pause,
             )  # fmt: skip
 
+    def _note_arrivals(self) -> None:
+        workers = self.cluster.scheduler.workers.values()
+        arrived = {self._job_of(str(worker.name)) for worker in workers}
+        numbers = {job.job_id for name, job in self._jobs().items() if name in arrived}
+        if numbers - self._proved:
+            self._proved |= numbers
+            self._pause = 0.0
+
     async def _forget_lost_jobs(self) -> None:
         """Notice jobs that the queue no longer has, so that others take their places."""
         if monotonic() < self._next_listing:
@@ -126,17 +136,15 @@ class JobKeeper(Adaptive):
         self._next_listing = monotonic() + self._poll_seconds
         if there is None:
             return
-        lost = {name for name, number in known.items() if number not in there}
-        arrived = {self._job_of(str(w.name)) for w in self.cluster.scheduler.workers.values()}
-        self._forget_jobs(lost)
-        if arrived:
-            self._pause = 0.0
-        elif lost:
+        lost = {name: number for name, number in known.items() if number not in there}
+        self._forget_jobs(set(lost))
+        useless = set(lost.values()) - self._proved
+        if useless:
             # Perhaps every job of this profile ends at once: do not fill the queue's records.
             self._wait_longer()
             LOGGER.warning(
-                "%d jobs ended and no worker is left; see %s. The next try is in %d s",
-                len(lost), self._logs, self._pause,
+                "%d jobs ended before their worker came; see %s. The next try is in %d s",
+                len(useless), self._logs, self._pause,
             )  # fmt: skip
 
     async def _jobs_in_queue(self) -> set[str] | None:

@@ -28,8 +28,13 @@ _CLASSES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE"}
 # Of the walltime, kept free for a last task to finish and a worker to leave; and as much again for
 # workers to leave one after another.
 _MARGIN, _LARGEST_MARGIN_SECONDS = 0.1, 300
-# A worker that a queue ends takes its tasks with it, which says nothing about the tasks.
-_ALLOWED_FAILURES = 10
+_SETTINGS = {
+    # A worker that a queue ends takes its tasks with it, which says nothing about the tasks.
+    "distributed.scheduler.allowed-failures": 10,
+    # After which Dask ends the job of a lost worker. `JobKeeper` looks after jobs: one that was
+    # requeued keeps its place, and so does a job that has taken the name of one that is gone.
+    "distributed.deploy.lost-worker-timeout": "365 days",
+}
 
 
 def job_script(
@@ -91,8 +96,7 @@ def job_queue_cluster(
     place = {"host": listener.host, "interface": listener.interface}
     if certificates is not None:
         security = security_from(certificates)
-    settings = {"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES, **NO_WEB_PAGES}
-    with dask.config.set(settings):
+    with dask.config.set({**_SETTINGS, **NO_WEB_PAGES}):
         cluster = cluster_class(
             security=security,
             scheduler_options={

@@ -1,4 +1,4 @@
-"""What TLS a cluster of ours speaks: the user's certificates, or ones that live as long as a run."""
+"""TLS of our clusters: the user's certificates, or ones that live as long as a run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def throw_away_certificates(tls: Tls, directory: Path) -> Iterator[Certificates 
     else:
         made = Security.temporary()
         with TemporaryDirectory(prefix="tls-", dir=directory) as name:  # mode 0700
-            certificates = Certificates(*(Path(name) / f"{part}.pem" for part in ("ca", "cert", "key")))
+            certificates = Certificates(
+                *(Path(name) / f"{part}.pem" for part in ("ca", "cert", "key"))
+            )
             texts = (made.tls_ca_file, made.tls_worker_cert, made.tls_worker_key)
             for path, text in zip(astuple(certificates), texts, strict=True):
                 path.touch(0o600)

@@ -13,7 +13,13 @@ from primo_scale.errors import InputError
 
 T = TypeVar("T")
 
-_KINDS = {str: "text", int: "a whole number", bool: "true or false", Path: "a path", dict: "a table"}
+_KINDS = {
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+    Path: "a path",
+    dict: "a table",
+}
 
 
 def text(pattern: str, meaning: str, default: Any = MISSING) -> Any:

@@ -11,8 +11,6 @@ SlurmctldHost=$node(127.0.0.1)
 SlurmctldPort=$2
 SlurmdPort=$3
 AuthType=auth/munge
-# A requeued job waits for as long as its credential may still be used: two minutes by default.
-AuthInfo=cred_expire=4
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$dir/state

@@ -1,0 +1,162 @@
+"""Runs on a SLURM of one node: what tests need to start, watch and strike them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of hangs alone: nothing here is about how long something takes.
+LIMIT_SECONDS = 120
+PRELOAD = Path(__file__).with_name("gated_tasks.py")
+PROFILE = """\
+kind = "slurm"
+[jobs]
+maximum = {maximum}
+cores = 2
+memory = "1GiB"
+walltime = "00:10:00"
+poll = "00:00:01"
+prologue = [
+  "export PRIMO_TEST_GATE={gate}",
+  "export DASK_DISTRIBUTED__WORKER__PRELOAD=[\\"'{preload}'\\"]",
+]
+[scheduler]
+host = "127.0.0.1"
+[workers]
+interface = "lo"
+{workers}
+"""
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Commands of the SLURM that the environment names."""
+
+    def call(self, *words: object) -> str:
+        """What a command prints."""
+        return subprocess.run(
+            list(map(str, words)), check=True, capture_output=True, text=True
+        ).stdout
+
+    def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
+        """Numbers of the worker jobs in a state."""
+        listing = self.call(
+            "squeue", "--noheader", "--format=%i", f"--states={state}", f"--name={name}"
+        )
+        return listing.split()
+
+    def state(self, job: str) -> str:
+        """State of a job, also for a while after it ended."""
+        facts = self.call("scontrol", "--oneliner", "show", "job", job)
+        return facts.partition("JobState=")[2].split()[0]
+
+    def started_again(self, job: str) -> bool:
+        """Whether a requeued job runs; SLURM would let it wait for two minutes."""
+        if self.state(job) == "PENDING":
+            self.call("scontrol", "update", f"JobId={job}", "StartTime=now")
+        return self.state(job) == "RUNNING"
+
+    def set_partition(self, state: str) -> None:
+        """Open or close the only partition."""
+        self.call("scontrol", "update", "PartitionName=debug", f"State={state}")
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Inputs of a run, and the digest of its statistics."""
+
+    prefix: Path
+    frequencies: Path
+    digest: str = ""
+
+    def with_digest(self, said: str) -> Cohort:
+        """The digest in what a command said."""
+        return replace(self, digest=digest_in(said))
+
+    def tables(self) -> list[str]:
+        """Options for phenotypes, covariates, bounds and the model."""
+        names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+        files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
+        return [*files, "--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
+
+    def accumulate_options(self, work: Path) -> list[str]:
+        """Of pipelines.accumulate."""
+        return ["--genotypes", f"{self.prefix}.zarr", *self.tables(), "--work-dir", str(work)]
+
+
+class Run:
+    """An accumulation on SLURM whose tasks wait at a gate after the first few."""
+
+    def __init__(
+        self, directory: Path, cohort: Cohort, *, maximum: int = 1, workers: str = ""
+    ) -> None:
+        self.gate = directory / "gate"
+        self.gate.mkdir()
+        profile = directory / "slurm.toml"
+        profile.write_text(
+            PROFILE.format(gate=self.gate, preload=PRELOAD, maximum=maximum, workers=workers)
+        )
+        words = [sys.executable, "-m", "pipelines.accumulate", "--cluster", str(profile)]
+        self._said = directory / "said"
+        with self._said.open("w") as output:
+            self.process = subprocess.Popen(
+                [*words, *cohort.accumulate_options(directory / "work")],
+                cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def said(self) -> str:
+        """What the command said until now."""
+        return self._said.read_text()
+
+    def lives(self) -> set[str]:
+        """JOB.RESTART of every job in which a task came to the gate."""
+        return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Until something is true, while the command runs."""
+
+        def true_or_ended() -> object:
+            assert self.process.poll() is None, f"ended before {what}: {self.said}"
+            return condition()
+
+        wait_for(true_or_ended, what, lambda: self.said)
+
+    def wait_for_new_life(self, before: set[str], what: str) -> None:
+        """Until a task comes to the gate in a job that did not have one."""
+        self.wait_for(lambda: self.lives() - before, what)
+
+    def finish(self) -> str:
+        """Open the gate, and give the digest of the statistics."""
+        (self.gate / "open").touch()
+        assert self.process.wait(LIMIT_SECONDS) == 0, self.said
+        return digest_in(self.said)
+
+
+def wait_for(
+    condition: Callable[[], object], what: str, said: Callable[[], str] = lambda: ""
+) -> None:
+    """Until something is true."""
+    end = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"no {what} in {LIMIT_SECONDS} s: {said()}"
+        time.sleep(0.1)
+
+
+def digest_in(said: str) -> str:
+    """The digest that a command printed."""
+    (line,) = [line for line in said.splitlines() if line.startswith("statistics sha256: ")]
+    return line.partition(": ")[2]

@@ -144,10 +144,10 @@ def preflight(
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
     profile = execution.profile
-    local = isinstance(profile, LocalProfile)
+    local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
-        local_workers=profile.workers or usable_cpus() if local else 0,
-        memory_limit=profile.memory_limit if local else None,
+        local_workers=0 if local is None else local.workers or usable_cpus(),
+        memory_limit=None if local is None else local.memory_limit,
         work_dir=work_dir,
         bytes_there=_bytes_below([work_dir / OUTCOMES, work_dir / PARTIALS]),
         elsewhere_limit=worker_memory(profile, TASKS_PER_WORKER),

@@ -10,6 +10,7 @@ from presence import missing
 
 ROOT = Path(__file__).resolve().parents[1]
 
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Reference data and vectors beside the project's checkout."""

@@ -19,7 +19,7 @@ from primo_scale.cluster.profile import (
     SchedulerProfile,
 )
 from primo_scale.cluster.read_profile import check_scheduler
-from primo_scale.cluster.tls import security_from, throw_away_certificates
+from primo_scale.cluster.tls import check_presence, checked, security_from, throw_away_certificates
 from primo_scale.errors import InputError
 
 _CONNECT_TIMEOUT_SECONDS = 30
@@ -46,10 +46,7 @@ def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> It
         No scheduler answers, the queue refuses the first job, or kubectl fails.
     """
     if isinstance(profile, SchedulerProfile):
-        check_scheduler(profile, "--scheduler")
-        with _connected(
-            profile.address, _own_security(profile.tls), wait_for_workers=True
-        ) as client:
+        with _scheduler_client(profile) as client:
             yield client
     elif isinstance(profile, LocalProfile):
         with (
@@ -63,6 +60,14 @@ def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> It
     else:
         with _kubernetes_client(profile, tasks_per_worker) as client:
             yield client
+
+
+def _scheduler_client(profile: SchedulerProfile) -> Client:
+    check_scheduler(profile, "--scheduler")
+    security = (
+        security_from(checked(profile.tls)) if isinstance(profile.tls, Certificates) else None
+    )
+    return _connected(profile.address, security, "--scheduler", wait_for_workers=True)
 
 
 @contextmanager
@@ -84,20 +89,22 @@ def _job_queue_client(
 def _kubernetes_client(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[Client]:
     from primo_scale.cluster.kubernetes import applied
 
+    security = None
+    if isinstance(profile.tls, Certificates):
+        # A mounted secret is readable by every user of its pod, and there is only one.
+        check_presence(profile.tls)
+        security = security_from(profile.tls)
     with (
         applied(profile, tasks_per_worker) as address,
-        _connected(address, _own_security(profile.tls), timeout=_PODS_TIMEOUT_SECONDS) as client,
+        _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS) as client,
     ):
         yield client
-
-
-def _own_security(tls: Certificates | bool) -> Security | None:
-    return security_from(tls) if isinstance(tls, Certificates) else None
 
 
 def _connected(
     address: str,
     security: Security | None,
+    where: str,
     *,
     timeout: int = _CONNECT_TIMEOUT_SECONDS,
     wait_for_workers: bool = False,
@@ -118,7 +125,7 @@ def _connected(
     gc.collect()
     raise InputError(
         "no Dask scheduler with workers answers",
-        where="--scheduler",
+        where=where,
         value=address,
         limit=f"{timeout} s",
         remedy="Start `dask scheduler` and `dask worker`, or leave the option out",

@@ -34,7 +34,7 @@ _IDLE_SECONDS = 60
 _INTERVAL_SECONDS = 2
 
 
-class JobKeeper(Adaptive):
+class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
     """Adaptive scaling that looks after jobs.
 
     Parameters
@@ -112,7 +112,7 @@ class JobKeeper(Adaptive):
             await self._forget_lost_jobs()
             await super().adapt()
         except (RuntimeError, OSError) as error:  # dask-jobqueue's word for a failed command
-            self._forget_jobs({name for name, job in self._jobs().items() if job.job_id is None})
+            forget_unsubmitted(self.cluster)
             self._wait_longer()
             LOGGER.warning(
                 "the queue does not take a job (%s); the next try is in %d s",
@@ -137,13 +137,13 @@ class JobKeeper(Adaptive):
         if there is None:
             return
         lost = {name: number for name, number in known.items() if number not in there}
-        self._forget_jobs(set(lost))
+        _forget(self.cluster, set(lost))
         useless = set(lost.values()) - self._proved
         if useless:
             # Perhaps every job of this profile ends at once: do not fill the queue's records.
             self._wait_longer()
             LOGGER.warning(
-                "%d jobs ended before their worker came; see %s. The next try is in %d s",
+                "jobs ended before their worker came: %d; see %s. The next try is in %d s",
                 len(useless), self._logs, self._pause,
             )  # fmt: skip
 
@@ -163,11 +163,6 @@ class JobKeeper(Adaptive):
     def _jobs(self) -> dict[str, Any]:
         jobs: dict[str, Any] = self.cluster.workers
         return jobs
-
-    def _forget_jobs(self, names: set[str]) -> None:
-        for name in names & self._jobs().keys():
-            # Closing the cluster insists on it for every job that it ever made.
-            self._jobs().pop(name).status = Status.closed
 
     def _wait_longer(self) -> None:
         self._pause = min(max(float(self._poll_seconds), 2 * self._pause), _LARGEST_PAUSE_SECONDS)
@@ -191,6 +186,17 @@ async def submit_jobs(cluster: Any, jobs: int) -> None:
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())
     await cluster
+
+
+def forget_unsubmitted(cluster: Any) -> None:
+    """Let Dask see which jobs the queue did not take, so that it tries again."""
+    _forget(cluster, {name for name, job in cluster.workers.items() if job.job_id is None})
+
+
+def _forget(cluster: Any, names: set[str]) -> None:
+    for name in names & cluster.workers.keys():
+        # Closing a cluster insists on it for every job that there ever was.
+        cluster.workers.pop(name).status = Status.closed
 
 
 def last_line(error: BaseException) -> str:

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 import dask
 
-from primo_scale.cluster.job_keeper import JobKeeper, last_line, submit_jobs
+from primo_scale.cluster.dask_settings import (
+    ALLOWED_FAILURES,
+    ENCRYPTED_ENVIRONMENT,
+    NO_WEB_PAGES,
+    WORKER_ENVIRONMENT,
+)
+from primo_scale.cluster.job_keeper import JobKeeper, forget_unsubmitted, last_line, submit_jobs
 from primo_scale.cluster.profile import Certificates, JobQueueProfile, seconds
 from primo_scale.cluster.tls import security_from
-from primo_scale.cluster.web_pages import NO_WEB_PAGES, WORKER_ENVIRONMENT
 from primo_scale.errors import InputError
 from primo_scale.storage.files import make_private_directory
 
@@ -29,8 +35,7 @@ _CLASSES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE"}
 # workers to leave one after another.
 _MARGIN, _LARGEST_MARGIN_SECONDS = 0.1, 300
 _SETTINGS = {
-    # A worker that a queue ends takes its tasks with it, which says nothing about the tasks.
-    "distributed.scheduler.allowed-failures": 10,
+    "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
     # After which Dask ends the job of a lost worker. `JobKeeper` looks after jobs: one that was
     # requeued keeps its place, and so does a job that has taken the name of one that is gone.
     "distributed.deploy.lost-worker-timeout": "365 days",
@@ -49,15 +54,18 @@ def job_script(
     certificates
         That the workers show; None: without TLS.
     logs
-        Directory for what the job prints; it is made.
+        Directory for what the job prints.
     tasks_per_worker
         Threads of each worker process.
     """
-    options = _job_options(profile, certificates, logs, tasks_per_worker)
     job_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster").job_cls
-    scheme = "tcp" if certificates is None else "tls"
-    job = job_class(f"{scheme}://SCHEDULER:PORT", name="NAME", **options)
-    return str(job.job_script())
+    scheme, tls = "tcp", {}
+    if certificates is not None:
+        scheme, tls = "tls", {"security": security_from(certificates), "protocol": "tls://"}
+    with TemporaryDirectory() as somewhere:  # dask-jobqueue makes the directory that it names
+        options = _job_options(profile, somewhere, tasks_per_worker)
+        job = job_class(f"{scheme}://SCHEDULER:PORT", name="NAME", **options, **tls)
+        return str(job.job_script()).replace(somewhere, logs)
 
 
 @contextmanager
@@ -107,7 +115,7 @@ def job_queue_cluster(
                 **{name: value for name, value in place.items() if value is not None},
             },
             silence_logs=logging.CRITICAL,
-            **_job_options(profile, None, str(logs), tasks_per_worker),
+            **_job_options(profile, str(logs), tasks_per_worker),
         )
         with cluster:
             _submit_first_job(cluster, profile)
@@ -130,12 +138,14 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
     try:
         cluster.sync(submit_jobs, cluster, max(1, profile.jobs.minimum))
     except FileNotFoundError as error:
+        forget_unsubmitted(cluster)
         raise InputError(
             f"there is no {profile.kind.upper()} here: its submit command is missing",
             where="--cluster",
             value=error.filename,
         ) from error
     except RuntimeError as error:
+        forget_unsubmitted(cluster)
         raise InputError(
             "the queue refused the first job",
             where="--cluster",
@@ -144,12 +154,9 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
         ) from error
 
 
-def _job_options(
-    profile: JobQueueProfile, certificates: Certificates | None, logs: str, tasks_per_worker: int
-) -> dict[str, Any]:
+def _job_options(profile: JobQueueProfile, logs: str, tasks_per_worker: int) -> dict[str, Any]:
     """What dask-jobqueue needs to know for a job; nothing that matters is left to its own files."""
     jobs, workers = profile.jobs, profile.workers
-    extra = _worker_arguments(profile)
     options: dict[str, Any] = {
         "cores": jobs.cores,
         "processes": jobs.cores // tasks_per_worker,
@@ -161,9 +168,9 @@ def _job_options(
         "interface": workers.interface,
         "local_directory": workers.scratch,
         "death_timeout": seconds(workers.death_timeout),
-        "worker_extra_args": extra,
+        "worker_extra_args": _worker_arguments(profile),
         "job_extra_directives": list(jobs.directives),
-        "job_script_prologue": _prologue(jobs.prologue),
+        "job_script_prologue": _prologue(profile),
         "log_directory": logs,
         "shebang": "#!/usr/bin/env bash",
     }
@@ -171,9 +178,6 @@ def _job_options(
     options[account[profile.kind]] = jobs.account
     if profile.kind in ("pbs", "sge"):
         options["resource_spec"] = jobs.resources
-    if certificates is not None:
-        options["security"] = security_from(certificates)
-        options["protocol"] = "tls://"
     return options
 
 
@@ -208,10 +212,12 @@ def _walltime(profile: JobQueueProfile) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _prologue(commands: Sequence[str]) -> list[str]:
+def _prologue(profile: JobQueueProfile) -> list[str]:
     """Shell lines before the worker starts: what it spills is nobody else's to read."""
-    exported = [f"export {name}={value}" for name, value in WORKER_ENVIRONMENT.items()]
-    return ["umask 077", *exported, *commands]
+    encrypted = {} if profile.tls is False else ENCRYPTED_ENVIRONMENT
+    settings = {**WORKER_ENVIRONMENT, **encrypted}
+    exported = [f"export {name}={value}" for name, value in settings.items()]
+    return ["umask 077", *exported, *profile.jobs.prologue]
 
 
 def _dask_jobqueue() -> ModuleType:

@@ -10,8 +10,8 @@ from pathlib import Path
 import dask
 from distributed import LocalCluster
 
+from primo_scale.cluster.dask_settings import NO_WEB_PAGES
 from primo_scale.cluster.profile import LocalProfile
-from primo_scale.cluster.web_pages import NO_WEB_PAGES
 from primo_scale.machine import usable_cpus
 
 

@@ -210,10 +210,12 @@ class Pods:
         Secret with ca.pem, cert.pem and key.pem: the files of ``[tls]``.
     volumes
         Where genotypes and the work directory are, under the same paths as for the command.
+    user
+        Number of the user that owns the work directory.
     node_selector, service_account, image_pull_secret
         As Kubernetes calls them.
     lifetime, lifetime_stagger
-        After which a worker is replaced by a fresh one, give or take.
+        After which a worker starts afresh, give or take.
     death_timeout
         After which a worker without a scheduler starts again.
     """
@@ -224,6 +226,7 @@ class Pods:
     memory: str = text(*_QUANTITY, "8Gi")
     tls_secret: str = text(*_LABEL, "primo-scale-tls")
     volumes: tuple[Volume, ...] = ()
+    user: int = at_least(1, 1000)
     node_selector: dict[str, str] = field(default_factory=dict)
     service_account: str | None = text(*_LABEL, None)
     image_pull_secret: str | None = text(*_LABEL, None)
@@ -240,8 +243,10 @@ class KubernetesProfile:
     ----------
     pods
         See there.
-    name, namespace
-        Of the resource.
+    name
+        Of the resource: one for each run, and the same when it is run again.
+    namespace
+        Where it is made.
     address
         Of the scheduler as the command sees it; None: the service's name inside the cluster.
     context
@@ -251,7 +256,7 @@ class KubernetesProfile:
     """
 
     pods: Pods
-    name: str = text(*_LABEL, "primo-scale")
+    name: str = text(*_LABEL)
     namespace: str = text(*_LABEL, "default")
     address: str | None = text(*_ADDRESS, None)
     context: str | None = text(*_NAME, None)

@@ -17,16 +17,25 @@ _OTHERS = 0o077
 
 
 def security_from(certificates: Certificates) -> Security:
-    """What Dask needs to know for connections that prove themselves with these certificates.
+    """What Dask needs to know for connections that prove themselves with these certificates."""
+    ca, cert, key = map(str, astuple(certificates))
+    return Security(
+        require_encryption=True,
+        tls_ca_file=ca,
+        **{f"tls_{role}_cert": cert for role in ("client", "scheduler", "worker")},
+        **{f"tls_{role}_key": key for role in ("client", "scheduler", "worker")},
+    )
+
+
+def checked(certificates: Certificates) -> Certificates:
+    """The same, if the files are there and the key is the owner's alone.
 
     Raises
     ------
     InputError
-        A file is missing, or the key is open to others.
+        A file is missing, or others on this machine may read the key.
     """
-    for path in astuple(certificates):
-        if not path.is_file():
-            raise InputError("is not there", where=path, remedy="Check [tls] of the profile")
+    check_presence(certificates)
     mode = certificates.key.stat().st_mode & 0o777
     if mode & _OTHERS:
         raise InputError(
@@ -35,13 +44,20 @@ def security_from(certificates: Certificates) -> Security:
             value=f"mode {mode:o}",
             remedy=f"chmod 600 {certificates.key}",
         )
-    ca, cert, key = map(str, astuple(certificates))
-    return Security(
-        require_encryption=True,
-        tls_ca_file=ca,
-        **{f"tls_{role}_cert": cert for role in ("client", "scheduler", "worker")},
-        **{f"tls_{role}_key": key for role in ("client", "scheduler", "worker")},
-    )
+    return certificates
+
+
+def check_presence(certificates: Certificates) -> None:
+    """Refuse certificates that are not there.
+
+    Raises
+    ------
+    InputError
+        A file is missing.
+    """
+    for path in astuple(certificates):
+        if not path.is_file():
+            raise InputError("is not there", where=path, remedy="Check [tls] of the profile")
 
 
 @contextmanager
@@ -61,7 +77,7 @@ def throw_away_certificates(tls: Tls, directory: Path) -> Iterator[Certificates 
         None: TLS is off.
     """
     if isinstance(tls, Certificates):
-        yield tls
+        yield checked(tls)
     elif not tls:
         yield None
     else:

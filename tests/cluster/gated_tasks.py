@@ -7,12 +7,13 @@ The directory ``$PRIMO_TEST_GATE`` is the gate: each job says there that it came
 from __future__ import annotations
 
 import os
-import time
+import threading
 from pathlib import Path
 
 from primo_scale.accumulate import tasks
 
 PASS_AT_ONCE = 3
+_closing = threading.Event()
 
 
 def dask_setup(worker: object) -> None:
@@ -25,7 +26,13 @@ def dask_setup(worker: object) -> None:
         if len(list(gate.glob("passed-*"))) > PASS_AT_ONCE:
             (gate / f"waits-{life}").touch()
             while not (gate / "open").exists():
-                time.sleep(0.05)
+                if _closing.wait(0.05):
+                    raise RuntimeError("the worker leaves, and its tasks with it")
         return run(address, task)
 
     tasks.run_task = run_behind_gate
+
+
+def dask_teardown(worker: object) -> None:
+    """Let go of the tasks at the gate; Dask calls this when the worker closes in order."""
+    _closing.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ PRELOAD = Path(__file__).with_name("gated_tasks.py")
 PROFILE = """\
 kind = "slurm"
 [jobs]
-maximum = {maximum}
+maximum = 1
 cores = 2
 memory = "1GiB"
 walltime = "00:10:00"
@@ -25,6 +25,7 @@ prologue = [
   "export PRIMO_TEST_GATE={gate}",
   "export DASK_DISTRIBUTED__WORKER__PRELOAD=[\\"'{preload}'\\"]",
 ]
+{jobs}
 [scheduler]
 host = "127.0.0.1"
 [workers]
@@ -79,35 +80,68 @@ class Cohort:
         return replace(self, digest=digest_in(said))
 
     def tables(self) -> list[str]:
-        """Options for phenotypes, covariates, bounds and the model."""
+        """Options for phenotypes, covariates, bounds, the model and the budget."""
         names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
         files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
-        return [*files, "--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
+        model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
+        return [*files, *model, "--epsilon", "2", "--delta", "1e-7"]
 
     def accumulate_options(self, work: Path) -> list[str]:
         """Of pipelines.accumulate."""
         return ["--genotypes", f"{self.prefix}.zarr", *self.tables(), "--work-dir", str(work)]
 
 
-class Run:
-    """An accumulation on SLURM whose tasks wait at a gate after the first few."""
+@dataclass(frozen=True)
+class Command:
+    """A command for SLURM whose tasks wait at a gate after the first few.
 
-    def __init__(
-        self, directory: Path, cohort: Cohort, *, maximum: int = 1, workers: str = ""
-    ) -> None:
-        self.gate = directory / "gate"
-        self.gate.mkdir()
-        profile = directory / "slurm.toml"
-        profile.write_text(
-            PROFILE.format(gate=self.gate, preload=PRELOAD, maximum=maximum, workers=workers)
-        )
-        words = [sys.executable, "-m", "pipelines.accumulate", "--cluster", str(profile)]
-        self._said = directory / "said"
-        with self._said.open("w") as output:
+    Attributes
+    ----------
+    words
+        The command.
+    gate
+        Directory that jobs say in that a task of theirs waits: `gated_tasks`.
+    log
+        What the command prints, if it is sent there.
+    """
+
+    words: tuple[str, ...]
+    gate: Path
+    log: Path
+
+    def said(self) -> str:
+        """What the command printed until now."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def lives(self) -> set[str]:
+        """JOB.RESTART of every job in which a task came to the gate."""
+        return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
+
+    def open_gate(self) -> None:
+        """Let all tasks pass."""
+        (self.gate / "open").touch()
+
+
+def gated_command(
+    directory: Path, command: str, arguments: Sequence[object], *, jobs: str = "", workers: str = ""
+) -> Command:
+    """A command with a profile of its own; `jobs` and `workers` are added to its tables."""
+    gate, profile = directory / "gate", directory / "slurm.toml"
+    gate.mkdir()
+    profile.write_text(PROFILE.format(gate=gate, preload=PRELOAD, jobs=jobs, workers=workers))
+    words = [sys.executable, "-m", f"pipelines.{command}", "--cluster", profile, *arguments]
+    return Command(tuple(map(str, words)), gate, directory / "said")
+
+
+class Run:
+    """A running command, which does not outlive the test."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        with command.log.open("w") as output:
             self.process = subprocess.Popen(
-                [*words, *cohort.accumulate_options(directory / "work")],
-                cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                command.words, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
+            )
 
     def __enter__(self) -> Run:
         return self
@@ -117,33 +151,24 @@ class Run:
             self.process.kill()
             self.process.wait()
 
-    @property
-    def said(self) -> str:
-        """What the command said until now."""
-        return self._said.read_text()
-
-    def lives(self) -> set[str]:
-        """JOB.RESTART of every job in which a task came to the gate."""
-        return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
-
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         """Until something is true, while the command runs."""
 
         def true_or_ended() -> object:
-            assert self.process.poll() is None, f"ended before {what}: {self.said}"
+            assert self.process.poll() is None, f"ended before {what}: {self.command.said()}"
             return condition()
 
-        wait_for(true_or_ended, what, lambda: self.said)
+        wait_for(true_or_ended, what, self.command.said)
 
     def wait_for_new_life(self, before: set[str], what: str) -> None:
         """Until a task comes to the gate in a job that did not have one."""
-        self.wait_for(lambda: self.lives() - before, what)
+        self.wait_for(lambda: self.command.lives() - before, what)
 
     def finish(self) -> str:
         """Open the gate, and give the digest of the statistics."""
-        (self.gate / "open").touch()
-        assert self.process.wait(LIMIT_SECONDS) == 0, self.said
-        return digest_in(self.said)
+        self.command.open_gate()
+        assert self.process.wait(LIMIT_SECONDS) == 0, self.command.said()
+        return digest_in(self.command.said())
 
 
 def wait_for(

@@ -56,11 +56,14 @@ class Slurm:
         facts = self.call("scontrol", "--oneliner", "show", "job", job)
         return facts.partition("JobState=")[2].split()[0]
 
-    def started_again(self, job: str) -> bool:
-        """Whether a requeued job runs; SLURM would let it wait for two minutes."""
-        if self.state(job) == "PENDING":
-            self.call("scontrol", "update", f"JobId={job}", "StartTime=now")
-        return self.state(job) == "RUNNING"
+    def start_again(self, job: str, said: Callable[[], str]) -> None:
+        """Let a requeued job run, which SLURM would let wait for two minutes.
+
+        In the second of its requeue its node still takes it for the one that was just ended.
+        """
+        wait_for(lambda: self.state(job) == "PENDING", "requeue", said)
+        self.call("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+        wait_for(lambda: self.state(job) == "RUNNING", "second start", said)
 
     def set_partition(self, state: str) -> None:
         """Open or close the only partition."""

@@ -24,7 +24,7 @@ def cancel(slurm: Slurm, run: Run, jobs: list[str]) -> None:
 def requeue(slurm: Slurm, run: Run, jobs: list[str]) -> None:
     slurm.call("scontrol", "requeue", ",".join(jobs))
     for job in jobs:
-        wait_for(lambda job=job: slurm.started_again(job), "second start")
+        slurm.start_again(job, run.command.said)
 
 
 def end_walltime(slurm: Slurm, run: Run, jobs: list[str]) -> None:
@@ -99,8 +99,7 @@ def test_a_whole_release_by_a_job_that_submits_jobs_and_is_requeued(
     before = command.lives()
     # What SLURM sends five minutes before the job's walltime.
     slurm.call("scancel", "--batch", "--signal=USR1", job)
-    wait_for(lambda: slurm.state(job) == "PENDING", "requeue", command.said)
-    wait_for(lambda: slurm.started_again(job), "second start", command.said)
+    slurm.start_again(job, command.said)
     wait_for(lambda: command.lives() - before, "task of the second start", command.said)
     command.open_gate()
     wait_for(lambda: slurm.state(job) in ENDED, "end of the job", command.said)

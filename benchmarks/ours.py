@@ -21,11 +21,13 @@ from distributed import Client
 from benchmarks.random_outcomes import random_coding, write_random_outcomes
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
 from primo_scale.accumulate.amounts import Amount
-from primo_scale.accumulate.engine import ClusterOptions, dask_client
 from primo_scale.accumulate.partials import Inputs, open_partials
 from primo_scale.accumulate.plan import Plan, default_plan
 from primo_scale.accumulate.run import accumulate
 from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+from primo_scale.cluster.connect import dask_client
+from primo_scale.cluster.profile import LocalProfile
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.machine import usable_cpus
@@ -143,8 +145,8 @@ def main(
     )
     case = prepared(store, directory, phenotypes=phenotypes, choices=choices, kernel=kernel)
     used = warmed_up(kernel, case.largest_code)
-    options = ClusterOptions(None, workers or usable_cpus(), None, directory / "scratch")
-    with dask_client(options) as client:
+    profile = LocalProfile(workers or usable_cpus())
+    with dask_client(profile, directory / "scratch", tasks_per_worker=TASKS_PER_WORKER) as client:
         times = [
             accumulated(client, case, directory)
             for _ in range(repetitions + (0 if first_counts else 1))
@@ -157,7 +159,7 @@ def main(
         "largest_code": case.largest_code,
         "blocks": case.plan.layout.n_blocks,
         "tasks": len(list(case.plan.row_tasks())) + len(list(case.plan.tile_tasks())),
-        "workers": options.workers,
+        "workers": profile.workers,
         "first_seconds": found[0].seconds,
         "gram_sum": gram_sum(raw),
         "statistics_sha256": raw.sha256,

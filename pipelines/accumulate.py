@@ -141,7 +141,6 @@ def _sum(
 ) -> RawStatistics:
     from pipelines.progress import progress_bar
     from pipelines.rehearsal import PARTIALS, STATISTICS
-    from primo_scale.accumulate.engine import ClusterOptions, dask_client
     from primo_scale.accumulate.partials import open_partials
     from primo_scale.accumulate.plan import default_plan, plan_digest
     from primo_scale.accumulate.run import accumulate
@@ -150,7 +149,9 @@ def _sum(
         open_raw_statistics,
         remove_partials,
     )
-    from primo_scale.machine import usable_cpus
+    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+    from primo_scale.cluster.connect import dask_client
+    from primo_scale.storage.files import make_private_directory
 
     plan = default_plan(design.layout, design.n_samples)
     finished, partials_path = work_dir / STATISTICS, work_dir / PARTIALS
@@ -167,16 +168,9 @@ def _sum(
         )
     codes = design.genotypes.code_table
     partials = open_partials(partials_path, plan, inputs, codes, execution.kernel)
-    options = ClusterOptions(
-        execution.scheduler,
-        execution.workers or usable_cpus(),
-        execution.memory_limit,
-        work_dir / "scratch",
-        certificates=execution.tls,
-        trusted_network=execution.no_tls,
-    )
+    scratch = make_private_directory(work_dir.absolute() / "scratch")
     with (
-        dask_client(options) as client,
+        dask_client(execution.profile, scratch, tasks_per_worker=TASKS_PER_WORKER) as client,
         _reported(client, work_dir, execution),
         progress_bar("accumulate") as move,
     ):

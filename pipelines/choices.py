@@ -11,6 +11,7 @@ from primo_scale.errors import InputError, UsageError
 if TYPE_CHECKING:
     from pipelines.design import Budget, PaidMoments
     from pipelines.design_choices import ModelChoices
+    from primo_scale.cluster.profile import Profile
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
     from primo_scale.outcomes.coding import OutcomeCoding
 
@@ -45,21 +46,18 @@ class OutcomeChoices:
 
 @dataclass(frozen=True)
 class ExecutionChoices:
-    """Where and how tasks run, as given on the command line.
+    """Where and how tasks run.
 
     Attributes
     ----------
-    tls
-        Directory of the certificates for `scheduler`.
-    no_tls
-        The user vouches for everybody on the network.
+    profile
+        The cluster: of ``--cluster``, or what ``--scheduler``, ``--workers`` and the options that
+        go with them come to.
+    kernel, dry_run, performance_report
+        As given on the command line.
     """
 
-    scheduler: str | None
-    tls: Path | None
-    no_tls: bool
-    workers: int | None
-    memory_limit: str | None
+    profile: Profile
     kernel: str
     dry_run: bool
     performance_report: Path | None
@@ -83,36 +81,68 @@ def choices_from(
         pay_moments=options["pheno_moments"],
     )
     model = _model_choices(options)
-    execution = ExecutionChoices(
-        **{name: options[name] for name in ExecutionChoices.__dataclass_fields__}
-    )
-    _check_connection(execution)
+    as_given = {name: options[name] for name in ("kernel", "dry_run", "performance_report")}
+    execution = ExecutionChoices(profile=_cluster_profile(options), **as_given)
     if outcomes.pay_moments:
         _check_moments(model)
-    if model.nominal_n is not None and execution.scheduler is not None:
-        raise UsageError(
-            "the number of people is private, and a shared scheduler shows the number of tasks",
-            where="--scheduler",
-            remedy="Leave it out, or use --adjacency replace-one",
-        )
+    if model.nominal_n is not None:
+        _check_that_nobody_counts_tasks(execution.profile)
+    _check_connection(execution.profile)
     return outcomes, model, execution
 
 
-def _check_connection(execution: ExecutionChoices) -> None:
-    """Refuse an open or impossible connection before hours of work, not after them."""
-    from primo_scale.cluster.certificates import security_towards
+def _cluster_profile(options: dict[str, Any]) -> Profile:
+    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+    from primo_scale.cluster.profile import LocalProfile, SchedulerProfile
+    from primo_scale.cluster.read_profile import read_profile
 
-    if execution.tls is not None and execution.no_tls:
+    cluster, scheduler = options["cluster"], options["scheduler"]
+    names = ("workers", "memory_limit", "scheduler", "tls", "no_tls")
+    others = [name for name in names if options[name]]
+    if cluster is not None and others:
+        raise UsageError(
+            "a profile says where tasks run, and nothing else may",
+            where=f"--{others[0].replace('_', '-')}",
+            remedy=f"Leave it out, or write it into {cluster}",
+        )
+    if cluster is not None:
+        return read_profile(cluster, TASKS_PER_WORKER)
+    if options["tls"] is not None and options["no_tls"]:
         raise UsageError("--tls and --no-tls exclude each other", remedy="Give one of them")
-    if execution.scheduler is not None:
-        security_towards(execution.scheduler, execution.tls, trusted_network=execution.no_tls)
-    elif execution.tls is not None:
+    if scheduler is not None:
+        return SchedulerProfile(scheduler, options["tls"] or not options["no_tls"])
+    if options["tls"] is not None:
         raise UsageError(
             "certificates are for a cluster that runs elsewhere",
             where="--tls",
-            value=execution.tls,
+            value=options["tls"],
             remedy="Leave it out: the cluster on this machine makes certificates of its own",
         )
+    return LocalProfile(options["workers"], options["memory_limit"])
+
+
+def _check_connection(profile: Profile) -> None:
+    """Refuse an open or impossible connection before hours of work, not after them."""
+    from primo_scale.cluster.certificates import security_towards
+    from primo_scale.cluster.profile import SchedulerProfile
+
+    if isinstance(profile, SchedulerProfile):
+        security_towards(profile.address, profile.tls)
+
+
+def _check_that_nobody_counts_tasks(profile: Profile) -> None:
+    """Where the number of people is private, the cluster's own scheduler must be ours, with TLS."""
+    from primo_scale.cluster.profile import JobQueueProfile, LocalProfile
+
+    if isinstance(profile, LocalProfile):
+        return
+    if isinstance(profile, JobQueueProfile) and profile.tls is not False:
+        return
+    raise UsageError(
+        "the number of people is private, and a shared scheduler shows the number of tasks",
+        where="--scheduler or --cluster",
+        remedy="Use local workers or a job queue with TLS, or --adjacency replace-one",
+    )
 
 
 def _check_moments(model: ModelChoices) -> None:

@@ -245,6 +245,13 @@ execution_options = _together(
             help="Talk to the scheduler in plain text: everybody on the network is trusted.",
         ),
         click.option(
+            "--cluster",
+            type=EXISTING_FILE,
+            metavar="FILE.toml",
+            help="Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has "
+            "examples.",
+        ),
+        click.option(
             "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
         ),
         click.option(

@@ -19,7 +19,8 @@ from pipelines.design_choices import ModelChoices, make_design, match_frequencie
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import Where, described, needs_of, refuse_if_too_small
 from primo_scale.accumulate.speed import measure_rates
-from primo_scale.accumulate.task_memory import Workload
+from primo_scale.accumulate.task_memory import TASKS_PER_WORKER, Workload
+from primo_scale.cluster.profile import LocalProfile, worker_memory
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import (
@@ -142,11 +143,14 @@ def preflight(
     if isinstance(store, PlannedGenotypes):
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
+    profile = execution.profile
+    local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
-        local_workers=0 if execution.scheduler else execution.workers or usable_cpus(),
-        memory_limit=execution.memory_limit,
+        local_workers=0 if local is None else local.workers or usable_cpus(),
+        memory_limit=None if local is None else local.memory_limit,
         work_dir=work_dir,
         bytes_there=_bytes_below([work_dir / OUTCOMES, work_dir / PARTIALS]),
+        elsewhere_limit=worker_memory(profile, TASKS_PER_WORKER),
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)

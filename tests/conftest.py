@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+from presence import missing
 
 ROOT = Path(__file__).resolve().parents[1]
-IN_CI = os.environ.get("CI") == "true"
-
-
-def missing(what: str) -> None:
-    """Skip for a user, fail in CI: an oracle that is not there must not pass silently there."""
-    if IN_CI:
-        pytest.fail(f"{what} is missing, and CI must have it")
-    pytest.skip(f"{what} is not on this machine")
 
 
 @pytest.fixture(scope="session")

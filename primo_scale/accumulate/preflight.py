@@ -48,12 +48,15 @@ class Where:
         Where statistics go; need not exist yet.
     bytes_there
         What lies there already of what is counted as needed.
+    elsewhere_limit
+        Bytes that each worker of a scheduler elsewhere may have; None: not known.
     """
 
     local_workers: int
     memory_limit: str | None
     work_dir: Path
     bytes_there: int = 0
+    elsewhere_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,17 +181,18 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
             remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
         )
     if where.local_workers:
-        _refuse_small_workers(needs, where.memory_limit)
+        _refuse_small_workers(needs, _memory_limit(where.memory_limit), "--memory-limit")
+    else:
+        _refuse_small_workers(needs, where.elsewhere_limit, "--cluster")
 
 
-def _refuse_small_workers(needs: Needs, memory_limit: str | None) -> None:
-    limit = _memory_limit(memory_limit)
+def _refuse_small_workers(needs: Needs, limit: int | None, where: str) -> None:
     least = int(needs.worker_bytes / _PAUSED_AT)
     if limit is not None and limit < least:
         raise ResourceError(
             "a worker needs more memory than it may have",
-            where="--memory-limit",
-            value=_size(limit) if memory_limit is None else memory_limit,
+            where=where,
+            value=_size(limit),
             limit=f"{_size(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )

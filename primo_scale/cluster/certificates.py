@@ -13,8 +13,12 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import shutil
 import ssl
 import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "cert.pem", "key.pem"
 DEFAULT_DAYS = 30
 _AUTHORITY, _MEMBER = "primo_scale cluster authority", "primo_scale cluster member"
+_THROW_AWAY, _LONGEST_RUN_DAYS = "tls-", 366
 _CLOCKS_APART = datetime.timedelta(minutes=10)
 _RENEW = "python -m pipelines.certificates renew"
 
@@ -91,6 +96,31 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
     return read_certificates(directory)
 
 
+@contextmanager
+def throw_away_certificates(parent: Path) -> Iterator[Path]:
+    """Certificates that live as long as a run.
+
+    Parameters
+    ----------
+    parent
+        Private, and seen by the workers.
+
+    Yields
+    ------
+    Path
+        A directory in `parent` that is deleted at the end.
+    """
+    # Of a command that was killed; the work directory's lock says that it is gone.
+    for left in parent.glob(f"{_THROW_AWAY}*"):
+        shutil.rmtree(left)
+    directory = parent / f"{_THROW_AWAY}{uuid.uuid4().hex}"
+    make_certificates(directory, days=_LONGEST_RUN_DAYS)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
 def read_certificates(directory: Path) -> Certificates:
     """Read the certificates and check that they can be used.
 
@@ -101,6 +131,17 @@ def read_certificates(directory: Path) -> Certificates:
         (an interrupted renewal), or they have expired.
     """
     _check_private(directory)
+    return read_mounted_certificates(directory)
+
+
+def read_mounted_certificates(directory: Path) -> Certificates:
+    """`read_certificates` of a secret that is mounted in a pod, with only one user to read it.
+
+    Raises
+    ------
+    InputError
+        As `read_certificates`, whoever may read them.
+    """
     try:
         authority = x509.load_pem_x509_certificate((directory / AUTHORITY_FILE).read_bytes())
         certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE_FILE).read_bytes())
@@ -143,14 +184,18 @@ def security_for(directory: Path) -> Security:
     InputError
         As `read_certificates`.
     """
+    return security_of(read_certificates(directory).directory.resolve())
+
+
+def security_of(directory: Path) -> Security:
+    """`security_for` certificates that were checked, or that are only named."""
     from distributed.security import Security
 
-    place = read_certificates(directory).directory.resolve()
-    certificate, key = str(place / CERTIFICATE_FILE), str(place / KEY_FILE)
+    certificate, key = str(directory / CERTIFICATE_FILE), str(directory / KEY_FILE)
     return Security(
         require_encryption=True,
         tls_min_version=ssl.TLSVersion.TLSv1_3,
-        tls_ca_file=str(place / AUTHORITY_FILE),
+        tls_ca_file=str(directory / AUTHORITY_FILE),
         tls_client_cert=certificate,
         tls_client_key=key,
         tls_scheduler_cert=certificate,
@@ -160,20 +205,17 @@ def security_for(directory: Path) -> Security:
     )
 
 
-def security_towards(
-    address: str, certificates: Path | None, *, trusted_network: bool
-) -> Security | None:
+def security_towards(address: str, tls: Path | bool) -> Security | None:
     """How to connect to the scheduler at `address`; None: in plain text.
 
     Parameters
     ----------
     address
         As Dask writes it; without a protocol it is ``tcp://``.
-    certificates
-        Directory of the cluster's certificates; None: those of Dask's own configuration, for an
-        address that asks for encryption.
-    trusted_network
-        The user vouches for everybody on the network: plain text is accepted.
+    tls
+        Directory of the cluster's certificates; True: those of Dask's own configuration, for an
+        address that asks for encryption; False: the user vouches for everybody on the network,
+        and plain text is accepted.
 
     Raises
     ------
@@ -183,55 +225,24 @@ def security_towards(
     InputError
         As `read_certificates`.
     """
-    if _is_encrypted(address):
-        return _configured_security(address) if certificates is None else security_for(certificates)
-    if certificates is not None:
+    if address.startswith("tls://"):
+        return security_for(tls) if isinstance(tls, Path) else _configured_security(address)
+    if isinstance(tls, Path):
         raise UsageError(
             "certificates are of no use at an address without encryption",
             where="--tls",
             value=address,
             remedy="Start the scheduler with --protocol tls, and write tls://",
         )
-    if not (trusted_network or is_loopback(_host_of(address))):
+    if tls and not is_loopback(_host_of(address)):
         raise UsageError(
             "whoever can reach this scheduler can run code as its owner, and nothing is encrypted",
             where="--scheduler",
             value=address,
             remedy="Use tls:// and --tls DIR (python -m pipelines.certificates new DIR), or "
-            "--no-tls where everybody on the network is trusted",
+            "--no-tls (in a profile: tls = false) where everybody on the network is trusted",
         )
     return None
-
-
-def refuse_open_listening(host: str, security: Security | None, *, trusted_network: bool) -> None:
-    """Refuse to listen where other machines reach us, unless only holders of a certificate can.
-
-    Parameters
-    ----------
-    host
-        Address to listen on; empty, ``0.0.0.0`` and ``::`` are every interface.
-    security
-        Of the listener; None: plain text.
-    trusted_network
-        The user vouches for everybody on the network. That is said of one network: even so
-        nothing listens on every interface in plain text.
-
-    Raises
-    ------
-    UsageError
-        It would be open.
-    """
-    if (security is not None and security.require_encryption) or is_loopback(host):
-        return
-    every_interface = host in ("", "*") or (_is_address(host) and _is_unspecified(host))
-    if every_interface or not trusted_network:
-        raise UsageError(
-            "a port without TLS would be open to other machines: who reaches it runs code",
-            where="host",
-            value=host or "every interface",
-            remedy="Give certificates (python -m pipelines.certificates new DIR), or the address "
-            "of an interface whose whole network is trusted",
-        )
 
 
 def is_loopback(host: str) -> bool:
@@ -239,10 +250,6 @@ def is_loopback(host: str) -> bool:
     if host.casefold() == "localhost":
         return True
     return _is_address(host) and ipaddress.ip_address(host).is_loopback
-
-
-def _is_encrypted(address: str) -> bool:
-    return address.startswith("tls://")
 
 
 def _host_of(address: str) -> str:
@@ -258,10 +265,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_unspecified(host: str) -> bool:
-    return ipaddress.ip_address(host).is_unspecified
 
 
 def _configured_security(address: str) -> Security:

@@ -26,7 +26,8 @@ from edge_releases import (
     weights_in,
 )
 
-from primo_scale.accumulate import engine
+from primo_scale.cluster import connect
+from primo_scale.cluster.profile import LocalProfile
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -72,10 +73,10 @@ Release = Callable[..., Released]
 @pytest.fixture(scope="module", autouse=True)
 def recorder(tmp_path_factory) -> Iterator[Recorder]:
     """One cluster of the product's own for all runs, which starting one each would take minutes."""
-    options = engine.ClusterOptions(None, 1, None, tmp_path_factory.mktemp("scratch"))
+    scratch = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONWARNINGS", "error::RuntimeWarning")  # in the worker, started here
-        with engine.dask_client(options) as client:
+        with connect.dask_client(LocalProfile(1), scratch, tasks_per_worker=2) as client:
             seen = Recorder(client)
             send = client.map
 
@@ -85,7 +86,7 @@ def recorder(tmp_path_factory) -> Iterator[Recorder]:
                 return send(call, tasks, key=key, retries=retries)
 
             patch.setattr(client, "map", recorded)
-            patch.setattr(engine, "dask_client", lambda asked: nullcontext(client))
+            patch.setattr(connect, "dask_client", lambda *_, **__: nullcontext(client))
             yield seen
 
 

@@ -24,10 +24,12 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 60}
 @explain_errors
 def main(inputs: Path, work: Path) -> None:
     from pipelines.design import load_design
-    from primo_scale.accumulate.engine import ClusterOptions, dask_client
     from primo_scale.accumulate.partials import Inputs, open_partials
     from primo_scale.accumulate.plan import default_plan
     from primo_scale.accumulate.run import accumulate
+    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
+    from primo_scale.cluster.connect import dask_client
+    from primo_scale.cluster.profile import LocalProfile
     from primo_scale.outcomes.store import open_outcome_store
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
@@ -45,7 +47,9 @@ def main(inputs: Path, work: Path) -> None:
     with exclusive_lock(work / "lock"):
         codes = design.genotypes.code_table
         partials = open_partials(work / "partials.zarr", plan, asked, codes)
-        with dask_client(ClusterOptions(None, 2, None, work / "scratch")) as client:
+        with dask_client(
+            LocalProfile(2), work / "scratch", tasks_per_worker=TASKS_PER_WORKER
+        ) as client:
             raw = accumulate(client, partials, work / "statistics.zarr", lambda done, total: None)
     print(f"statistics sha256: {raw.sha256}")
 

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster
-from distributed.security import Security
 
 from primo_scale.cluster import certificates
 from primo_scale.cluster.certificates import (
     make_certificates,
     read_certificates,
-    refuse_open_listening,
     renew_certificates,
     security_for,
     security_towards,
+    throw_away_certificates,
 )
 from primo_scale.errors import InputError, UsageError
 
@@ -156,23 +155,23 @@ def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
 )
 def test_plain_text_to_another_machine_has_to_be_asked_for(address) -> None:
     with pytest.raises(UsageError, match="--no-tls"):
-        security_towards(address, None, trusted_network=False)
-    assert security_towards(address, None, trusted_network=True) is None
+        security_towards(address, True)
+    assert security_towards(address, False) is None
 
 
 @pytest.mark.parametrize(
     "address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "127.8.0.1:8786"]
 )
 def test_plain_text_stays_possible_within_the_machine(address) -> None:
-    assert security_towards(address, None, trusted_network=False) is None
+    assert security_towards(address, True) is None
 
 
 def test_certificates_and_addresses_have_to_agree(ours) -> None:
     with pytest.raises(UsageError, match="without encryption"):
-        security_towards("tcp://10.0.0.7:8786", ours, trusted_network=False)
+        security_towards("tcp://10.0.0.7:8786", ours)
     with pytest.raises(UsageError, match="--tls DIR"):
-        security_towards("tls://10.0.0.7:8786", None, trusted_network=False)
-    found = security_towards("tls://10.0.0.7:8786", ours, trusted_network=False)
+        security_towards("tls://10.0.0.7:8786", True)
+    found = security_towards("tls://10.0.0.7:8786", ours)
     assert found is not None
     assert found.require_encryption
     assert found.tls_min_version == ssl.TLSVersion.TLSv1_3
@@ -200,19 +199,11 @@ def test_commands_refuse_before_they_read_anything(options, tmp_path, capsys) ->
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("host", ["", "*", "0.0.0.0", "::"])
-def test_nothing_listens_on_every_interface_in_plain_text(host, ours) -> None:
-    for trusted in (False, True):
-        with pytest.raises(UsageError, match="open to other machines"):
-            refuse_open_listening(host, None, trusted_network=trusted)
-    with pytest.raises(UsageError):
-        not_required = Security(require_encryption=False)
-        refuse_open_listening(host, not_required, trusted_network=True)
-    refuse_open_listening(host, security_for(ours), trusted_network=False)
-
-
-def test_an_interface_in_plain_text_has_to_be_asked_for() -> None:
-    with pytest.raises(UsageError):
-        refuse_open_listening("10.0.0.7", None, trusted_network=False)
-    refuse_open_listening("10.0.0.7", None, trusted_network=True)
-    refuse_open_listening("127.0.0.1", None, trusted_network=False)
+def test_throw_away_certificates_are_private_and_gone_at_the_end(tmp_path) -> None:
+    (tmp_path / "tls-of-a-killed-run").mkdir()
+    with throw_away_certificates(tmp_path) as made:
+        assert [made] == list(tmp_path.iterdir())
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(path.stat().st_mode) for path in made.iterdir()} == {0o600}
+        security_for(made)
+    assert list(tmp_path.iterdir()) == []

@@ -8,14 +8,15 @@ import urllib.request
 import psutil
 import pytest
 
-from primo_scale.accumulate.engine import ClusterOptions, dask_client
+from primo_scale.cluster.connect import dask_client
+from primo_scale.cluster.profile import LocalProfile
 
 PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
 
 
 def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) -> None:
     """The number of tasks tells the number of people, which add-remove keeps private."""
-    with dask_client(ClusterOptions(None, 1, None, tmp_path)) as client:
+    with dask_client(LocalProfile(workers=1), tmp_path, tasks_per_worker=2) as client:
         assert client.submit(int, 1).result() == 1
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         ports = {

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The command itself as an LSF job that submits its workers: write it below, then bsub < submit.sh
+#BSUB -J primo-scale-command
+#BSUB -n 4
+#BSUB -R "span[hosts=1]"
+#BSUB -W 48:00
+# Ten minutes before the end: time to stop in order; exit code 5 queues the job again.
+#BSUB -wt 10
+#BSUB -wa TERM
+#BSUB -Q 5
+#BSUB -o primo-scale-command.%J.out
+exec .venv/bin/python -m pipelines.gwas_release --cluster cluster/lsf/lsf.toml --bfile PREFIX

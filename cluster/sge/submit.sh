@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The command itself as a Grid Engine job that submits its workers: qsub cluster/sge/submit.sh COMMAND...
+#$ -N primo-scale-command
+#$ -cwd
+#$ -j y
+#$ -pe smp 4
+#$ -l h_rt=48:00:00
+#$ -r y
+set -u
+# Ten minutes before the end: time to stop in order.
+timeout --signal=TERM $((48 * 3600 - 600)) "$@"
+code=$?
+# 124: timeout sent the signal. Grid Engine queues a job that ends with 99 again.
+if [ "$code" -eq 5 ] || [ "$code" -eq 124 ]; then
+  exit 99
+fi
+exit "$code"

@@ -1,0 +1,146 @@
+"""A connected client for whatever cluster a profile asks for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distributed import Client, Security
+
+from primo_scale.cluster.certificates import (
+    read_certificates,
+    read_mounted_certificates,
+    security_of,
+    security_towards,
+    throw_away_certificates,
+)
+from primo_scale.cluster.local import local_cluster
+from primo_scale.cluster.lost_workers import workers_replaced
+from primo_scale.cluster.profile import (
+    JobQueueProfile,
+    KubernetesProfile,
+    LocalProfile,
+    Profile,
+    SchedulerProfile,
+    Tls,
+)
+from primo_scale.errors import InputError
+
+_CONNECT_TIMEOUT_SECONDS = 30
+# Pods are scheduled, their image is pulled, and then they start.
+_PODS_TIMEOUT_SECONDS = 1800
+
+
+@contextmanager
+def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> Iterator[Client]:
+    """Start or reach the cluster that is asked for, and end what was started.
+
+    Parameters
+    ----------
+    profile
+        What is asked for.
+    scratch
+        Private directory in the work directory, which job-queue workers must see too.
+    tasks_per_worker
+        Threads of each worker process.
+
+    Raises
+    ------
+    InputError
+        No scheduler answers, the queue refuses the first job, or kubectl fails.
+    """
+    if isinstance(profile, SchedulerProfile):
+        with _scheduler_client(profile) as client:
+            yield client
+    elif isinstance(profile, LocalProfile):
+        with (
+            local_cluster(profile, scratch, tasks_per_worker) as cluster,
+            workers_replaced(cluster),
+            Client(cluster) as client,
+        ):
+            yield client
+    elif isinstance(profile, JobQueueProfile):
+        with _job_queue_client(profile, scratch, tasks_per_worker) as client:
+            yield client
+    else:
+        with _kubernetes_client(profile, tasks_per_worker) as client:
+            yield client
+
+
+def _scheduler_client(profile: SchedulerProfile) -> Client:
+    security = security_towards(profile.address, profile.tls)
+    return _connected(profile.address, security, "--scheduler", wait_for_workers=True)
+
+
+@contextmanager
+def _job_queue_client(
+    profile: JobQueueProfile, scratch: Path, tasks_per_worker: int
+) -> Iterator[Client]:
+    # Not every site has these: what they need is imported where it is asked for.
+    from primo_scale.cluster.job_queue import job_queue_cluster
+
+    with (
+        _certificates(profile.tls, scratch) as certificates,
+        job_queue_cluster(profile, certificates, scratch, tasks_per_worker) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _certificates(tls: Tls, scratch: Path) -> Iterator[Path | None]:
+    """Directory of the certificates asked for, made for this run alone where none are named."""
+    if isinstance(tls, Path):
+        yield read_certificates(tls).directory
+    elif not tls:
+        yield None
+    else:
+        with throw_away_certificates(scratch) as directory:
+            yield directory
+
+
+@contextmanager
+def _kubernetes_client(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[Client]:
+    from primo_scale.cluster.kubernetes import applied
+
+    security = None
+    if isinstance(profile.tls, Path):
+        security = security_of(read_mounted_certificates(profile.tls).directory)
+    with (
+        applied(profile, tasks_per_worker) as address,
+        _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS) as client,
+    ):
+        yield client
+
+
+def _connected(
+    address: str,
+    security: Security | None,
+    where: str,
+    *,
+    timeout: int = _CONNECT_TIMEOUT_SECONDS,
+    wait_for_workers: bool = False,
+) -> Client:
+    """Connect to a running scheduler, and check that it has workers if they should be there."""
+    client = None
+    try:
+        client = Client(address, security=security, timeout=timeout)
+        if wait_for_workers:
+            client.wait_for_workers(1, timeout=timeout)
+        return client
+    except (OSError, ValueError, TimeoutError):
+        if client is not None:
+            client.close()
+    # A client that never connected closes itself when it is collected, under a lock of the event
+    # loop: let that happen here and not in the middle of starting whatever comes next.
+    client = None
+    gc.collect()
+    raise InputError(
+        "no Dask scheduler with workers answers",
+        where=where,
+        value=address,
+        limit=f"{timeout} s",
+        remedy="Start `dask scheduler` and `dask worker`, or leave the option out",
+    )

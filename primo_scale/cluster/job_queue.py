@@ -1,0 +1,224 @@
+"""Workers as jobs of SLURM, PBS, LSF or SGE, through dask-jobqueue.
+
+The scheduler runs in the command's own process; dask-jobqueue writes the job scripts and submits
+them; `JobKeeper` keeps as many jobs as the profile allows for as long as there is work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import dask
+
+from primo_scale.cluster.certificates import security_of
+from primo_scale.cluster.dask_settings import (
+    ALLOWED_FAILURES,
+    ENCRYPTED_ENVIRONMENT,
+    NO_WEB_PAGES,
+    WORKER_ENVIRONMENT,
+)
+from primo_scale.cluster.job_keeper import JobKeeper, forget_unsubmitted, last_line, submit_jobs
+from primo_scale.cluster.profile import JobQueueProfile, seconds
+from primo_scale.errors import InputError
+from primo_scale.storage.files import make_private_directory
+
+_CLASSES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE"}
+# Of the walltime, kept free for a last task to finish and a worker to leave; and as much again for
+# workers to leave one after another.
+_MARGIN, _LARGEST_MARGIN_SECONDS = 0.1, 300
+_SETTINGS = {
+    "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
+    # After which Dask ends the job of a lost worker. `JobKeeper` looks after jobs: one that was
+    # requeued keeps its place, and so does a job that has taken the name of one that is gone.
+    "distributed.deploy.lost-worker-timeout": "365 days",
+}
+
+
+def job_script(
+    profile: JobQueueProfile, certificates: Path | None, logs: str, tasks_per_worker: int
+) -> str:
+    """The script that is submitted for a job, for a scheduler and a job of no particular name.
+
+    Parameters
+    ----------
+    profile
+        Whose queue.
+    certificates
+        Directory of those that the workers show; None: without TLS.
+    logs
+        Directory for what the job prints.
+    tasks_per_worker
+        Threads of each worker process.
+    """
+    job_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster").job_cls
+    scheme, tls = "tcp", {}
+    if certificates is not None:
+        scheme, tls = "tls", {"security": security_of(certificates), "protocol": "tls://"}
+    with TemporaryDirectory() as somewhere:  # dask-jobqueue makes the directory that it names
+        options = _job_options(profile, somewhere, tasks_per_worker)
+        job = job_class(f"{scheme}://SCHEDULER:PORT", name="NAME", **options, **tls)
+        return str(job.job_script()).replace(somewhere, logs)
+
+
+@contextmanager
+def job_queue_cluster(
+    profile: JobQueueProfile,
+    certificates: Path | None,
+    scratch: Path,
+    tasks_per_worker: int,
+) -> Iterator[Any]:
+    """Start a scheduler here, submit a first job, and keep jobs in the queue until the end.
+
+    Parameters
+    ----------
+    profile
+        What is asked for.
+    certificates
+        Directory of certificates that the workers see; None: without TLS.
+    scratch
+        Private directory that the workers see.
+    tasks_per_worker
+        Threads of each worker process.
+
+    Yields
+    ------
+    distributed.deploy.Cluster
+        For a client to connect to.
+
+    Raises
+    ------
+    InputError
+        dask-jobqueue or the submit command is missing, or the queue refuses the first job.
+    """
+    logs = profile.jobs.logs or make_private_directory(scratch / "logs")
+    cluster_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster")
+    listener, security = profile.scheduler, None
+    place = {"host": listener.host, "interface": listener.interface}
+    if certificates is not None:
+        security = security_of(certificates)
+    with dask.config.set({**_SETTINGS, **NO_WEB_PAGES}):
+        cluster = cluster_class(
+            security=security,
+            scheduler_options={
+                "dashboard": False,
+                "dashboard_address": "127.0.0.1:0",  # of no pages at all, but on some port
+                "port": listener.port,
+                # Neither given: the workers' interface, or every one.
+                **{name: value for name, value in place.items() if value is not None},
+            },
+            silence_logs=logging.CRITICAL,
+            **_job_options(profile, str(logs), tasks_per_worker),
+        )
+        with cluster:
+            _submit_first_job(cluster, profile)
+            cluster.adapt(
+                Adaptive=partial(
+                    JobKeeper,
+                    kind=profile.kind,
+                    poll_seconds=seconds(profile.jobs.poll),
+                    processes=profile.jobs.cores // tasks_per_worker,
+                    logs=logs,
+                ),
+                minimum_jobs=profile.jobs.minimum,
+                maximum_jobs=profile.jobs.maximum,
+            )
+            yield cluster
+
+
+def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
+    """Learn of a wrong queue or account now, and not from a log that nobody reads."""
+    try:
+        cluster.sync(submit_jobs, cluster, max(1, profile.jobs.minimum))
+    except FileNotFoundError as error:
+        forget_unsubmitted(cluster)
+        raise InputError(
+            f"there is no {profile.kind.upper()} here: its submit command is missing",
+            where="--cluster",
+            value=error.filename,
+        ) from error
+    except RuntimeError as error:
+        forget_unsubmitted(cluster)
+        raise InputError(
+            "the queue refused the first job",
+            where="--cluster",
+            value=last_line(error),
+            remedy="Correct [jobs] of the profile",
+        ) from error
+
+
+def _job_options(profile: JobQueueProfile, logs: str, tasks_per_worker: int) -> dict[str, Any]:
+    """What dask-jobqueue needs to know for a job; nothing that matters is left to its own files."""
+    jobs, workers = profile.jobs, profile.workers
+    options: dict[str, Any] = {
+        "cores": jobs.cores,
+        "processes": jobs.cores // tasks_per_worker,
+        "memory": jobs.memory,
+        "job_name": "primo-scale",
+        "queue": jobs.queue,
+        "walltime": _walltime(profile),
+        "python": jobs.python,
+        "interface": workers.interface,
+        "local_directory": workers.scratch,
+        "death_timeout": seconds(workers.death_timeout),
+        "worker_extra_args": _worker_arguments(profile),
+        "job_extra_directives": list(jobs.directives),
+        "job_script_prologue": _prologue(profile),
+        "log_directory": logs,
+        "shebang": "#!/usr/bin/env bash",
+    }
+    account = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
+    options[account[profile.kind]] = jobs.account
+    if profile.kind in ("pbs", "sge"):
+        options["resource_spec"] = jobs.resources
+    return options
+
+
+def _worker_arguments(profile: JobQueueProfile) -> list[str]:
+    lifetime, stagger = _lifetime(profile)
+    return [
+        "--no-dashboard",
+        "--lifetime",
+        f"{lifetime}s",
+        "--lifetime-stagger",
+        f"{stagger}s",
+    ]
+
+
+def _lifetime(profile: JobQueueProfile) -> tuple[int, int]:
+    """Seconds after which a worker leaves, and how much sooner or later it may be."""
+    walltime = seconds(profile.jobs.walltime)
+    margin = min(int(_MARGIN * walltime), _LARGEST_MARGIN_SECONDS)
+    workers = profile.workers
+    stagger = margin if workers.lifetime_stagger is None else seconds(workers.lifetime_stagger)
+    if workers.lifetime is not None:
+        return seconds(workers.lifetime), stagger
+    return max(1, walltime - margin - stagger), stagger
+
+
+def _walltime(profile: JobQueueProfile) -> str:
+    """LSF counts minutes."""
+    walltime = profile.jobs.walltime
+    if profile.kind != "lsf":
+        return walltime
+    minutes = -(-seconds(walltime) // 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _prologue(profile: JobQueueProfile) -> list[str]:
+    """Shell lines before the worker starts: what it spills is nobody else's to read."""
+    encrypted = {} if profile.tls is False else ENCRYPTED_ENVIRONMENT
+    settings = {**WORKER_ENVIRONMENT, **encrypted}
+    exported = [f"export {name}={value}" for name, value in settings.items()]
+    return ["umask 077", *exported, *profile.jobs.prologue]
+
+
+def _dask_jobqueue() -> ModuleType:
+    return importlib.import_module("dask_jobqueue")

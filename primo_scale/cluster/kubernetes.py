@@ -1,0 +1,224 @@
+"""Workers as pods: a DaskCluster resource for the Dask operator, applied by kubectl.
+
+dask-kubernetes' own `KubeCluster` speaks to schedulers without TLS alone (2026.3: ``tcp://`` is
+written into it), and so does the operator's autoscaler, which otherwise asks a web page that tells
+how many tasks there are. So the number of workers is fixed here, and what a cluster has no room
+for waits.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from primo_scale.cluster.dask_settings import (
+    ALLOWED_FAILURES,
+    ENCRYPTED_ENVIRONMENT,
+    WORKER_ENVIRONMENT,
+)
+from primo_scale.cluster.profile import KubernetesProfile, Pods, seconds, worker_memory
+from primo_scale.errors import InputError
+
+_RESOURCE = "daskcluster.kubernetes.dask.org"
+_PORT, _WEB_PORT = 8786, 8787
+_SCRATCH, _CERTIFICATES = "/scratch", "/etc/primo-scale-tls"
+_SCHEDULER_ENVIRONMENT = {
+    # It says "ok" and nothing else, to the probe.
+    "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": '["distributed.http.health"]',
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES),
+}
+
+
+def manifest(profile: KubernetesProfile, tasks_per_worker: int) -> dict[str, Any]:
+    """The DaskCluster resource that a profile asks for.
+
+    Parameters
+    ----------
+    profile
+        What is asked for.
+    tasks_per_worker
+        Threads of each worker process.
+
+    Returns
+    -------
+    dict
+        As ``kubectl apply`` reads it, in the operator's version v1.
+    """
+    pods = profile.pods
+    selector = {"dask.org/cluster-name": profile.name, "dask.org/component": "scheduler"}
+    ports = [("tcp-comm", _PORT), ("http-dashboard", _WEB_PORT)]
+    return {
+        "apiVersion": "kubernetes.dask.org/v1",
+        "kind": "DaskCluster",
+        "metadata": {"name": profile.name, "namespace": profile.namespace},
+        "spec": {
+            "scheduler": {
+                "spec": _pod(profile, _scheduler(profile)),
+                "service": {
+                    "type": "ClusterIP",
+                    "selector": selector,
+                    "ports": [
+                        {"name": name, "protocol": "TCP", "port": port, "targetPort": name}
+                        for name, port in ports
+                    ],
+                },
+            },
+            "worker": {
+                "replicas": pods.workers,
+                "spec": _pod(profile, _worker(profile, tasks_per_worker)),
+            },
+        },
+    }
+
+
+@contextmanager
+def applied(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[str]:
+    """Have the cluster made, and deleted at the end.
+
+    A command that was killed leaves it there, and finds it again when it is run again.
+
+    Yields
+    ------
+    str
+        Address of the scheduler, which may take a while to come up.
+
+    Raises
+    ------
+    InputError
+        kubectl is missing, or refuses.
+    """
+    if profile.address is None:
+        raise ValueError("a profile that was read has an address")
+    _kubectl(profile, ["apply", "--filename=-"], json.dumps(manifest(profile, tasks_per_worker)))
+    try:
+        yield profile.address
+    finally:
+        _kubectl(profile, ["delete", _RESOURCE, profile.name, "--ignore-not-found", "--wait=false"])
+
+
+def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
+    scheme = "tls" if profile.tls else "tcp"
+    command = ["python", "-m", "distributed.cli.dask_scheduler", "--protocol", scheme]
+    health = {"httpGet": {"path": "/health", "port": "http-dashboard"}}
+    return {
+        **_container(profile, "scheduler", _SCHEDULER_ENVIRONMENT),
+        "args": [*command, "--port", str(_PORT), "--no-dashboard", *_tls_arguments(profile)],
+        "ports": [
+            {"name": "tcp-comm", "containerPort": _PORT, "protocol": "TCP"},
+            {"name": "http-dashboard", "containerPort": _WEB_PORT, "protocol": "TCP"},
+        ],
+        "readinessProbe": {**health, "initialDelaySeconds": 5, "periodSeconds": 10},
+        "livenessProbe": {**health, "initialDelaySeconds": 30, "periodSeconds": 20},
+        "resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}},
+    }
+
+
+def _worker(profile: KubernetesProfile, tasks_per_worker: int) -> dict[str, Any]:
+    pods = profile.pods
+    scheme = "tls" if profile.tls else "tcp"
+    # The operator names the scheduler without TLS in the environment: the argument comes first.
+    scheduler = f"{scheme}://{profile.name}-scheduler.{profile.namespace}.svc:{_PORT}"
+    options = {
+        "--name": "$(DASK_WORKER_NAME)",
+        "--nworkers": str(pods.cpus // tasks_per_worker),
+        "--nthreads": str(tasks_per_worker),
+        "--memory-limit": f"{worker_memory(profile, tasks_per_worker)}B",
+        "--local-directory": _SCRATCH,
+        "--lifetime": f"{seconds(pods.lifetime)}s",
+        "--lifetime-stagger": f"{seconds(pods.lifetime_stagger)}s",
+        "--death-timeout": str(seconds(pods.death_timeout)),
+    }
+    words = [word for option in options.items() for word in option]
+    size = {"cpu": str(pods.cpus), "memory": pods.memory}
+    return {
+        **_container(profile, "worker", WORKER_ENVIRONMENT),
+        "args": [
+            "python", "-m", "distributed.cli.dask_worker", scheduler, *words,
+            "--lifetime-restart", "--no-dashboard", *_tls_arguments(profile),
+        ],
+        "resources": {"requests": size, "limits": size},
+    }  # fmt: skip
+
+
+def _container(
+    profile: KubernetesProfile, name: str, environment: dict[str, str]
+) -> dict[str, Any]:
+    pods = profile.pods
+    encrypted = ENCRYPTED_ENVIRONMENT if profile.tls else {}
+    mounts = [
+        {"name": f"data-{number}", "mountPath": volume.path, "readOnly": volume.read_only}
+        for number, volume in enumerate(pods.volumes)
+    ]
+    mounts.append({"name": "scratch", "mountPath": _SCRATCH})
+    if profile.tls:
+        mounts.append({"name": "tls", "mountPath": _CERTIFICATES, "readOnly": True})
+    return {
+        "name": name,
+        "image": pods.image,
+        "env": [
+            {"name": key, "value": value} for key, value in {**environment, **encrypted}.items()
+        ],
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _pod(profile: KubernetesProfile, container: dict[str, Any]) -> dict[str, Any]:
+    pods = profile.pods
+    volumes: list[dict[str, Any]] = [
+        {"name": f"data-{number}", "persistentVolumeClaim": {"claimName": volume.claim}}
+        for number, volume in enumerate(pods.volumes)
+    ]
+    volumes.append({"name": "scratch", "emptyDir": {}})
+    if profile.tls:
+        volumes.append({"name": "tls", "secret": {"secretName": pods.tls_secret}})
+    return {
+        "containers": [container],
+        "volumes": volumes,
+        # Whoever takes over a worker gets no key to the cluster.
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": pods.user},
+        **_placement(pods),
+    }
+
+
+def _placement(pods: Pods) -> dict[str, Any]:
+    placement: dict[str, Any] = {}
+    if pods.node_selector:
+        placement["nodeSelector"] = pods.node_selector
+    if pods.service_account is not None:
+        placement["serviceAccountName"] = pods.service_account
+    if pods.image_pull_secret is not None:
+        placement["imagePullSecrets"] = [{"name": pods.image_pull_secret}]
+    return placement
+
+
+def _tls_arguments(profile: KubernetesProfile) -> list[str]:
+    if not profile.tls:
+        return []
+    files = {"--tls-ca-file": "ca", "--tls-cert": "cert", "--tls-key": "key"}
+    return [
+        word for option, name in files.items() for word in (option, f"{_CERTIFICATES}/{name}.pem")
+    ]
+
+
+def _kubectl(profile: KubernetesProfile, arguments: list[str], stdin: str = "") -> None:
+    context = [] if profile.context is None else [f"--context={profile.context}"]
+    words = ["kubectl", *context, f"--namespace={profile.namespace}", *arguments]
+    try:
+        subprocess.run(words, input=stdin, check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise InputError("kubectl is not here", where="--cluster") from error
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or ["it says nothing"]
+        raise InputError(
+            f"kubectl {arguments[0]} failed: {lines[-1]}",
+            where="--cluster",
+            value=profile.name,
+        ) from error

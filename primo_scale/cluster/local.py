@@ -1,0 +1,62 @@
+"""A cluster of processes on this machine."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+
+import dask
+from distributed import LocalCluster
+
+from primo_scale.cluster.dask_settings import NO_WEB_PAGES
+from primo_scale.cluster.profile import LocalProfile
+from primo_scale.errors import InterruptedRun
+from primo_scale.machine import usable_cpus
+
+
+def local_cluster(profile: LocalProfile, scratch: Path, tasks_per_worker: int) -> LocalCluster:
+    """Start worker processes that leave Ctrl-C to this process.
+
+    A terminal sends SIGINT to every process of the job. Processes started while it is ignored go
+    on ignoring it, so that only this one stops, and closes them in order. A Ctrl-C in the second
+    or two of starting is lost; blocking it instead does not last, since multiprocessing unblocks.
+
+    Parameters
+    ----------
+    profile
+        How many, and how much memory each may have.
+    scratch
+        Directory for their spill, inside the work directory.
+    tasks_per_worker
+        Threads of each.
+    """
+    # Two threads a process: while one multiplies, the other reads, or writes what it summed. They
+    # share memory for code, and a crash takes two tasks with it.
+    # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
+    # and whoever joins a Dask cluster runs code as its owner.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
+    try:
+        with dask.config.set(NO_WEB_PAGES):
+            return LocalCluster(
+                security=True,
+                n_workers=profile.workers or usable_cpus(),
+                threads_per_worker=tasks_per_worker,
+                processes=True,
+                memory_limit=profile.memory_limit or "auto",
+                local_directory=str(scratch),
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                # A failed task is reported once, by the error of this process.
+                silence_logs=logging.CRITICAL,
+            )
+    except RuntimeError as error:  # "Nanny failed to start": its process was killed meanwhile
+        raise InterruptedRun(
+            "workers died while they were starting",
+            remedy="If it happens again, see whether there is memory enough for --workers",
+        ) from error
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGINT, before)

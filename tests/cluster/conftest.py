@@ -1,0 +1,63 @@
+"""A SLURM of one node, and a cohort with the statistics that a run on this machine gives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from presence import missing
+from slurm_runs import ROOT, Cohort, Slurm
+
+HERE = Path(__file__).parent
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """Commands of a SLURM of one node that is there for the tests alone."""
+    for program in ("slurmctld", "slurmd", "sbatch", "munge"):
+        if shutil.which(program) is None:
+            missing(f"SLURM ({program})")
+    if os.geteuid() != 0:
+        missing("the right to start SLURM (root)")
+    directory = tmp_path_factory.mktemp("slurm")
+    subprocess.run([HERE / "start-slurm.sh", directory, *_free_ports(2)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(directory / "slurm.conf"))
+        yield Slurm()
+        subprocess.run([HERE / "stop-slurm.sh", directory], check=True)
+
+
+@pytest.fixture(scope="session")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    """A small cohort, and the digest of its statistics summed on this machine."""
+    directory = tmp_path_factory.mktemp("cohort")
+    prefix = directory / "c"
+    _run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
+         "--variants", 300, "--phenotypes", 2)  # fmt: skip
+    _run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
+    cohort = Cohort(prefix, Path(f"{PANEL}.afreq"))
+    said = _run("accumulate", *cohort.accumulate_options(directory / "work"), "--workers", 1)
+    return cohort.with_digest(said)
+
+
+def _run(command: str, *arguments: object) -> str:
+    words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def _free_ports(count: int) -> list[str]:
+    """Ports that nobody uses now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [str(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

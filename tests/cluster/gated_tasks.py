@@ -1,0 +1,38 @@
+"""A preload of Dask workers in tests: after a few tasks the others wait until a gate is opened.
+
+The directory ``$PRIMO_TEST_GATE`` is the gate: each job says there that it came to it, and a file
+``open`` opens it. So a test strikes in the middle of a run however fast the machine is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from primo_scale.accumulate import tasks
+
+PASS_AT_ONCE = 3
+_closing = threading.Event()
+
+
+def dask_setup(worker: object) -> None:
+    """Put the gate before every task; Dask calls this when the worker starts."""
+    run, gate = tasks.run_task, Path(os.environ["PRIMO_TEST_GATE"])
+    life = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+
+    def run_behind_gate(address: tasks.Address, task: tasks.Task) -> tasks.Task:
+        (gate / f"passed-{task.key.replace('/', '-')}").touch()
+        if len(list(gate.glob("passed-*"))) > PASS_AT_ONCE:
+            (gate / f"waits-{life}").touch()
+            while not (gate / "open").exists():
+                if _closing.wait(0.05):
+                    raise RuntimeError("the worker leaves, and its tasks with it")
+        return run(address, task)
+
+    tasks.run_task = run_behind_gate
+
+
+def dask_teardown(worker: object) -> None:
+    """Let go of the tasks at the gate; Dask calls this when the worker closes in order."""
+    _closing.set()

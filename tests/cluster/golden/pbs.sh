@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+
+#PBS -N primo-scale
+#PBS -q workq
+#PBS -A biobank
+#PBS -l select=1:ncpus=8:mem=16gb:cpu_type=icelake
+#PBS -l walltime=12:00:00
+#PBS -e WORK_DIR/scratch/logs/
+#PBS -o WORK_DIR/scratch/logs/
+umask 077
+export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]
+export OMP_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export NUMBA_NUM_THREADS=1
+export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True
+module load python/3.11
+PYTHON -m distributed.cli.dask_worker tls://SCHEDULER:PORT --name NAME --nthreads 2 --memory-limit 4.00GiB --nworkers 4 --nanny --death-timeout 120 --local-directory ${TMPDIR:-/tmp} --no-dashboard --lifetime 42600s --lifetime-stagger 300s --interface ib0 --protocol tls:// --tls-ca-file WORK_DIR/scratch/tls/ca.pem --tls-cert WORK_DIR/scratch/tls/cert.pem --tls-key WORK_DIR/scratch/tls/key.pem

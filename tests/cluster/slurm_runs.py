@@ -1,0 +1,190 @@
+"""Runs on a SLURM of one node: what tests need to start, watch and strike them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of hangs alone: nothing here is about how long something takes.
+LIMIT_SECONDS = 120
+PRELOAD = Path(__file__).with_name("gated_tasks.py")
+PROFILE = """\
+kind = "slurm"
+[jobs]
+maximum = 1
+cores = 2
+memory = "1GiB"
+walltime = "00:10:00"
+poll = "00:00:01"
+prologue = [
+  "export PRIMO_TEST_GATE={gate}",
+  "export DASK_DISTRIBUTED__WORKER__PRELOAD=[\\"'{preload}'\\"]",
+]
+{jobs}
+[scheduler]
+host = "127.0.0.1"
+[workers]
+interface = "lo"
+{workers}
+"""
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Commands of the SLURM that the environment names."""
+
+    def call(self, *words: object) -> str:
+        """What a command prints."""
+        return subprocess.run(
+            list(map(str, words)), check=True, capture_output=True, text=True
+        ).stdout
+
+    def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
+        """Numbers of the worker jobs in a state."""
+        listing = self.call(
+            "squeue", "--noheader", "--format=%i", f"--states={state}", f"--name={name}"
+        )
+        return listing.split()
+
+    def state(self, job: str) -> str:
+        """State of a job, also for a while after it ended."""
+        facts = self.call("scontrol", "--oneliner", "show", "job", job)
+        return facts.partition("JobState=")[2].split()[0]
+
+    def start_again(self, job: str, said: Callable[[], str]) -> None:
+        """Let a requeued job run, which SLURM would let wait for two minutes.
+
+        In the second of its requeue its node still takes it for the one that was just ended.
+        """
+        wait_for(lambda: self.state(job) == "PENDING", "requeue", said)
+        self.call("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+        wait_for(lambda: self.state(job) == "RUNNING", "second start", said)
+
+    def set_partition(self, state: str) -> None:
+        """Open or close the only partition."""
+        self.call("scontrol", "update", "PartitionName=debug", f"State={state}")
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Inputs of a run, and the digest of its statistics."""
+
+    prefix: Path
+    frequencies: Path
+    digest: str = ""
+
+    def with_digest(self, said: str) -> Cohort:
+        """The digest in what a command said."""
+        return replace(self, digest=digest_in(said))
+
+    def tables(self) -> list[str]:
+        """Options for phenotypes, covariates, bounds, the model and the budget."""
+        names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+        files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
+        model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
+        return [*files, *model, "--epsilon", "2", "--delta", "1e-7"]
+
+    def accumulate_options(self, work: Path) -> list[str]:
+        """Of pipelines.accumulate."""
+        return ["--genotypes", f"{self.prefix}.zarr", *self.tables(), "--work-dir", str(work)]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command for SLURM whose tasks wait at a gate after the first few.
+
+    Attributes
+    ----------
+    words
+        The command.
+    gate
+        Directory that jobs say in that a task of theirs waits: `gated_tasks`.
+    log
+        What the command prints, if it is sent there.
+    """
+
+    words: tuple[str, ...]
+    gate: Path
+    log: Path
+
+    def said(self) -> str:
+        """What the command printed until now."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def lives(self) -> set[str]:
+        """JOB.RESTART of every job in which a task came to the gate."""
+        return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
+
+    def open_gate(self) -> None:
+        """Let all tasks pass."""
+        (self.gate / "open").touch()
+
+
+def gated_command(
+    directory: Path, command: str, arguments: Sequence[object], *, jobs: str = "", workers: str = ""
+) -> Command:
+    """A command with a profile of its own; `jobs` and `workers` are added to its tables."""
+    gate, profile = directory / "gate", directory / "slurm.toml"
+    gate.mkdir()
+    profile.write_text(PROFILE.format(gate=gate, preload=PRELOAD, jobs=jobs, workers=workers))
+    words = [sys.executable, "-m", f"pipelines.{command}", "--cluster", profile, *arguments]
+    return Command(tuple(map(str, words)), gate, directory / "said")
+
+
+class Run:
+    """A running command, which does not outlive the test."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        with command.log.open("w") as output:
+            self.process = subprocess.Popen(
+                command.words, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Until something is true, while the command runs."""
+
+        def true_or_ended() -> object:
+            assert self.process.poll() is None, f"ended before {what}: {self.command.said()}"
+            return condition()
+
+        wait_for(true_or_ended, what, self.command.said)
+
+    def wait_for_new_life(self, before: set[str], what: str) -> None:
+        """Until a task comes to the gate in a job that did not have one."""
+        self.wait_for(lambda: self.command.lives() - before, what)
+
+    def finish(self) -> str:
+        """Open the gate, and give the digest of the statistics."""
+        self.command.open_gate()
+        assert self.process.wait(LIMIT_SECONDS) == 0, self.command.said()
+        return digest_in(self.command.said())
+
+
+def wait_for(
+    condition: Callable[[], object], what: str, said: Callable[[], str] = lambda: ""
+) -> None:
+    """Until something is true."""
+    end = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"no {what} in {LIMIT_SECONDS} s: {said()}"
+        time.sleep(0.1)
+
+
+def digest_in(said: str) -> str:
+    """The digest that a command printed."""
+    (line,) = [line for line in said.splitlines() if line.startswith("statistics sha256: ")]
+    return line.partition(": ")[2]

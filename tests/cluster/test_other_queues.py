@@ -1,0 +1,68 @@
+"""PBS, LSF and SGE through stand-ins of their commands: a job that is lost is replaced.
+
+That real ones understand the scripts is what no stand-in can show: docs say so.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from slurm_runs import wait_for
+
+from primo_scale.cluster.connect import dask_client
+from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener
+from primo_scale.errors import InputError
+
+COMMANDS = ("qsub", "qselect", "qstat", "qdel", "bsub", "bjobs", "bkill")
+SMALL = Jobs(maximum=1, cores=2, memory="1GiB", poll="00:00:01")
+HERE = Listener(host="127.0.0.1")
+
+
+def profile(kind: str, scratch: Path) -> JobQueueProfile:
+    workers = JobWorkers(scratch=str(scratch), interface="lo")
+    return JobQueueProfile(kind, SMALL, workers, HERE)
+
+
+@pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
+def test_a_lost_job_is_replaced_and_none_is_left(kind: str, tmp_path: Path, monkeypatch) -> None:
+    queue, commands, scratch = (tmp_path / name for name in ("queue", "bin", "scratch"))
+    for directory in (queue, commands, scratch):
+        directory.mkdir(mode=0o700)
+    for command in COMMANDS:
+        script = (Path(__file__).parent / "stand_in_queue.py").read_text()
+        (commands / command).write_text(script.replace("/usr/bin/env python3", sys.executable))
+        (commands / command).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    monkeypatch.setenv("STAND_IN_QUEUE", str(queue))
+    monkeypatch.setenv("STAND_IN_KIND", kind)
+
+    def jobs() -> list[str]:
+        return [path.name for path in queue.iterdir()]
+
+    with dask_client(profile(kind, tmp_path), scratch, tasks_per_worker=2) as client:
+        assert client.submit(os.getpgid, 0).result(120)
+        (first,) = jobs()
+        os.killpg(int(first), signal.SIGKILL)
+        assert client.submit(os.getpgid, 0, key="again").result(120)
+        assert len(jobs()) == 2
+    groups = lambda: subprocess.run(  # noqa: E731
+        ["ps", "-e", "-o", "pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    running = lambda: {  # noqa: E731
+        line.split()[0] for line in groups() if not line.split()[1].startswith("Z")
+    }
+    wait_for(lambda: running().isdisjoint(jobs()), "end of all jobs")
+
+
+@pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
+def test_a_queue_that_is_not_here_is_one_line(kind: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster = dask_client(profile(kind, tmp_path), tmp_path, tasks_per_worker=2)
+    tmp_path.chmod(0o700)
+    with pytest.raises(InputError, match="--cluster: "), cluster:
+        pass

@@ -1,0 +1,153 @@
+"""Profiles are read strictly, and are refused where strangers could listen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from primo_scale.cluster.profile import (
+    JobQueueProfile,
+    KubernetesProfile,
+    LocalProfile,
+    SchedulerProfile,
+    worker_memory,
+)
+from primo_scale.cluster.read_profile import check_scheduler, is_loopback, read_profile
+from primo_scale.errors import InputError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "cluster"
+KUBERNETES = 'kind = "kubernetes"\nname = "a"\n[pods]\nimage = "i"\n'
+TLS = 'tls = "certificates"\n'
+
+
+def read(directory: Path, text: str) -> object:
+    file = directory / "profile.toml"
+    file.write_text(text)
+    return read_profile(file, 2)
+
+
+@pytest.mark.parametrize("kind", ["slurm", "pbs", "lsf", "sge"])
+def test_a_kind_alone_is_a_profile_of_a_queue(kind: str, tmp_path: Path) -> None:
+    profile = read(tmp_path, f'kind = "{kind}"')
+    assert isinstance(profile, JobQueueProfile)
+    assert profile == JobQueueProfile(kind)
+    assert profile.tls is True
+
+
+@pytest.mark.parametrize(
+    "name", [path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir()]
+)
+def test_every_kind_has_an_example_a_readme_and_a_script(name: str) -> None:
+    read_profile(EXAMPLES / name / f"{name}.toml", 2)
+    assert (EXAMPLES / name / "README.md").is_file()
+    assert [*(EXAMPLES / name).glob("*.sh"), *(EXAMPLES / name).glob("*.yaml")]
+
+
+def test_what_is_written_is_what_is_meant(tmp_path: Path) -> None:
+    profile = read(
+        tmp_path,
+        TLS + 'kind = "slurm"\n[jobs]\nmaximum = 3\ncores = 6\nmemory = "3GiB"\n'
+        'directives = ["--qos=x"]\n[scheduler]\nhost = "login1"\n',
+    )
+    assert isinstance(profile, JobQueueProfile)
+    assert (profile.jobs.maximum, profile.jobs.directives) == (3, ("--qos=x",))
+    assert profile.scheduler.host == "login1"
+    assert profile.tls == tmp_path / "certificates"
+    assert worker_memory(profile, 2) == 2**30  # three processes share 3 GiB
+
+
+def test_a_local_profile_is_the_options_of_the_command_line(tmp_path: Path) -> None:
+    text = 'kind = "local"\nworkers = 3\nmemory_limit = "2GiB"'
+    assert read(tmp_path, text) == LocalProfile(3, "2GiB")
+
+
+def test_kubernetes_finds_the_scheduler_by_its_service(tmp_path: Path) -> None:
+    profile = read(tmp_path, TLS + KUBERNETES)
+    assert isinstance(profile, KubernetesProfile)
+    assert profile.address == "tls://a-scheduler.default.svc:8786"
+
+
+REFUSED = {
+    "no kind": ("workers = 1", ["kind is unknown", "slurm"]),
+    "unknown kind": ('kind = "moab"', ["kind is unknown", "moab"]),
+    "no TOML": ("kind = ", ["is no TOML"]),
+    "unknown key": ('kind = "slurm"\njob = 1', ["unknown key job", "jobs"]),
+    "unknown key below": ('kind = "slurm"\n[jobs]\ncore = 2', ["unknown key jobs.core", "cores"]),
+    "wrong type": ('kind = "slurm"\n[jobs]\ncores = "2"', ["jobs.cores", "a whole number"]),
+    "true is no number": ('kind = "slurm"\n[jobs]\ncores = true', ["jobs.cores"]),
+    "wrong type in a list": ('kind = "slurm"\n[jobs]\ndirectives = [1]', ["jobs.directives"]),
+    "no size": ('kind = "slurm"\n[jobs]\nmemory = "8"', ["jobs.memory", "8GiB"]),
+    "no duration": ('kind = "slurm"\n[jobs]\nwalltime = "4h"', ["jobs.walltime", "04:00:00"]),
+    "too short": ('kind = "slurm"\n[jobs]\nwalltime = "00:00:30"', ["jobs.walltime"]),
+    "too small": ('kind = "slurm"\n[jobs]\nmaximum = 0', ["jobs.maximum", "at least 1"]),
+    "shell in a name": ('kind = "slurm"\n[jobs]\nqueue = "a;rm"', ["jobs.queue"]),
+    "shell in a path": ('kind = "slurm"\n[workers]\nscratch = "$(id)"', ["workers.scratch"]),
+    "two lines in one": ('kind = "slurm"\n[jobs]\nprologue = ["a\\nb"]', ["jobs.prologue"]),
+    "more than the maximum": (
+        'kind = "slurm"\n[jobs]\nminimum = 3\nmaximum = 2',
+        ["jobs.minimum is above jobs.maximum"],
+    ),
+    "odd cores": ('kind = "slurm"\n[jobs]\ncores = 3', ["jobs.cores is no multiple"]),
+    "resources elsewhere": ('kind = "lsf"\n[jobs]\nresources = "x"', ["for PBS and SGE"]),
+    "host and interface": (
+        'kind = "slurm"\n[scheduler]\nhost = "a"\ninterface = "b"',
+        ["not both"],
+    ),
+    "certificates by file": (
+        'kind = "slurm"\n[tls]\nca = "a"\ncert = "b"',
+        ["tls is of a wrong type", "a path or true or false"],
+    ),
+    "no address": ('kind = "scheduler"', ["address is missing"]),
+    "no name": ('kind = "kubernetes"\n[pods]\nimage = "i"', ["name is missing"]),
+    "upper case": (TLS + KUBERNETES.replace('"a"', '"A"'), ["name is not allowed"]),
+    # Whoever reaches an open port of Dask runs code as its owner.
+    "pods without certificates": (KUBERNETES, ["pods need certificates", "tls = "]),
+    "pods in the clear by address": (
+        TLS + 'kind = "kubernetes"\nname = "a"\naddress = "tcp://a:1"\n[pods]\nimage = "i"\n',
+        ["address is not tls://"],
+    ),
+    "every interface in the clear": (
+        'kind = "slurm"\ntls = false',
+        ["may not listen on every interface"],
+    ),
+    "0.0.0.0 in the clear": (
+        'kind = "slurm"\ntls = false\n[scheduler]\nhost = "0.0.0.0"\n[workers]\ninterface = "ib0"',
+        ["may not listen on every interface", "0.0.0.0"],
+    ),
+    "workers everywhere in the clear": (
+        'kind = "slurm"\ntls = false\n[scheduler]\ninterface = "ib0"',
+        ["may not listen on every interface"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_wrong_is_refused_by_file_and_key(name: str, tmp_path: Path) -> None:
+    text, words = REFUSED[name]
+    with pytest.raises(InputError) as refused:
+        read(tmp_path, text)
+    said = str(refused.value)
+    assert said.startswith(str(tmp_path / "profile.toml"))
+    assert [word for word in words if word not in said] == []
+
+
+def test_no_encryption_has_to_be_written(tmp_path: Path) -> None:
+    address = "tcp://node1:8786"
+    profile = read(tmp_path, f'kind = "scheduler"\naddress = "{address}"\ntls = false')
+    assert profile == SchedulerProfile(address, tls=False)
+    interfaces = '[scheduler]\ninterface = "ib0"\n[workers]\ninterface = "ib0"\n'
+    assert read(tmp_path, 'kind = "slurm"\ntls = false\n' + interfaces)
+    assert read(tmp_path, KUBERNETES.replace("[pods]", "tls = false\n[pods]"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_needs_no_encryption(host: str) -> None:
+    assert is_loopback(host)
+    address = f"[{host}]" if ":" in host else host
+    check_scheduler(SchedulerProfile(f"tcp://{address}:8786"), "--scheduler")
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "0.0.0.0", "::", "localhost.example", "node1", None])
+def test_what_is_not_surely_loopback_is_not(host: str | None) -> None:
+    assert not is_loopback(host)

@@ -1,0 +1,111 @@
+"""Job scripts and manifests of the examples, and the operator's own schema for manifests."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from primo_scale.cluster.kubernetes import manifest
+from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume
+from primo_scale.cluster.read_profile import read_profile
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "golden"))
+from write_golden import EXAMPLES, GOLDEN, rendered  # noqa: E402
+
+CRD = json.loads((HERE / "operator" / "daskcluster.v1.json").read_text())
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_an_example_comes_to_its_golden_file(kind: str) -> None:
+    assert rendered(kind) == (HERE / "golden" / GOLDEN[kind]).read_text()
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, where what it does not know is wrong: Kubernetes drops it in silence."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "type" in schema:
+        assert "additionalProperties" not in schema
+        assert "x-kubernetes-preserve-unknown-fields" not in schema
+        inner["additionalProperties"] = False
+    return inner
+
+
+def validate(resource: dict[str, Any]) -> None:
+    """As the operator's custom resource definition says, and nothing that it does not say.
+
+    Raises
+    ------
+    jsonschema.ValidationError
+        It is not so.
+    """
+    facts = {"apiVersion": f"{CRD['group']}/{CRD['version']}", "kind": CRD["kind"]}
+    assert {key: resource[key] for key in facts} == facts
+    assert set(resource) == {*facts, "metadata", "spec"}
+    jsonschema.validate({"spec": resource["spec"]}, closed(CRD["schema"]))
+
+
+def example() -> dict[str, Any]:
+    profile = read_profile(EXAMPLES / "kubernetes" / "kubernetes.toml", 2)
+    assert isinstance(profile, KubernetesProfile)
+    return manifest(profile, 2)
+
+
+BARE = KubernetesProfile(Pods("i"), "a", address="tcp://a:8786", tls=False)
+FULL = KubernetesProfile(
+    Pods(
+        "i", volumes=(Volume("c", "/c"),), node_selector={"zone": "a"}, service_account="s",
+        image_pull_secret="p",
+    ),
+    "a",
+    address="tcp://a:8786",
+    tls=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [example(), manifest(BARE, 2), manifest(FULL, 2)],
+    ids=["example", "bare", "full"],
+)
+def test_a_manifest_is_what_the_operator_published(resource: dict[str, Any]) -> None:
+    validate(resource)
+
+
+def pod(resource: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = resource["spec"]["worker"]["spec"]
+    return found
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
+    "typo in the spec": lambda r: r["spec"].update(idleTimeOut=0),
+    "typo in the worker": lambda r: r["spec"]["worker"].update(replica=2),
+    "typo in the pod": lambda r: pod(r).update(nodeSelectors={}),
+    "typo in a container": lambda r: pod(r)["containers"][0].update(arg=[]),
+    "typo in a probe": lambda r: r["spec"]["scheduler"]["spec"]["containers"][0][
+        "readinessProbe"
+    ].update(periodSecond=1),
+    "typo in a volume": lambda r: pod(r)["volumes"][0].update(persistentVolumeClaims={}),
+    "no service": lambda r: r["spec"]["scheduler"].pop("service"),
+    "wrong type": lambda r: r["spec"]["worker"].update(replicas="2"),
+    "arguments as numbers": lambda r: pod(r)["containers"][0].update(args=[1]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_manifest_is_seen(name: str) -> None:
+    resource = copy.deepcopy(example())
+    WRONG[name](resource)
+    with pytest.raises(jsonschema.ValidationError):
+        validate(resource)

@@ -1,0 +1,124 @@
+"""Runs on a real SLURM of one node end with the statistics of a run on this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from slurm_runs import ROOT, Cohort, Run, Slurm, digest_in, gated_command, wait_for
+
+pytestmark = pytest.mark.cluster
+
+SUBMIT = ROOT / "cluster" / "slurm" / "submit.sh"
+SHORT_LIVES = 'lifetime = "00:00:03"\nlifetime_stagger = "00:00:01"'
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+
+
+def cancel(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+    slurm.call("scancel", *jobs)
+
+
+def requeue(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+    slurm.call("scontrol", "requeue", ",".join(jobs))
+    for job in jobs:
+        slurm.start_again(job, run.command.said)
+
+
+def end_walltime(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+    for job in jobs:
+        slurm.call("scontrol", "update", f"JobId={job}", "EndTime=now")
+    wait_for(lambda: {slurm.state(job) for job in jobs} == {"TIMEOUT"}, "walltime kill")
+
+
+def cancel_while_the_queue_takes_no_jobs(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+    slurm.set_partition("INACTIVE")
+    slurm.call("scancel", *jobs)
+    run.wait_for(
+        lambda: "the queue does not take a job" in run.command.said(), "refused submission"
+    )
+    slurm.set_partition("UP")
+
+
+FAULTS: tuple[Callable[[Slurm, Run, list[str]], None], ...] = (
+    cancel,
+    requeue,
+    end_walltime,
+    cancel_while_the_queue_takes_no_jobs,
+)
+
+
+def test_a_run_survives_what_a_queue_does_to_its_jobs(
+    slurm: Slurm, cohort: Cohort, tmp_path: Path
+) -> None:
+    command = gated_command(tmp_path, "accumulate", cohort.accumulate_options(tmp_path / "work"))
+    with Run(command) as run:
+        run.wait_for_new_life(set(), "first task")
+        for strike in FAULTS:
+            before = command.lives()
+            strike(slurm, run, slurm.jobs("RUNNING"))
+            run.wait_for_new_life(before, f"task after {strike.__name__}")
+        assert run.finish() == cohort.digest
+    assert slurm.jobs() == [], "jobs left behind"
+
+
+def test_a_full_queue_and_short_lives_delay_and_change_nothing(
+    slurm: Slurm, cohort: Cohort, tmp_path: Path
+) -> None:
+    slurm.call("sbatch", "--job-name=others", "--cpus-per-task=4", "--output=/dev/null",
+               "--wrap=sleep 600")  # fmt: skip
+    wait_for(lambda: slurm.jobs("RUNNING", "others"), "a job of others on the node")
+    command = gated_command(
+        tmp_path, "accumulate", cohort.accumulate_options(tmp_path / "work"), workers=SHORT_LIVES
+    )
+    with Run(command) as run:
+        run.wait_for(lambda: slurm.jobs("PENDING"), "job in the full queue")
+        (waiting,) = slurm.jobs("PENDING")
+        slurm.call("scancel", waiting)
+        run.wait_for(lambda: set(slurm.jobs("PENDING")) - {waiting}, "job in place of another")
+        assert command.lives() == set()
+        slurm.call("scancel", "--name=others")
+        run.wait_for(lambda: len(command.lives()) == 2, "second life")
+        assert run.finish() == cohort.digest
+
+
+def test_a_whole_release_by_a_job_that_submits_jobs_and_is_requeued(
+    slurm: Slurm, cohort: Cohort, tmp_path: Path
+) -> None:
+    out = tmp_path / "release"
+    places = ["--out", out, "--ledger", tmp_path / "ledger.sqlite"]
+    options = ["--bfile", cohort.prefix, *cohort.tables(), *places]
+    command = gated_command(tmp_path, "gwas_release", options)
+    (job,) = slurm.call(
+        "sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", f"--output={command.log}",
+        SUBMIT, *command.words,
+    ).split()  # fmt: skip
+    wait_for(command.lives, "first task", command.said)
+    before = command.lives()
+    # What SLURM sends five minutes before the job's walltime.
+    slurm.call("scancel", "--batch", "--signal=USR1", job)
+    slurm.start_again(job, command.said)
+    wait_for(lambda: command.lives() - before, "task of the second start", command.said)
+    command.open_gate()
+    wait_for(lambda: slurm.state(job) in ENDED, "end of the job", command.said)
+    assert slurm.state(job) == "COMPLETED", command.said()
+    assert digest_in(command.said()) == cohort.digest
+    verify = [sys.executable, "-m", "pipelines.verify", str(out)]
+    assert subprocess.run(verify, cwd=ROOT, check=False).returncode == 0
+    assert slurm.jobs() == [], "jobs left behind"
+
+
+def test_a_queue_that_does_not_exist_is_one_line_and_no_run(
+    slurm: Slurm, cohort: Cohort, tmp_path: Path
+) -> None:
+    options = cohort.accumulate_options(tmp_path / "work")
+    command = gated_command(tmp_path, "accumulate", options, jobs='queue = "nowhere"')
+    ended = subprocess.run(
+        command.words, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = ended.stderr.splitlines()[-1]
+    assert ended.returncode == 3, ended.stderr
+    assert last.startswith("error: --cluster: the queue refused the first job (got sbatch: error:")
+    assert slurm.jobs() == []

@@ -85,13 +85,14 @@ def choices_from(
         _check_moments(model)
     if model.nominal_n is not None:
         _check_that_nobody_counts_tasks(execution.profile)
+    _check_scheduler(execution.profile, options["scheduler"])
     return outcomes, model, execution
 
 
 def _cluster_profile(options: dict[str, Any]) -> Profile:
     from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
     from primo_scale.cluster.profile import LocalProfile, SchedulerProfile
-    from primo_scale.cluster.read_profile import check_scheduler, read_profile
+    from primo_scale.cluster.read_profile import read_profile
 
     cluster, scheduler = options["cluster"], options["scheduler"]
     local = [name for name in ("workers", "memory_limit") if options[name] is not None]
@@ -106,9 +107,16 @@ def _cluster_profile(options: dict[str, Any]) -> Profile:
         return read_profile(cluster, TASKS_PER_WORKER)
     if scheduler is None:
         return LocalProfile(options["workers"], options["memory_limit"])
-    running = SchedulerProfile(scheduler)
-    check_scheduler(running, "--scheduler")
-    return running
+    return SchedulerProfile(scheduler)
+
+
+def _check_scheduler(profile: Profile, option: str | None) -> None:
+    """Refuse ``--scheduler`` where strangers could listen; a profile was checked as it was read."""
+    from primo_scale.cluster.profile import SchedulerProfile
+    from primo_scale.cluster.read_profile import check_scheduler
+
+    if option is not None and isinstance(profile, SchedulerProfile):
+        check_scheduler(profile, "--scheduler")
 
 
 def _check_that_nobody_counts_tasks(profile: Profile) -> None:

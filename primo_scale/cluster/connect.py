@@ -18,7 +18,6 @@ from primo_scale.cluster.profile import (
     Profile,
     SchedulerProfile,
 )
-from primo_scale.cluster.read_profile import check_scheduler
 from primo_scale.cluster.tls import check_presence, checked, security_from, throw_away_certificates
 from primo_scale.errors import InputError
 
@@ -63,7 +62,6 @@ def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> It
 
 
 def _scheduler_client(profile: SchedulerProfile) -> Client:
-    check_scheduler(profile, "--scheduler")
     security = (
         security_from(checked(profile.tls)) if isinstance(profile.tls, Certificates) else None
     )

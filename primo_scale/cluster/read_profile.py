@@ -146,6 +146,6 @@ def _unsafe(what: str, where: str, value: Any) -> InputError:
         what,
         where=where,
         value=value,
-        remedy="Give a table [tls] with ca, cert and key, or write tls = false where every machine "
-        "on the network is trusted",
+        remedy="Name certificates in [tls] of a --cluster profile, or write tls = false there if "
+        "every machine on the network is trusted",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -14,6 +15,7 @@ from primo_scale.cluster.profile import Certificates, Tls
 from primo_scale.errors import InputError
 
 _OTHERS = 0o077
+_PREFIX = "tls-"
 
 
 def security_from(certificates: Certificates) -> Security:
@@ -81,8 +83,11 @@ def throw_away_certificates(tls: Tls, directory: Path) -> Iterator[Certificates 
     elif not tls:
         yield None
     else:
+        # Of a command that was killed; the work directory's lock says that it is gone.
+        for left in directory.glob(f"{_PREFIX}*"):
+            shutil.rmtree(left)
         made = Security.temporary()
-        with TemporaryDirectory(prefix="tls-", dir=directory) as name:  # mode 0700
+        with TemporaryDirectory(prefix=_PREFIX, dir=directory) as name:  # mode 0700
             certificates = Certificates(
                 *(Path(name) / f"{part}.pem" for part in ("ca", "cert", "key"))
             )

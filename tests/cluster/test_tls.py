@@ -36,6 +36,7 @@ def test_a_missing_certificate_is_named(certificates: Certificates) -> None:
 
 
 def test_throw_away_certificates_are_private_and_gone_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "tls-of-a-killed-run").mkdir()
     with throw_away_certificates(True, tmp_path) as made:
         assert made is not None
         (directory,) = tmp_path.iterdir()
@@ -52,9 +53,12 @@ def test_no_certificates_where_tls_is_off(tmp_path: Path) -> None:
 
 
 def test_only_who_has_the_key_may_join(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("ours", "others")]
+    for place in places:
+        place.mkdir()
     with (
-        throw_away_certificates(True, tmp_path) as ours,
-        throw_away_certificates(True, tmp_path) as others,
+        throw_away_certificates(True, places[0]) as ours,
+        throw_away_certificates(True, places[1]) as others,
     ):
         assert ours is not None and others is not None
         with LocalCluster(

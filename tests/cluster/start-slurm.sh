@@ -36,9 +36,9 @@ END
 if ! munge -n > /dev/null 2>&1; then
   mkdir -p /run/munge && chown munge /run/munge
   [ -s /etc/munge/munge.key ] || runuser -u munge -- mungekey --create
-  runuser -u munge -- /usr/sbin/munged --pid-file="$dir/munged.pid" 2> /dev/null ||
-    runuser -u munge -- /usr/sbin/munged
+  runuser -u munge -- /usr/sbin/munged
   for _ in $(seq 50); do munge -n > /dev/null 2>&1 && break; sleep 0.1; done
+  cp /run/munge/munged.pid "$dir/munged.pid"
 fi
 export SLURM_CONF="$dir/slurm.conf"
 slurmctld

@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import dask
+import dask_jobqueue
 from click.testing import CliRunner
 
 from pipelines import show_cluster
@@ -25,14 +26,12 @@ GOLDEN = {"slurm": "slurm.sh", "pbs": "pbs.sh", "lsf": "lsf.sh", "sge": "sge.sh"
 
 def rendered(kind: str) -> str:
     """What the example of a kind comes to, on any machine and for any user."""
-    import dask_jobqueue  # noqa: F401  # whose defaults enter Dask's configuration
-
     nobody = {"LSF_ENVDIR": os.devnull, "PBS_ACCOUNT": ""}
-    bare = {"jobqueue": dask.config.collect_yaml([_defaults()]).__next__()["jobqueue"]}
+    (defaults,) = dask.config.collect_yaml([_defaults()])
     with (
         mock.patch.dict(os.environ, nobody),
         mock.patch.object(sys, "executable", "PYTHON"),
-        dask.config.set(bare),
+        dask.config.set({"jobqueue": defaults["jobqueue"]}),
     ):
         result = CliRunner().invoke(
             show_cluster.main, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
@@ -42,8 +41,7 @@ def rendered(kind: str) -> str:
 
 
 def _defaults() -> str:
-    import dask_jobqueue
-
+    """The file with dask-jobqueue's own settings, whatever this user's say."""
     return str(Path(dask_jobqueue.__file__).with_name("jobqueue.yaml"))
 
 

@@ -13,7 +13,7 @@ from primo_scale.cluster.profile import (
     SchedulerProfile,
     worker_memory,
 )
-from primo_scale.cluster.read_profile import check_scheduler, is_loopback, read_profile
+from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "cluster"
@@ -139,15 +139,3 @@ def test_no_encryption_has_to_be_written(tmp_path: Path) -> None:
     interfaces = '[scheduler]\ninterface = "ib0"\n[workers]\ninterface = "ib0"\n'
     assert read(tmp_path, 'kind = "slurm"\ntls = false\n' + interfaces)
     assert read(tmp_path, KUBERNETES.replace("[pods]", "tls = false\n[pods]"))
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_needs_no_encryption(host: str) -> None:
-    assert is_loopback(host)
-    address = f"[{host}]" if ":" in host else host
-    check_scheduler(SchedulerProfile(f"tcp://{address}:8786"), "--scheduler")
-
-
-@pytest.mark.parametrize("host", ["10.0.0.1", "0.0.0.0", "::", "localhost.example", "node1", None])
-def test_what_is_not_surely_loopback_is_not(host: str | None) -> None:
-    assert not is_loopback(host)

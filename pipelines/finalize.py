@@ -28,6 +28,7 @@ from pipelines.options import (
 )
 from pipelines.release_place import charge_of, check_out, exists_already
 from primo_scale.errors import InputError, UsageError
+from primo_scale.storage.places import Place, place
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, Design
@@ -143,7 +144,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     from primo_scale.privacy.private_statistics import privatise
 
     raw = open_raw_statistics(work_dir / "statistics.zarr", design.layout, design.n_samples)
-    store = open_genotype_store(Path(design.genotype_store))
+    store = open_genotype_store(place(design.genotype_store))
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
@@ -189,12 +190,12 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     pgs_file_stems(phenotypes)
 
 
-def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Path) -> None:
+def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Place) -> None:
     """Refuse anything but what the statistics were made with: the guarantee is about that."""
     if raw.inputs[what] != digest:
         raise InputError(
             f"this is not the {what} that the statistics were made with",
-            where=path,
+            where=str(path),
             remedy="Run accumulate again, in another --work-dir",
         )
 
@@ -319,7 +320,7 @@ def _scoring_weights(design: Design, solved: Solved) -> ScoringWeights:
         solved.solution.weights, design.genotypes, design.outcomes, solved.response
     )
     return ScoringWeights(
-        variants=open_genotype_store(Path(design.genotype_store)).variants,
+        variants=open_genotype_store(place(design.genotype_store)).variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
         per_allele=raw_scale.per_allele,
         intercept=raw_scale.intercept,

@@ -37,6 +37,38 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         return str(value)
 
 
+class PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A path, or an URL of an object store such as ``s3://bucket/prefix``."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The place, `primo_scale.storage.places.Place`."""
+        from primo_scale.errors import UsageError
+        from primo_scale.storage.places import place
+
+        try:
+            return place(value) if isinstance(value, str) else value
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class BucketType(PlaceType):
+    """An URL of an object store."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The URL, `primo_scale.storage.places.ObjectUrl`."""
+        found = super().convert(value, param, ctx)
+        if isinstance(found, Path):
+            self.fail(f"{value!r} is no URL such as s3://bucket/prefix", param, ctx)
+        return found
+
+
+PLACE = PlaceType()
+
+
 class Token(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
     """A name without blanks that can stand in a file header."""
 
@@ -227,6 +259,13 @@ execution_options = _together(
             type=MemorySize(),
             metavar="SIZE",
             help="Of each local worker, e.g. 4GiB.",
+        ),
+        click.option(
+            "--object-store",
+            type=BucketType(),
+            metavar="URL",
+            help="Keep what workers read and write at s3://bucket/prefix, for workers that do not "
+            "see this machine's files.",
         ),
         click.option(
             "--kernel",

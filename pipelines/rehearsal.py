@@ -16,6 +16,7 @@ from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
+from pipelines.work_places import OUTCOMES, PARTIALS
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import Where, described, needs_of, refuse_if_too_small
 from primo_scale.accumulate.speed import measure_rates
@@ -36,9 +37,8 @@ from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import make_private_directory
 
-STORE, OUTCOMES = "genotypes.zarr", "outcomes.zarr"
-PARTIALS, STATISTICS = "partials.zarr", "statistics.zarr"
-"""Names in the work directory."""
+STATISTICS = "statistics.zarr"
+"""Name in the work directory."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,10 @@ checksum and is summed again, and a flush costs as much time as the sum of a sma
 
 from __future__ import annotations
 
-import contextlib
 import random
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,24 +25,25 @@ from primo_scale.kernels.choice import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import (
     Array,
     Group,
     array_of,
-    chunk_path,
     commit_chunk,
     create_array,
     create_group,
+    drop_chunk,
+    has_chunk,
     is_complete,
     mark_complete,
     open_group,
     read_block,
     write_block,
 )
+from primo_scale.storage.places import Place, place
 
 KIND = "partial statistics"
-Address = tuple[Path, str, str]
+Address = tuple[Place, str, str]
 SUBSAMPLE = "in_subsample"
 """Array of a store of partial sums: who is in a secret subsample."""
 # Row multipliers of so many blocks lie in one chunk: few files, and a tile reads few others.
@@ -58,7 +57,7 @@ class Inputs:
     Attributes
     ----------
     genotypes, outcomes
-        Paths of the finished stores, as every worker sees them.
+        Places of the finished stores, as every worker sees them.
     row_rule
         How records are clipped; None: not at all.
     subsample
@@ -67,8 +66,8 @@ class Inputs:
         What the stores and the coding hold (private, for the plan digest alone).
     """
 
-    genotypes: Path
-    outcomes: Path
+    genotypes: Place
+    outcomes: Place
     row_rule: RowRule | None
     subsample: int | None
     digests: dict[str, str]
@@ -97,7 +96,7 @@ class Partials:
         What multiplies (`primo_scale.kernels.choice`); the sums do not depend on it.
     """
 
-    path: Path
+    path: Place
     store_id: str
     kernel: str = AUTOMATIC
 
@@ -115,7 +114,7 @@ class Partials:
         """The outcome rows, if they are still the ones this plan is about."""
         store = open_outcome_store(self.inputs.outcomes)
         if store.content_digest != self.inputs.digests["outcomes"]:
-            raise InputError("the outcome store was replaced", where=self.inputs.outcomes)
+            raise InputError("the outcome store was replaced", where=str(self.inputs.outcomes))
         return store
 
     @cached_property
@@ -128,7 +127,7 @@ class Partials:
         """Attributes fixed at creation."""
         attributes = dict(open_group(self.path, KIND).attrs)
         if attributes["store_id"] != self.store_id:
-            raise InputError("the store of partial sums was replaced", where=self.path)
+            raise InputError("the store of partial sums was replaced", where=str(self.path))
         return attributes
 
     @cached_property
@@ -143,8 +142,8 @@ class Partials:
         paths = self.attributes["paths"]
         rule = stored.pop("row_rule")
         return Inputs(
-            Path(paths["genotypes"]),
-            Path(paths["outcomes"]),
+            place(paths["genotypes"]),
+            place(paths["outcomes"]),
             None if rule is None else RowRule.from_json(rule),
             stored.pop("subsample"),
             stored,
@@ -258,7 +257,7 @@ class Partials:
 
 
 def open_partials(
-    path: Path,
+    path: Place,
     plan: Plan,
     inputs: Inputs,
     code_table: npt.NDArray[np.int8],
@@ -277,7 +276,7 @@ def open_partials(
         if attributes["plan_digest"] != digest:
             raise InputError(
                 "the work directory holds partial sums of other inputs or options",
-                where=path,
+                where=str(path),
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
@@ -293,7 +292,7 @@ def gram_dtype(plan: Plan, largest_code: int) -> np.dtype[np.signedinteger[Any]]
     return np.dtype(np.int32 if people * largest_code**2 <= LARGEST_INT32 else np.int64)
 
 
-def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
+def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
     """Create the empty store and return its identity."""
     layout, q = plan.layout, plan.layout.n_outcomes
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
@@ -371,8 +370,7 @@ def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list
 
 
 def _intact(array: Array, index: tuple[int, ...]) -> bool:
-    path = chunk_path(array, index)
-    if not path.is_file():
+    if not has_chunk(array, index):
         return False
     selection = tuple(
         slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
@@ -380,7 +378,6 @@ def _intact(array: Array, index: tuple[int, ...]) -> bool:
     try:
         read_block(array, selection)
     except InputError:
-        with contextlib.suppress(FileNotFoundError), disk_errors_explained(path):
-            path.unlink()
+        drop_chunk(array, index)
         return False
     return True

@@ -7,9 +7,7 @@ flipped chunk is an error when it is read, never a wrong number.
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,13 +16,19 @@ import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
 from zarr.core.array_spec import ArrayConfigParams
+from zarr.storage import StorePath
 
 from primo_scale.errors import InputError
+from primo_scale.storage.disks import DiskStore
 from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.place_store import PlaceStore
+from primo_scale.storage.places import Place
+from primo_scale.storage.stores import store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
+_METADATA = "zarr.json"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
@@ -43,10 +47,11 @@ Array = zarr.Array[Any]
 Group: TypeAlias = zarr.Group
 
 
-def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
-    """Create an empty group of `kind` at `path`, replacing what an unfinished run left there."""
-    with disk_errors_explained(path):
-        group = zarr.open_group(path, mode="w", zarr_format=3)
+def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
+    """Create an empty group of `kind` at `place`, replacing what an unfinished run left there."""
+    store = store_at(place)
+    with disk_errors_explained(place):
+        group = zarr.open_group(store, mode="w", zarr_format=3)
         group.attrs.put(
             {
                 KIND_ATTRIBUTE: kind,
@@ -55,11 +60,11 @@ def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.G
                 **attributes,
             }
         )
-        path.chmod(0o700)
+        store.close_to_others()
     return group
 
 
-def open_group(path: Path, kind: str, *, complete: bool = True) -> zarr.Group:
+def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
     """Open a group and check that it is of `kind`, of a known version and, if asked, complete.
 
     Raises
@@ -68,17 +73,18 @@ def open_group(path: Path, kind: str, *, complete: bool = True) -> zarr.Group:
         Nothing there, another kind of data, a version this release does not read, or a group
         whose writing was never finished.
     """
-    if not (path / "zarr.json").is_file():
-        raise InputError(f"holds no {kind} store", where=path, remedy="Check the path")
-    group = zarr.open_group(path, mode="r+" if not complete else "r")
+    store = store_at(place)
+    if not store.holds(_METADATA):
+        raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
+    group = zarr.open_group(store, mode="r+" if not complete else "r")
     found = group.attrs.get(KIND_ATTRIBUTE)
     if found != kind:
-        raise InputError("is a store of another kind", where=path, value=found, limit=kind)
+        raise InputError("is a store of another kind", where=str(place), value=found, limit=kind)
     version = group.attrs.get(VERSION_ATTRIBUTE)
     if version != FORMAT_VERSIONS[kind]:
         raise InputError(
             f"the {kind} store has an unknown format version",
-            where=path,
+            where=str(place),
             value=version,
             limit=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
@@ -86,25 +92,30 @@ def open_group(path: Path, kind: str, *, complete: bool = True) -> zarr.Group:
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
-            where=path,
+            where=str(place),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
     return group
 
 
-def is_complete(path: Path, kind: str) -> bool:
-    """Whether `path` holds a finished group of `kind`."""
-    if not (path / "zarr.json").is_file():
+def is_complete(place: Place, kind: str) -> bool:
+    """Whether `place` holds a finished group of `kind`."""
+    if not store_at(place).holds(_METADATA):
         return False
-    return bool(open_group(path, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
+    return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
+
+
+def flush(group: zarr.Group) -> None:
+    """Make everything in a group survive a loss of power."""
+    _store_of(group).flush(group.store_path.path)
 
 
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     """Set the last attributes of a group and declare it finished, in one atomic write."""
-    root = _local_path(group)
-    with disk_errors_explained(root):
+    store = _store_of(group)
+    with disk_errors_explained(store.place):
         group.attrs.update({**attributes, COMPLETE_ATTRIBUTE: True})
-        _sync_file(root / "zarr.json")
+        store.flush(_key(group, _METADATA))
 
 
 def create_array(
@@ -132,54 +143,58 @@ def create_array(
 
 def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[Any]) -> None:
     """Write `values` at `selection`, a whole number of chunks."""
-    with disk_errors_explained(_local_path(array)):
+    with disk_errors_explained(_place_of(array)):
         array[selection] = values
 
 
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     """Read `selection`; a chunk that is missing or fails its checksum is an InputError.
 
-    Zarr reads a missing chunk as the fill value, which in a sum is a silently wrong number.
+    Raises
+    ------
+    InterruptedRun
+        The object store that it lies in gave no usable answer.
     """
-    for index in _chunks_of(array, selection):
-        if not chunk_path(array, index).is_file():
-            raise InputError(
-                "a stored chunk is missing",
-                where=chunk_path(array, index),
-                remedy="Remove the store and run the same command again",
-            )
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # what the crc32c codec raises on a mismatch
         raise InputError(
             "a stored chunk is damaged",
-            where=_local_path(array),
+            where=str(_place_of(array)),
             remedy="Remove the store and run the same command again",
         ) from error
 
 
-def _chunks_of(array: Array, selection: tuple[slice, ...]) -> Iterator[tuple[int, ...]]:
-    """Grid positions of the chunks that `selection` touches."""
-    ranges = []
-    for part, size, extent in zip(selection, array.chunks, array.shape, strict=True):
-        start, stop, _ = part.indices(extent)
-        ranges.append(range(start // size, -(-stop // size) if stop > start else start // size))
-    return itertools.product(*ranges)
-
-
 def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
-    """Write one whole chunk: it has its name when it is whole (Zarr renames), or fails its CRC."""
+    """Write one whole chunk that is complete once it has its name, or fails its checksum.
+
+    On a disk that is a rename; in an object store a conditional put, so that of several workers
+    that come with one chunk the first wins, and the others find it committed.
+    """
     chunks = array.chunks
     selection = tuple(
         slice(i * size, min((i + 1) * size, extent))
         for i, size, extent in zip(index, chunks, array.shape, strict=True)
     )
-    write_block(array, selection, values)
+    write_block(_kept_in(_store_of(array).for_commits(), array), selection, values)
+
+
+def has_chunk(array: Array, index: tuple[int, ...]) -> bool:
+    """Whether the chunk at grid position `index` was written."""
+    return _store_of(array).holds(_chunk_key(array, index))
+
+
+def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
+    """Take the chunk at grid position `index` away, if it is there."""
+    _store_of(array).remove(_chunk_key(array, index))
 
 
 def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
-    """Where the chunk at grid position `index` lies on the disk."""
-    return _local_path(array).joinpath("c", *(str(i) for i in index))
+    """File of the chunk at grid position `index`, of a store in a directory."""
+    place = _store_of(array).place
+    if not isinstance(place, Path):
+        raise ValueError(f"{place} is no directory")
+    return place / _chunk_key(array, index)
 
 
 def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
@@ -206,13 +221,36 @@ def array_of(group: zarr.Group, name: str) -> Array:
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
 
 
-def _local_path(node: zarr.Group | Array) -> Path:
-    return Path(str(node.store_path.store.root)) / node.store_path.path  # type: ignore[attr-defined]
+def open_array(place: Place, name: str) -> Array:
+    """The array `name` of a group that has no metadata of its own yet, for reading."""
+    array: Array = zarr.open_array(store_at(place), path=name, mode="r")
+    return array
 
 
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _store_of(node: zarr.Group | Array) -> PlaceStore:
+    store = node.store_path.store
+    # Whoever opened it with Zarr alone did so on a disk.
+    return store if isinstance(store, PlaceStore) else DiskStore(store.root)  # type: ignore[attr-defined]
+
+
+def _place_of(node: zarr.Group | Array) -> Place:
+    place = _store_of(node).place
+    return place / node.store_path.path if node.store_path.path else place
+
+
+def _key(node: zarr.Group | Array, name: str) -> str:
+    path = node.store_path.path
+    return f"{path}/{name}" if path else name
+
+
+def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
+    return _key(array, "/".join(("c", *(str(i) for i in index))))
+
+
+def _kept_in(store: PlaceStore, array: Array) -> Array:
+    """The same array, read and written through another view of its store."""
+    if store is array.store_path.store:
+        return array
+    opened = array.async_array
+    path = StorePath(store, opened.store_path.path)
+    return zarr.Array(zarr.AsyncArray(opened.metadata, path, opened.config))

@@ -85,7 +85,7 @@ def copy_genotypes(
             pass
         for _ in threads.map(compare, tables):
             pass
-    genotypes = open_array(destination, "genotypes")
+    genotypes = open_array(there, "genotypes")
     for partition, recorded in enumerate(sha256):
         _check_partition(genotypes, partition, recorded.tobytes(), destination)
         on_progress(next(steps), total)

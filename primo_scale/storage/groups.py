@@ -221,10 +221,9 @@ def array_of(group: zarr.Group, name: str) -> Array:
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
 
 
-def open_array(place: Place, name: str) -> Array:
-    """The array `name` of a group that has no metadata of its own yet, for reading."""
-    array: Array = zarr.open_array(store_at(place), path=name, mode="r")
-    return array
+def open_array(store: PlaceStore, name: str) -> Array:
+    """The array `name` in a store whose group has no metadata of its own yet."""
+    return zarr.open_array(store, path=name, mode="r+")
 
 
 def _store_of(node: zarr.Group | Array) -> PlaceStore:

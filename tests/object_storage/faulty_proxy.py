@@ -73,6 +73,11 @@ class FaultyProxy:
         self._http.server_close()
         self._thread.join()
 
+    def paths_put(self) -> list[str]:
+        """Paths of objects that were written."""
+        return [path for method, path, status in self.traffic.answered
+                if method == "PUT" and status == 200]  # fmt: skip
+
     def _handle(self, request: BaseHTTPRequestHandler) -> None:
         method, path = request.command, request.path
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipelines.command_line import DIRECTORY, EXISTING_FILE
+from pipelines.command_line import EXISTING_FILE
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -64,6 +64,19 @@ class BucketType(PlaceType):
         if isinstance(found, Path):
             self.fail(f"{value!r} is no URL such as s3://bucket/prefix", param, ctx)
         return found
+
+
+class LocalPathType(click.Path):
+    """A path of this machine: an URL would otherwise become a directory with a strange name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if "://" in str(value):
+            self.fail(
+                f"{value} is an URL, and this is written to a disk (docs/object_storage.md says "
+                "what object stores are for)", param, ctx,
+            )  # fmt: skip
+        return super().convert(value, param, ctx)
 
 
 PLACE = PlaceType()
@@ -287,7 +300,7 @@ def work_dir_option(*, required: bool) -> Decorator:
     """``--work-dir``, which a command with ``--out`` can do without."""
     return click.option(
         "--work-dir",
-        type=DIRECTORY,
+        type=LocalPathType(file_okay=False, path_type=Path),
         required=required,
         help="Private directory for intermediate files" + ("." if required else " (OUT.work)."),
     )
@@ -295,4 +308,4 @@ def work_dir_option(*, required: bool) -> Decorator:
 
 def out_option(help_text: str) -> Decorator:
     """``--out``, the path that a command creates."""
-    return click.option("--out", type=click.Path(path_type=Path), required=True, help=help_text)
+    return click.option("--out", type=LocalPathType(path_type=Path), required=True, help=help_text)

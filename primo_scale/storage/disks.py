@@ -54,10 +54,11 @@ class DiskStore(LocalStore, PlaceStore):
 
     def all_keys(self) -> Iterator[str]:
         """Files below the directory, but for what a killed process left half written."""
+        below = len(str(self.root)) + 1
         for directory, _, names in os.walk(self.root):
             for name in names:
                 if not name.endswith(".partial"):
-                    yield str((Path(directory) / name).relative_to(self.root))
+                    yield os.path.join(directory, name)[below:]
 
     def read(self, key: str) -> bytes:
         """Content of a file."""

@@ -21,7 +21,7 @@ from zarr.storage import StorePath
 from primo_scale.errors import InputError
 from primo_scale.storage.disks import DiskStore
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.place_store import PlaceStore
+from primo_scale.storage.place_store import PlaceStore, is_chunk
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 
@@ -179,6 +179,19 @@ def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any])
     write_block(_kept_in(_store_of(array).for_commits(), array), selection, values)
 
 
+def chunk_name(array: str, index: tuple[int, ...]) -> str:
+    """Name of a chunk in its group, such as ``gram/0/c/1/0/2``."""
+    return "/".join((array, "c", *(str(i) for i in index)))
+
+
+def stored_chunks(place: Place) -> set[str]:
+    """Names, as of `chunk_name`, of all chunks below a place.
+
+    A listing and no more: they are there, and whether they are whole is seen when they are read.
+    """
+    return {key for key in store_at(place).all_keys() if is_chunk(key)}
+
+
 def has_chunk(array: Array, index: tuple[int, ...]) -> bool:
     """Whether the chunk at grid position `index` was written."""
     return _store_of(array).holds(_chunk_key(array, index))
@@ -243,7 +256,7 @@ def _key(node: zarr.Group | Array, name: str) -> str:
 
 
 def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
-    return _key(array, "/".join(("c", *(str(i) for i in index))))
+    return chunk_name(array.store_path.path, index)
 
 
 def _kept_in(store: PlaceStore, array: Array) -> Array:

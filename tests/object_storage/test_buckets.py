@@ -128,9 +128,7 @@ def test_of_racers_one_wins_and_the_others_find_it_committed(prefix):
 def test_a_disk_lets_one_of_many_through_as_well(tmp_path):
     store = store_at(tmp_path / "s")
     with ThreadPoolExecutor(RACERS) as threads:
-        first = list(
-            threads.map(lambda n: store.put_if_absent("claim", bytes([n])), range(RACERS))
-        )
+        first = list(threads.map(lambda n: store.put_if_absent("claim", bytes([n])), range(RACERS)))
     assert sum(first) == 1
     assert store.read("claim") == bytes([first.index(True)])
     assert list(store.all_keys()) == ["claim"]

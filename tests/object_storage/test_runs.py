@@ -56,12 +56,11 @@ def cohort(tmp_path_factory) -> Path:
     return prefix
 
 
-def options(cohort: Path, work: Path, genotypes: object) -> list[str]:
+def options(cohort: Path, work: Path) -> list[str]:
     tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
     files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-    words = ("--genotypes", genotypes, *files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks",
-             "window:6", "--epsilon", 2, "--delta", 1e-7, "--workers", 1,
-             "--work-dir", work)  # fmt: skip
+    words = (*files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6", "--epsilon", 2,
+             "--delta", 1e-7, "--workers", 1, "--work-dir", work)  # fmt: skip
     return [str(word) for word in words]
 
 
@@ -69,33 +68,37 @@ def options(cohort: Path, work: Path, genotypes: object) -> list[str]:
 def on_disk(cohort, tmp_path_factory) -> str:
     """Digest of the statistics that a run on this machine's disk gives."""
     work = tmp_path_factory.mktemp("local") / "work"
-    return statistics_sha256(run("accumulate", *options(cohort, work, f"{cohort}.zarr")))
+    return statistics_sha256(
+        run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work))
+    )
 
 
-def test_a_run_in_a_faulty_bucket_gives_the_integers_of_one_on_disk(
+def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     cohort, on_disk, prefix, proxy, tmp_path
 ):
+    """Genotypes are copied there, workers read them there and commit there."""
     faulty = proxy(seeded(3, 0.1))
-    genotypes, shared, work = prefix / "genotypes.zarr", prefix / "run", tmp_path / "work"
-    run("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", genotypes)
-    arguments = [*options(cohort, work, genotypes), "--object-store", str(shared)]
-    output = run("accumulate", *arguments)
+    shared, work = prefix / "run", tmp_path / "work"
+    arguments = [*options(cohort, work), "--bfile", str(cohort), "--object-store", str(shared),
+                 "--out", str(tmp_path / "release"), "--ledger", str(ledger(tmp_path)),
+                 "--cohort", "c"]  # fmt: skip
+    assert f"MiB in {shared}" in run("gwas_release", *arguments, "--dry-run")
+    assert list(store_at(shared).all_keys()) == []
+    output = run("gwas_release", *arguments)
     assert statistics_sha256(output) == on_disk
+    assert (tmp_path / "release" / "release.json").is_file()
     assert sum(number for fault, number in faulty.traffic.faults.items() if fault != "none") > 20
-    assert {path.name for path in work.glob("*.zarr")} == {"statistics.zarr"}
+    assert {path.name for path in work.glob("*.zarr")} == {"genotypes.zarr", "statistics.zarr"}
     left = {key.partition("/")[0] for key in store_at(shared).all_keys()}
-    assert left == {"claim", "outcomes.zarr"}  # partial sums go when they are summed
+    assert left == {"claim", "genotypes.zarr", "outcomes.zarr"}  # sums go when they are summed
     logged = "".join(path.read_text() for path in work.iterdir() if path.is_file())
     assert SECRET not in output + logged
     # Once more: nothing is left to do. And no other work directory may meddle.
-    assert statistics_sha256(run("accumulate", *arguments)) == on_disk
-    other = [*options(cohort, tmp_path / "other", genotypes), "--object-store", str(shared)]
-    assert "another work directory" in run("accumulate", *other, exit_code=3)
-    # What is released does not depend on where things lay.
-    released = tmp_path / "release"
-    run("finalize", "--work-dir", work, "--out", released, "--epsilon", 2, "--delta", 1e-7,
-        "--ledger", ledger(tmp_path), "--cohort", "c")  # fmt: skip
-    assert (released / "release.json").is_file()
+    assert statistics_sha256(run("gwas_release", *arguments)) == on_disk
+    other = [*options(cohort, tmp_path / "other"), "--object-store", str(shared)]
+    assert "another work directory" in run(
+        "accumulate", "--genotypes", shared / "genotypes.zarr", *other, exit_code=3
+    )
 
 
 def ledger(folder: Path) -> Path:
@@ -113,9 +116,10 @@ def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
 ):
     """Client and workers die; then one partial sum is torn, one flipped. All others are kept."""
     proxy(lambda method, path, attempt: "slow" if method == "PUT" and "/gram/" in path else None)
-    shared = prefix / "run"
-    arguments = [*options(cohort, tmp_path / "work", f"{cohort}.zarr"), "--object-store",
-                 str(shared)]  # fmt: skip
+    shared, genotypes = prefix / "run", prefix / "genotypes.zarr"
+    run("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", genotypes)
+    arguments = [*options(cohort, tmp_path / "work"), "--genotypes", str(genotypes),
+                 "--object-store", str(shared)]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.accumulate", *arguments], cwd=ROOT,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -161,7 +165,9 @@ def test_a_copy_continues_is_read_back_and_refuses_another_store(cohort, prefix,
     target.remove("genotypes/c/1/0")
     target.put_if_absent("genotypes/c/1/0", origin.read("genotypes/c/0/0"))
     assert "read back" in run(*copy, exit_code=3)
-    run("accumulate", *options(cohort, tmp_path / "work", there), exit_code=3)
+    unfinished = run("accumulate", "--genotypes", there, *options(cohort, tmp_path / "work"),
+                     exit_code=3)  # fmt: skip
+    assert "holds no genotypes store" in unfinished
     run(*copy)
     run(*copy)
     assert sorted(target.all_keys()) == sorted(origin.all_keys())
@@ -182,3 +188,13 @@ def test_a_copy_continues_is_read_back_and_refuses_another_store(cohort, prefix,
     import primo_scale
 
     assert primo_scale.open_genotypes(str(there)).shape == (source.n_variants, source.n_samples)
+
+
+def test_what_belongs_on_a_disk_is_refused_an_url(cohort, tmp_path, prefix):
+    for command, option in (("ingest", "--out"), ("accumulate", "--work-dir")):
+        output = run(command, option, prefix, exit_code=2)
+        assert "is an URL" in output and not Path("s3:").exists()
+    other = options(cohort, tmp_path / "work")
+    output = run("accumulate", "--genotypes", f"{cohort}.zarr", *other, "--object-store",
+                 tmp_path, exit_code=2)  # fmt: skip
+    assert "is no URL" in output

@@ -132,8 +132,12 @@ class BucketStore(WrapperStore[ObjectStore[Any]], PlaceStore):
         await self._patiently(lambda: self._store.delete(key))
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete every object below a prefix."""
-        await self._patiently(lambda: self._store.delete_dir(prefix))
+        """Delete every object below a prefix, as many in a request as the service takes."""
+        import obstore
+
+        keys = await self._listed(prefix)
+        if keys:
+            await self._patiently(lambda: obstore.delete_async(self._store.store, keys))
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether there is nothing below a prefix."""

@@ -76,7 +76,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
     store = store_at(place)
     if not store.holds(_METADATA):
         raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
-    group = zarr.open_group(store, mode="r+" if not complete else "r")
+    group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
     if found != kind:
         raise InputError("is a store of another kind", where=str(place), value=found, limit=kind)

@@ -135,7 +135,7 @@ def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
     try:
         end = time.monotonic() + 60
         while len(sums_of(committed())) < 4 and time.monotonic() < end and process.poll() is None:
-            time.sleep(0.05)
+            time.sleep(0.2)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 from pipelines.command_line import LOGGER
 from primo_scale.errors import InputError
 from primo_scale.storage.files import write_atomically
+from primo_scale.storage.place_store import no_conditional_put
 from primo_scale.storage.places import ObjectUrl, Place
 from primo_scale.storage.stores import store_at
 
@@ -49,13 +50,17 @@ def claim(object_store: ObjectUrl, work_dir: Path) -> None:
     Raises
     ------
     InputError
-        Another work directory uses the prefix.
+        Another work directory uses the prefix, or the service knows no conditional put.
     """
     ours = work_dir / "object_store.claim"
     if not ours.is_file():
         write_atomically(ours, secrets.token_hex(16).encode())
     name, store = ours.read_bytes(), store_at(object_store)
-    if not store.put_if_absent(_CLAIM, name) and store.read(_CLAIM) != name:
+    if store.put_if_absent(_CLAIM, name):
+        # Some services take the condition and ignore it: then this does not fail, as it must.
+        if store.put_if_absent(_CLAIM, name):
+            raise no_conditional_put(object_store)
+    elif store.read(_CLAIM) != name:
         raise InputError(
             "another work directory keeps its partial sums there",
             where=str(object_store),

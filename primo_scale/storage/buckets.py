@@ -24,7 +24,12 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore, WrapperStore
 
 from primo_scale.errors import InputError, InterruptedRun, UsageError
-from primo_scale.storage.place_store import PlaceStore, is_chunk, missing_chunk
+from primo_scale.storage.place_store import (
+    PlaceStore,
+    is_chunk,
+    missing_chunk,
+    no_conditional_put,
+)
 from primo_scale.storage.places import ObjectUrl
 
 if TYPE_CHECKING:
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_STATUS = re.compile(r"status code: ([34]\d\d)")
+_STATUS = re.compile(r"status code: ([34]\d\d|501)")
 _WORTH_ANOTHER_ATTEMPT = ("408", "409", "425", "429")
 
 logger = logging.getLogger("primo_scale")
@@ -61,7 +66,7 @@ class Patience:
     answer_s: float = 120.0
 
     def pauses(self) -> Iterator[float]:
-        """Seconds to wait after each attempt but the last: 55 in all at the most."""
+        """Seconds to wait after each attempt but the last, 28 to 55 in all."""
         for attempt in range(self.attempts - 1):
             longest = min(self.longest_pause_s, self.first_pause_s * 2**attempt)
             yield longest * random.uniform(0.5, 1.0)
@@ -258,22 +263,19 @@ class BucketStore(WrapperStore[ObjectStore[Any]], PlaceStore):
                 "(docs/object_storage.md)",
             ),
             (FileNotFoundError, "there is no such bucket", "Create it, or correct the URL"),
-            (
-                exceptions.NotSupportedError,
-                "the object store lacks conditional put, without which nothing can be committed",
-                "Use a service with If-None-Match",
-            ),
         )
         for kind, what, remedy in refusals:
             if isinstance(error, kind):
                 return InputError(what, where=str(self._place), remedy=remedy)
-        status = _STATUS.search(str(error))
-        if status is None or status[1] in _WORTH_ANOTHER_ATTEMPT or "RequestTimeout" in str(error):
+        status = _status(str(error))
+        if isinstance(error, exceptions.NotSupportedError) or status == "501":
+            return no_conditional_put(self._place)
+        if status is None or status in _WORTH_ANOTHER_ATTEMPT or "RequestTimeout" in str(error):
             return None
         return InputError(
             "the object store refuses the request",
             where=str(self._place),
-            value=f"HTTP {status[1]}",
+            value=f"HTTP {status}",
             remedy="Check that the bucket is there, and region and endpoint in the environment "
             "(docs/object_storage.md)",
         )
@@ -286,6 +288,14 @@ class _FirstContentStays(BucketStore):
 
 class _NotYetDecided(Exception):
     """An answer to ask again for; never seen outside."""
+
+
+def _status(message: str) -> str | None:
+    """The HTTP status that obstore says it got, where that is not one of a busy service."""
+    if "redirect without LOCATION" in message:  # how a bucket of another region answers
+        return "301"
+    found = _STATUS.search(message)
+    return None if found is None else found[1]
 
 
 @lru_cache(maxsize=64)

@@ -65,6 +65,15 @@ def is_chunk(key: str) -> bool:
     return "/c/" in key
 
 
+def no_conditional_put(where: Place) -> InputError:
+    """A service that cannot let one of many through."""
+    return InputError(
+        "the object store lacks conditional put, without which nothing can be committed",
+        where=str(where),
+        remedy="Use a service with If-None-Match",
+    )
+
+
 def missing_chunk(where: Place) -> InputError:
     """A chunk that is not there."""
     return InputError(

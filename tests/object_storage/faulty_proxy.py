@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-FAULTS = ("error 500", "slow down", "slow", "truncated", "lost answer")
+FAULTS = ("status 500", "status 503", "slow", "truncated", "lost answer")
 SLOW_S = 0.3
-_SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>secret-of-the-service</Message></Error>"
+_COMPLAINT = b"<Error><Code>X</Code><Message>secret-of-the-service</Message></Error>"
 
 
 @dataclass
@@ -87,9 +87,11 @@ class FaultyProxy:
             fault = self._choose(method, path, attempt)
             self.traffic.faults[fault or "none"] += 1
             self.traffic.headers |= {f"{name}: {value}" for name, value in request.headers.items()}
-        if fault in ("error 500", "slow down"):
-            self._answer(request, 500 if fault == "error 500" else 503, {}, _SLOW_DOWN)
+        if fault is not None and fault.startswith("status "):
+            self._answer(request, int(fault.split()[1]), {}, _COMPLAINT)
             return
+        if fault == "no conditions":
+            del request.headers["If-None-Match"]
         if fault == "slow":
             time.sleep(SLOW_S)
         status, headers, content = self._forward(request, body)

@@ -12,6 +12,7 @@ import pytest
 from conftest import SECRET
 from faulty_proxy import FAULTS, seeded
 
+from pipelines.work_places import claim
 from primo_scale.errors import InputError, InterruptedRun, UsageError
 from primo_scale.storage import buckets
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
@@ -201,7 +202,7 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
 def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypatch):
     monkeypatch.setattr(buckets, "PATIENCE", SHORT)
     written(prefix, numbers(9))
-    for fault in ("error 500", "truncated"):
+    for fault in ("status 500", "truncated"):
         faulty = proxy(lambda method, path, attempt, fault=fault: fault)
         with pytest.raises(InterruptedRun, match="4 attempts") as caught:
             store_at(prefix).read("a/c/0/0")
@@ -235,6 +236,29 @@ def test_refusals_are_said_at_once_and_in_one_line(prefix, environment, monkeypa
     buckets.open_bucket.cache_clear()
     with pytest.raises(UsageError, match="in clear"):
         store_at(prefix)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (301, "HTTP 301"), (400, "HTTP 400"), (401, "does not accept the credentials"),
+        (403, "refuses access"), (501, "conditional put"),
+    ],
+)  # fmt: skip
+def test_what_no_further_attempt_changes_is_said_at_once(prefix, proxy, status, said):
+    faulty = proxy(lambda method, path, attempt: f"status {status}")
+    with pytest.raises(InputError, match=said) as caught:
+        store_at(prefix).put_if_absent("claim", b"x")
+    assert sum(faulty.traffic.faults.values()) == 1
+    assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_service_that_ignores_conditions_is_found_out_at_the_first_claim(prefix, proxy, tmp_path):
+    claim(prefix, tmp_path)
+    claim(prefix, tmp_path)
+    proxy(lambda method, path, attempt: "no conditions")
+    with pytest.raises(InputError, match="conditional put"):
+        claim(prefix / "elsewhere", tmp_path)
 
 
 def test_without_obstore_the_error_names_the_extra(prefix, monkeypatch):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipelines.design_choices import ModelChoices
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
     from primo_scale.outcomes.coding import OutcomeCoding
+    from primo_scale.storage.places import ObjectUrl
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class ExecutionChoices:
     no_tls: bool
     workers: int | None
     memory_limit: str | None
+    object_store: ObjectUrl | None
     kernel: str
     dry_run: bool
     performance_report: Path | None

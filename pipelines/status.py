@@ -63,6 +63,8 @@ def _as_text(work_dir: Path, status: Status, now: float) -> Iterator[str]:
     yield f"{work_dir}: {status.stage}, {_REMARKS[status.state]}{who}"
     for what, (done, total) in status.counts.items():
         yield f"  {what:<10}  {done} of {total}, {total - done} left"
+    if status.object_store is not None:
+        yield f"  {'tasks':<10}  not counted: what is in {status.object_store} is not looked at"
     if status.work_done is not None:
         yield f"  {'work':<10}  {_pace(status, now)}"
     used = ", ".join(f"{name} {_size(size)}" for name, size in [*status.disk.items()][:3])
@@ -119,6 +121,7 @@ def _as_json(status: Status) -> dict[str, Any]:
         "per_second": None if speed is None else speed.per_second,
         "seconds_left": None if speed is None else speed.seconds_left,
         "last_commit": _time(status.last_commit),
+        "object_store": status.object_store,
         "disk_bytes": status.disk,
         "disk_free_bytes": status.disk_free,
         "last_log_line": None

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from observed_runs import Cohort, D, kill_all, wait_until
 
-from pipelines import rehearsal, status, work_directory
+from pipelines import status
 from pipelines.work_directory import read_status
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
@@ -210,11 +210,6 @@ def test_what_is_no_work_directory_is_bad_input(tmp_path) -> None:
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
         with pytest.raises(InputError):
             read_status(path)
-
-
-def test_names_are_those_that_runs_give() -> None:
-    names = ("STORE", "PARTIALS", "STATISTICS")
-    assert [getattr(work_directory, n) for n in names] == [getattr(rehearsal, n) for n in names]
 
 
 def test_help_says_that_it_is_private() -> None:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from faulty_proxy import FaultyProxy
+from faulty_proxy import SECRET, FaultyProxy
 
 from primo_scale.storage import buckets
 from primo_scale.storage.places import ObjectUrl
 
-SECRET = "loopback-secret-that-must-not-show"
 _START_S = 60
 _numbers = itertools.count()
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 FAULTS = ("status 500", "status 503", "slow", "truncated", "lost answer")
 SLOW_S = 0.3
+SECRET = "loopback-secret-that-must-not-show"
 _COMPLAINT = b"<Error><Code>X</Code><Message>secret-of-the-service</Message></Error>"
 
 

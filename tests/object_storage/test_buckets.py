@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import SECRET
-from faulty_proxy import FAULTS, seeded
+from faulty_proxy import FAULTS, SECRET, seeded
 
 from pipelines.work_places import claim
 from primo_scale.errors import InputError, InterruptedRun, UsageError

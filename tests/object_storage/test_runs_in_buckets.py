@@ -14,8 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from conftest import SECRET
-from faulty_proxy import seeded
+from faulty_proxy import SECRET, seeded
 
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.storage.stores import store_at

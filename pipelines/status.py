@@ -19,6 +19,7 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
 )
+from pipelines.options import encryption_option
 from primo_scale.errors import InterruptedRun
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ _REMARKS = {
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
 @click.argument("work_dir", metavar="WORK_DIR", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for machines.")
+@encryption_option
 @debug_option
 @explain_errors
-def main(work_dir: Path, as_json: bool) -> None:
+def main(work_dir: Path, as_json: bool, encryption_key: Path | None) -> None:
     """Say which stage the run in WORK_DIR is in, what is left, and how long that takes.
 
     Takes no lock and asks no cluster: the run does not notice. PRIVATE: what this prints counts
@@ -47,7 +49,9 @@ def main(work_dir: Path, as_json: bool) -> None:
     no work directory.
     """
     from pipelines.work_directory import read_status
+    from primo_scale.storage.encryption import use_key_file
 
+    use_key_file(encryption_key)
     status = read_status(work_dir)
     if as_json:
         click.echo(json.dumps({"work_dir": str(work_dir), **_as_json(status)}))

@@ -12,7 +12,7 @@ import pytest
 from faulty_proxy import FAULTS, SECRET, seeded
 
 from pipelines.work_places import claim
-from primo_scale.errors import InputError, InterruptedRun, UsageError
+from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
 from primo_scale.storage import buckets
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.buckets import Patience
@@ -137,7 +137,7 @@ def test_a_disk_lets_one_of_many_through_as_well(tmp_path):
 def test_a_missing_chunk_is_an_error_never_zeros(prefix, key):
     array = written(prefix, numbers(5))
     store_at(prefix).remove(key)
-    with pytest.raises(InputError, match=rf"{prefix}/{key}: a stored chunk is missing"):
+    with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
         read_block(array, ALL)
 
 
@@ -151,7 +151,7 @@ def test_a_damaged_object_is_an_error_never_a_number(prefix, damage):
         del content[-20 if damage == "truncate" else 0 :]
     store.remove("a/c/1/0")
     assert store.put_if_absent("a/c/1/0", bytes(content))
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(DamagedChunk, match="damaged"):
         read_block(array, (slice(2, 4), slice(None)))
     np.testing.assert_array_equal(read_block(array, (slice(0, 2), slice(None))), numbers(6)[:2])
 
@@ -220,7 +220,7 @@ def test_bits_flipped_on_the_way_fail_the_checksum(prefix, proxy):
     written(prefix, numbers(10))
     proxy(lambda method, path, attempt: "flipped" if "/c/" in path else None)
     array = array_of(open_group(prefix, "statistics"), "a")
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(DamagedChunk, match="damaged"):
         read_block(array, ALL)
 
 

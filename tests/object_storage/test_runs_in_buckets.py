@@ -98,6 +98,12 @@ def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     assert "another work directory" in run(
         "accumulate", "--genotypes", shared / "genotypes.zarr", *other, exit_code=3
     )
+    # A purge takes what is in the bucket as well, and the same command finds the release done.
+    assert store_at(shared).put_if_absent("mine.txt", b"the user's own")
+    assert "left there: mine.txt" in run("gwas_release", *arguments, "--purge-intermediates")
+    assert list(store_at(shared).all_keys()) == ["mine.txt"]
+    assert {path.name for path in work.iterdir()} == {"lock", "purged.json"}
+    assert "published already" in run("gwas_release", *arguments)
 
 
 def ledger(folder: Path) -> Path:
@@ -138,6 +144,8 @@ def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    said = run("status", tmp_path / "work", exit_code=5)
+    assert ": accumulate, stopped" in said and f"what is in {shared} is not looked at" in said
     before = sums_of(committed())
     assert 4 <= len(before) < 15
     torn, flipped = sorted(before)[:2]

@@ -11,7 +11,6 @@ import click
 from pipelines.choices import choices_from
 from pipelines.command_line import (
     CONTEXT,
-    DIRECTORY,
     LOGGER,
     ContractCommand,
     debug_option,
@@ -23,6 +22,7 @@ from pipelines.command_line import (
 )
 from pipelines.log_lines import about
 from pipelines.options import (
+    PLACE,
     budget_options,
     encryption_option,
     execution_options,
@@ -43,10 +43,13 @@ if TYPE_CHECKING:
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.store import GenotypeStore
+    from primo_scale.storage.places import Place
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.option("--genotypes", type=DIRECTORY, required=True, help="Store written by ingest.")
+@click.option(
+    "--genotypes", type=PLACE, required=True, help="Store written by ingest: a path or an URL."
+)
 @outcome_options
 @model_options
 @budget_options
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
 @log_format_option
 @debug_option
 @explain_errors
-def main(genotypes: Path, work_dir: Path, **options: Any) -> None:
+def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
 
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
@@ -99,7 +102,8 @@ def accumulate_stage(
 
     Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
     """
-    from pipelines.rehearsal import OUTCOMES, STATISTICS, preflight, settled_design
+    from pipelines.rehearsal import preflight, settled_design
+    from pipelines.work_places import STATISTICS, claim, work_places
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.statistics import finished_plan_digest
     from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
@@ -107,15 +111,19 @@ def accumulate_stage(
     design = settled_design(store, outcomes, model, moments)
     if finished_plan_digest(work_dir / STATISTICS) is None:
         preflight(store, design, execution, work_dir)
+    places = work_places(work_dir, execution.object_store)
+    if execution.object_store is not None:
+        claim(execution.object_store, work_dir)
     with stage("outcomes"):
         aligned = align_outcomes(
-            work_dir / OUTCOMES,
+            places.outcomes,
             store.samples,
             OutcomeFiles(
                 outcomes.phenotypes.values,
                 None if outcomes.covariates is None else outcomes.covariates.values,
             ),
             design.outcomes,
+            scratch=work_dir,
         )
     inputs = Inputs(
         genotypes=store.path,
@@ -128,7 +136,7 @@ def accumulate_stage(
             "design": design.digest,
         },
     )
-    raw = _sum(work_dir, design, inputs, execution)
+    raw = _sum(work_dir, places.partials, design, inputs, execution)
     design.save(work_dir / "design.json")
     click.echo(f"statistics sha256: {raw.sha256}")
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
@@ -137,10 +145,14 @@ def accumulate_stage(
 
 @stage("accumulate")
 def _sum(
-    work_dir: Path, design: Design, inputs: Inputs, execution: ExecutionChoices
+    work_dir: Path,
+    partials_place: Place,
+    design: Design,
+    inputs: Inputs,
+    execution: ExecutionChoices,
 ) -> RawStatistics:
     from pipelines.progress import progress_bar
-    from pipelines.rehearsal import PARTIALS, STATISTICS
+    from pipelines.work_places import STATISTICS
     from primo_scale.accumulate.partials import open_partials
     from primo_scale.accumulate.plan import default_plan, plan_digest
     from primo_scale.accumulate.run import accumulate
@@ -154,11 +166,11 @@ def _sum(
     from primo_scale.storage.files import make_private_directory
 
     plan = default_plan(design.layout, design.n_samples)
-    finished, partials_path = work_dir / STATISTICS, work_dir / PARTIALS
+    finished = work_dir / STATISTICS
     found = finished_plan_digest(finished)
     if found == plan_digest(plan, inputs.to_json()):
         LOGGER.info("the statistics are there already: nothing to sum")
-        remove_partials(partials_path)
+        remove_partials(partials_place)
         return open_raw_statistics(finished, plan.layout, plan.n_samples)
     if found is not None:
         raise InputError(
@@ -167,7 +179,7 @@ def _sum(
             remedy="Use another --work-dir, or remove this one to start afresh",
         )
     codes = design.genotypes.code_table
-    partials = open_partials(partials_path, plan, inputs, codes, execution.kernel)
+    partials = open_partials(partials_place, plan, inputs, codes, execution.kernel)
     scratch = make_private_directory(work_dir.absolute() / "scratch")
     with (
         dask_client(execution.profile, scratch, tasks_per_worker=TASKS_PER_WORKER) as client,
@@ -175,7 +187,7 @@ def _sum(
         progress_bar("accumulate") as move,
     ):
         raw = accumulate(client, partials, finished, move)
-    remove_partials(partials_path)
+    remove_partials(partials_place)
     return raw
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from primo_scale.cluster.profile import Profile
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
     from primo_scale.outcomes.coding import OutcomeCoding
+    from primo_scale.storage.places import ObjectUrl
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class OutcomeChoices:
     pay_moments: bool
 
 
+_AS_GIVEN = ("object_store", "kernel", "dry_run", "performance_report")
+
+
 @dataclass(frozen=True)
 class ExecutionChoices:
     """Where and how tasks run.
@@ -53,11 +57,12 @@ class ExecutionChoices:
     profile
         The cluster: of ``--cluster``, or what ``--scheduler``, ``--workers`` and the options that
         go with them come to.
-    kernel, dry_run, performance_report
+    object_store, kernel, dry_run, performance_report
         As given on the command line.
     """
 
     profile: Profile
+    object_store: ObjectUrl | None
     kernel: str
     dry_run: bool
     performance_report: Path | None
@@ -81,7 +86,7 @@ def choices_from(
         pay_moments=options["pheno_moments"],
     )
     model = _model_choices(options)
-    as_given = {name: options[name] for name in ("kernel", "dry_run", "performance_report")}
+    as_given = {name: options[name] for name in _AS_GIVEN}
     execution = ExecutionChoices(profile=_cluster_profile(options), **as_given)
     if outcomes.pay_moments:
         _check_moments(model)

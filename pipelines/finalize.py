@@ -33,7 +33,9 @@ from pipelines.options import (
 )
 from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import charge_of, check_out, exists_already
+from pipelines.work_places import NOISE, STATISTICS
 from primo_scale.errors import InputError, UsageError
+from primo_scale.storage.places import Place, place
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, Design
@@ -160,8 +162,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.private_statistics import privatise
 
-    raw = open_raw_statistics(work_dir / "statistics.zarr", design.layout, design.n_samples)
-    store = open_genotype_store(Path(design.genotype_store))
+    raw = open_raw_statistics(work_dir / STATISTICS, design.layout, design.n_samples)
+    store = open_genotype_store(place(design.genotype_store))
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
@@ -182,7 +184,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    at_hand = NoiseAtHand(work_dir / "private_statistics")
+    at_hand = NoiseAtHand(work_dir / NOISE)
     if choices.out.exists() and charge_of(choices.out) not in at_hand.charges():
         raise exists_already(choices.out)  # before paying for what could not be published
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
@@ -207,12 +209,12 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     pgs_file_stems(phenotypes)
 
 
-def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Path) -> None:
+def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Place) -> None:
     """Refuse anything but what the statistics were made with: the guarantee is about that."""
     if raw.inputs[what] != digest:
         raise InputError(
             f"this is not the {what} that the statistics were made with",
-            where=path,
+            where=str(path),
             remedy="Run accumulate again, in another --work-dir",
         )
 
@@ -339,7 +341,7 @@ def _scoring_weights(design: Design, solved: Solved) -> ScoringWeights:
         solved.solution.weights, design.genotypes, design.outcomes, solved.response
     )
     return ScoringWeights(
-        variants=open_genotype_store(Path(design.genotype_store)).variants,
+        variants=open_genotype_store(place(design.genotype_store)).variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
         per_allele=raw_scale.per_allele,
         intercept=raw_scale.intercept,

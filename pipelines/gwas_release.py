@@ -69,11 +69,13 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     Runs ingest, accumulate and finalize. After any interruption the same command continues; when
     the release is there already, it says so. With --dry-run it only says what it would need.
     """
+    from pipelines.copy_genotypes import copy_stage
     from pipelines.design import load_design
     from pipelines.estimation import check_method
     from pipelines.ingest import ingest_stage
     from pipelines.phenotype_moments import moments_stage
-    from pipelines.rehearsal import STORE, check_work_dir, genotypes_to_come
+    from pipelines.rehearsal import check_work_dir, genotypes_to_come
+    from pipelines.work_places import STORE, claim, work_places
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
@@ -107,6 +109,9 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             check(genotypes_to_come(options, work_dir / STORE), work_dir)
         store = ingest_stage(options, work_dir / STORE)
         check_publishable(store.variants, outcome_coding(outcomes, model, None))
+        if execution.object_store is not None:
+            claim(execution.object_store, work_dir)
+            store = copy_stage(store, work_places(work_dir, execution.object_store).genotypes)
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)

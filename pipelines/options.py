@@ -38,6 +38,51 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         return str(value)
 
 
+class PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A path, or an URL of an object store such as ``s3://bucket/prefix``."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The place, `primo_scale.storage.places.Place`."""
+        from primo_scale.errors import UsageError
+        from primo_scale.storage.places import place
+
+        try:
+            return place(value) if isinstance(value, str) else value
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class BucketType(PlaceType):
+    """An URL of an object store."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The URL, `primo_scale.storage.places.ObjectUrl`."""
+        found = super().convert(value, param, ctx)
+        if isinstance(found, Path):
+            self.fail(f"{value!r} is no URL such as s3://bucket/prefix", param, ctx)
+        return found
+
+
+class LocalPathType(click.Path):
+    """A path of this machine: an URL would otherwise become a directory with a strange name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if "://" in str(value):
+            self.fail(
+                f"{value} is an URL, and this is written to a disk (docs/object_storage.md says "
+                "what object stores are for)", param, ctx,
+            )  # fmt: skip
+        return super().convert(value, param, ctx)
+
+
+PLACE = PlaceType()
+
+
 class Token(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
     """A name without blanks that can stand in a file header."""
 
@@ -261,6 +306,13 @@ execution_options = _together(
             help="Of each local worker, e.g. 4GiB.",
         ),
         click.option(
+            "--object-store",
+            type=BucketType(),
+            metavar="URL",
+            help="Keep what workers read and write at s3://bucket/prefix, for workers that do not "
+            "see this machine's files.",
+        ),
+        click.option(
             "--kernel",
             type=click.Choice(["auto", "signs", "vnni", "torch", "cuda", "float32", "float64"]),
             default="auto",
@@ -295,7 +347,7 @@ def work_dir_option(*, required: bool) -> Decorator:
     """``--work-dir``, which a command with ``--out`` can do without."""
     return click.option(
         "--work-dir",
-        type=DIRECTORY,
+        type=LocalPathType(file_okay=False, path_type=Path),
         required=required,
         help="Private directory for intermediate files" + ("." if required else " (OUT.work)."),
     )
@@ -303,4 +355,4 @@ def work_dir_option(*, required: bool) -> Decorator:
 
 def out_option(help_text: str) -> Decorator:
     """``--out``, the path that a command creates."""
-    return click.option("--out", type=click.Path(path_type=Path), required=True, help=help_text)
+    return click.option("--out", type=LocalPathType(path_type=Path), required=True, help=help_text)

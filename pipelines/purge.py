@@ -1,9 +1,9 @@
 """``--purge-intermediates``: after a release, what is known about people goes; what was said stays.
 
 The ledger and the release stay. A work directory that was purged keeps a note of its release, so
-that the same command again finds it done and does not sum and pay for a second one. Files are
-deleted, not overwritten: what a disk or a snapshot keeps of them is only lost with the key that
-they were encrypted with (docs/threat-model.md).
+that the same command again finds it done and does not sum and pay for a second one. Files and
+objects are deleted, not overwritten: what a disk, a snapshot or the versions of a bucket keep of
+them is only lost with the key that they were encrypted with (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ from typing import Any
 
 from pipelines.choices import ExecutionChoices
 from pipelines.command_line import LOGGER
+from pipelines.work_places import (
+    CLAIMS,
+    NOISE,
+    OUTCOMES,
+    PARTIALS,
+    STATISTICS,
+    STORE,
+    empty_claimed,
+)
 from primo_scale.errors import InputError
 from primo_scale.storage.files import (
     canonical_json,
@@ -27,17 +36,17 @@ from primo_scale.storage.files import (
 _NOTE = "purged.json"
 # By name: a user may keep a ledger, a key or results of their own in the same directory.
 _INTERMEDIATES = (
-    "outcomes.zarr",
-    "partials.zarr",
-    "statistics.zarr",
-    "private_statistics",
+    OUTCOMES,
+    PARTIALS,
+    STATISTICS,
+    NOISE,
     "scratch",
     "design.json",
     "phenotype_moments.json",
     "statistics.charge",
     "run.log",
+    CLAIMS,
 )
-_GENOTYPES = "genotypes.zarr"
 # How a release was computed does not make it another one.
 _BESIDE_THE_POINT = {
     "purge_intermediates",
@@ -59,7 +68,7 @@ class _Purged:
     request_sha256
         Of the options that shaped it.
     genotypes
-        Whether the genotype store is to go too.
+        Whether the genotype store, and its copy in a bucket, is to go too.
     """
 
     release: str
@@ -140,7 +149,8 @@ def _request(options: dict[str, Any]) -> str:
 
 
 def _delete(work_dir: Path, note: _Purged) -> None:
-    names = (*_INTERMEDIATES, *((_GENOTYPES,) if note.genotypes else ()))
+    empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of what was claimed goes
+    names = (*_INTERMEDIATES, *((STORE,) if note.genotypes else ()))
     for path in (work_dir / name for name in names):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -16,8 +16,15 @@ from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
+from pipelines.work_places import OUTCOMES, PARTIALS
 from primo_scale.accumulate.plan import default_plan
-from primo_scale.accumulate.preflight import Where, described, needs_of, refuse_if_too_small
+from primo_scale.accumulate.preflight import (
+    Where,
+    described,
+    exchanged_bytes,
+    needs_of,
+    refuse_if_too_small,
+)
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import TASKS_PER_WORKER, Workload
 from primo_scale.cluster.profile import LocalProfile, worker_memory
@@ -36,10 +43,6 @@ from primo_scale.kernels.packed import packed_width
 from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import make_private_directory
-
-STORE, OUTCOMES = "genotypes.zarr", "outcomes.zarr"
-PARTIALS, STATISTICS = "partials.zarr", "statistics.zarr"
-"""Names in the work directory."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,12 @@ def preflight(
     if isinstance(store, PlannedGenotypes):
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
+    if execution.object_store is not None:
+        exchanged = exchanged_bytes(work)
+        # Rows of people are put in order on this disk before they go there.
+        ordered = 2 * work.plan.n_samples * work.plan.layout.n_outcomes
+        needs = replace(needs, disk_bytes=needs.disk_bytes - exchanged + ordered)
+        LOGGER.info("pre-flight: %.0f MiB in %s", exchanged / 2**20, execution.object_store)
     profile = execution.profile
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(

@@ -19,6 +19,7 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
 )
+from pipelines.options import encryption_option
 from primo_scale.errors import InterruptedRun
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ _REMARKS = {
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
 @click.argument("work_dir", metavar="WORK_DIR", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for machines.")
+@encryption_option
 @debug_option
 @explain_errors
-def main(work_dir: Path, as_json: bool) -> None:
+def main(work_dir: Path, as_json: bool, encryption_key: Path | None) -> None:
     """Say which stage the run in WORK_DIR is in, what is left, and how long that takes.
 
     Takes no lock and asks no cluster: the run does not notice. PRIVATE: what this prints counts
@@ -47,7 +49,9 @@ def main(work_dir: Path, as_json: bool) -> None:
     no work directory.
     """
     from pipelines.work_directory import read_status
+    from primo_scale.storage.encryption import use_key_file
 
+    use_key_file(encryption_key)
     status = read_status(work_dir)
     if as_json:
         click.echo(json.dumps({"work_dir": str(work_dir), **_as_json(status)}))
@@ -63,6 +67,8 @@ def _as_text(work_dir: Path, status: Status, now: float) -> Iterator[str]:
     yield f"{work_dir}: {status.stage}, {_REMARKS[status.state]}{who}"
     for what, (done, total) in status.counts.items():
         yield f"  {what:<10}  {done} of {total}, {total - done} left"
+    if status.object_store is not None:
+        yield f"  {'tasks':<10}  not counted: what is in {status.object_store} is not looked at"
     if status.work_done is not None:
         yield f"  {'work':<10}  {_pace(status, now)}"
     used = ", ".join(f"{name} {_size(size)}" for name, size in [*status.disk.items()][:3])
@@ -119,6 +125,7 @@ def _as_json(status: Status) -> dict[str, Any]:
         "per_second": None if speed is None else speed.per_second,
         "seconds_left": None if speed is None else speed.seconds_left,
         "last_commit": _time(status.last_commit),
+        "object_store": status.object_store,
         "disk_bytes": status.disk,
         "disk_free_bytes": status.disk_free,
         "last_log_line": None

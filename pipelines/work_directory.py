@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pipelines.log_lines import LogLine, read_log
 from pipelines.pace import Pace
 from pipelines.release_place import charge_of
+from pipelines.work_places import NOISE, PARTIALS, STATISTICS, STORE, last_claimed
 from primo_scale.accumulate.amounts import Amount
 from primo_scale.errors import InputError
 from primo_scale.storage.lock_owner import lock_owner, locks_are_visible
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 # A store is made in a few steps, and a look between two of them fails.
 _LOOKS, _BETWEEN_LOOKS_SECONDS = 5, 0.1
 _BLOCK_BYTES = 512  # of st_blocks
-# As `pipelines.rehearsal` names them, which imports all that computes: a look is to be light.
-STORE, PARTIALS, STATISTICS = "genotypes.zarr", "partials.zarr", "statistics.zarr"
-NOISE = "private_statistics"
 Seen = TypeVar("Seen")
 
 
@@ -75,6 +73,9 @@ class Status:
         Of the run under way, over the last minutes; of the last run, where none is.
     last_commit
         Seconds since the epoch.
+    object_store
+        URL of the prefix where outcomes and partial sums lie, if not in the directory. It is not
+        looked into, so that `counts` and what follows from them stay empty.
     disk
         Bytes by name in the directory.
     disk_free
@@ -90,6 +91,7 @@ class Status:
     work_done: float | None
     speed: Speed | None
     last_commit: float | None
+    object_store: str | None
     disk: dict[str, int]
     disk_free: int
     last_line: LogLine | None
@@ -123,6 +125,7 @@ def read_status(work_dir: Path) -> Status:
         work_done=progress.share,
         speed=_speed(progress, _begun(log), None if state == "stopped" else time.time()),
         last_commit=max((at for at, _ in progress.commits), default=None),
+        object_store=None if (work_dir / PARTIALS).is_dir() else last_claimed(work_dir),
         disk=_disk(work_dir),
         disk_free=shutil.disk_usage(work_dir).free,
         last_line=log[-1] if log else None,

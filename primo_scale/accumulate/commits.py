@@ -1,7 +1,8 @@
 """What a running accumulation has committed, seen from another process: names and times alone.
 
-`Partials.committed` is for the process that holds the lock: it reads every byte and drops what is
-damaged. This is for onlookers: the last chunk that a task writes is there, or it is not.
+`Partials.committed` is for the process that holds the lock: every chunk of a task counts, wherever
+the store lies. This is for onlookers, on a disk: the last chunk that a task writes is there, or it
+is not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.partials import KIND, Partials
 from primo_scale.accumulate.plan import RowTask, Task
 from primo_scale.storage.chunk_times import Index, chunk_times
-from primo_scale.storage.groups import chunk_path, is_complete, open_group
+from primo_scale.storage.groups import attributes_of, chunk_path, is_complete, open_group
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def read_commits(path: Path) -> Commits | None:
     """
     if not is_complete(path, KIND):
         return None
-    partials = Partials(path, str(open_group(path, KIND).attrs["store_id"]))
+    partials = Partials(path, str(attributes_of(open_group(path, KIND))["store_id"]))
     plan, scales = partials.plan, Scales.of(partials)
     arrays = chunk_path(partials.array("outcome_gram"), ()).parent.parent
     written: dict[str, dict[Index, float]] = {}

@@ -5,8 +5,8 @@ task's result and has one writer; a chunk under its final name is complete, and 
 whether it still is. Nothing is flushed to the disk for that: what a loss of power tears fails its
 checksum and is summed again, and a flush costs as much time as the sum of a small task.
 
-What is committed is a listing of names, a second or two for 50,000 tasks. The checksums are
-verified where chunks are read, which happens to every one of them before the end; only when one
+What is committed is a listing of names, on a disk a second or two for 50,000 tasks. The checksums
+are verified where chunks are read, which happens to every one of them before the end; only when one
 fails are all of them read for `Partials.drop_damaged`.
 
 Arrays lie under the random name of their store. A worker that outlives its client, and with it
@@ -21,7 +21,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,17 +34,17 @@ from primo_scale.kernels.choice import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.storage.files import disk_errors_explained, sync_tree
 from primo_scale.storage.groups import (
     Array,
     Group,
     array_of,
     attributes_of,
     chunk_name,
-    chunk_path,
     commit_chunk,
     create_array,
     create_group,
+    drop_chunk,
+    flush,
     is_complete,
     mark_complete,
     open_group,
@@ -53,10 +52,12 @@ from primo_scale.storage.groups import (
     stored_chunks,
     write_block,
 )
+from primo_scale.storage.places import Place, place
+from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import in_threads
 
 KIND = "partial statistics"
-Address = tuple[Path, str, str]
+Address = tuple[Place, str, str]
 SUBSAMPLE = "in_subsample"
 """Array of a store of partial sums: who is in a secret subsample."""
 # Row multipliers of so many blocks lie in one chunk: few files, and a tile reads few others.
@@ -70,7 +71,7 @@ class Inputs:
     Attributes
     ----------
     genotypes, outcomes
-        Paths of the finished stores, as every worker sees them.
+        Places of the finished stores, as every worker sees them.
     row_rule
         How records are clipped; None: not at all.
     subsample
@@ -79,8 +80,8 @@ class Inputs:
         What the stores and the coding hold (private, for the plan digest alone).
     """
 
-    genotypes: Path
-    outcomes: Path
+    genotypes: Place
+    outcomes: Place
     row_rule: RowRule | None
     subsample: int | None
     digests: dict[str, str]
@@ -109,7 +110,7 @@ class Partials:
         What multiplies (`primo_scale.kernels.choice`); the sums do not depend on it.
     """
 
-    path: Path
+    path: Place
     store_id: str
     kernel: str = AUTOMATIC
 
@@ -127,7 +128,7 @@ class Partials:
         """The outcome rows, if they are still the ones this plan is about."""
         store = open_outcome_store(self.inputs.outcomes)
         if store.content_digest != self.inputs.digests["outcomes"]:
-            raise InputError("the outcome store was replaced", where=self.inputs.outcomes)
+            raise InputError("the outcome store was replaced", where=str(self.inputs.outcomes))
         return store
 
     @cached_property
@@ -140,7 +141,7 @@ class Partials:
         """Attributes fixed at creation."""
         attributes = attributes_of(open_group(self.path, KIND))
         if attributes["store_id"] != self.store_id:
-            raise InputError("the store of partial sums was replaced", where=self.path)
+            raise InputError("the store of partial sums was replaced", where=str(self.path))
         return attributes
 
     @cached_property
@@ -155,8 +156,8 @@ class Partials:
         paths = self.attributes["paths"]
         rule = stored.pop("row_rule")
         return Inputs(
-            Path(paths["genotypes"]),
-            Path(paths["outcomes"]),
+            place(paths["genotypes"]),
+            place(paths["outcomes"]),
             None if rule is None else RowRule.from_json(rule),
             stored.pop("subsample"),
             stored,
@@ -253,8 +254,10 @@ class Partials:
 
     def is_committed(self, task: Task) -> bool:
         """Whether the results of one task are there."""
-        root = self.path / self.store_id
-        return all((root / chunk_name(*result)).is_file() for result in self._results(task))
+        store = store_at(self.path)
+        return all(
+            store.holds(f"{self.store_id}/{chunk_name(*result)}") for result in self._results(task)
+        )
 
     def drop_damaged(self) -> int:
         """Read every chunk that tasks committed, and remove those that fail their checksums.
@@ -294,7 +297,7 @@ class Partials:
 
 
 def open_partials(
-    path: Path,
+    path: Place,
     plan: Plan,
     inputs: Inputs,
     code_table: npt.NDArray[np.int8],
@@ -313,7 +316,7 @@ def open_partials(
         if attributes["plan_digest"] != digest:
             raise InputError(
                 "the work directory holds partial sums of other inputs or options",
-                where=path,
+                where=str(path),
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
@@ -329,7 +332,7 @@ def gram_dtype(plan: Plan, largest_code: int) -> np.dtype[np.signedinteger[Any]]
     return np.dtype(np.int32 if people * largest_code**2 <= LARGEST_INT32 else np.int64)
 
 
-def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
+def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
     """Create the empty store and return its identity."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
@@ -339,7 +342,7 @@ def _create(path: Path, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.i
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
     # Chunks are recomputed when a loss of power tears them; what describes them could not be.
-    sync_tree(path)
+    flush(group)
     mark_complete(
         group,
         {
@@ -407,14 +410,12 @@ def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list
 
 def _intact(array: Array, index: tuple[int, ...]) -> bool:
     """Whether a chunk passes its checksum; one that does not is removed."""
-    path = chunk_path(array, index)
     selection = tuple(
         slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
     )
     try:
         read_block(array, selection)
     except DamagedChunk:
-        with disk_errors_explained(path):
-            path.unlink(missing_ok=True)
+        drop_chunk(array, index)
         return False
     return True

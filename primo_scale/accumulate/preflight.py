@@ -108,23 +108,37 @@ def needs_of(work: Workload, *, kernel_bytes: int = 0) -> Needs:
 
 
 def disk_bytes(work: Workload) -> int:
-    """Outcomes, and partial sums beside the statistics that they become.
+    """What workers exchange, and beside it the statistics that it becomes."""
+    return exchanged_bytes(work) + statistics_bytes(work)
+
+
+def exchanged_bytes(work: Workload) -> int:
+    """Outcomes and partial sums.
 
     Chunks are stored whole, also where they reach over the edge of a matrix.
     """
     plan, layout = work.plan, work.plan.layout
     q, n = layout.n_outcomes, plan.n_samples
     people = -(-n // plan.rows_per_read) * plan.rows_per_read
-    partial = final = 0
+    partial = 0
     for block, size in enumerate(layout.sizes):
-        side, stored = min(plan.tile, size), min(TILE, size)
+        side = min(plan.tile, size)
         partial += work.upper_tiles(block) * (side**2 * gram_itemsize(work) + _CRC)
         partial += plan.n_tiles(block) * (side * q * _INT64 + _CRC)
-        across = -(-size // stored)
-        final += across * (across + 1) // 2 * (stored**2 * _INT64 + _CRC) + size * q * _INT64
     rows = n * q * _INT16 + people * (2 * q + work.multiplier_columns * _INT32)
     subsample = n if work.subsampled else 0
-    return plan.n_row_groups * partial + final + rows + subsample + 2 * q * q * _INT64
+    return plan.n_row_groups * partial + rows + subsample + q * q * _INT64
+
+
+def statistics_bytes(work: Workload) -> int:
+    """X'X by tiles, X'Z and Z'Z."""
+    layout, final = work.plan.layout, 0
+    q = layout.n_outcomes
+    for size in layout.sizes:
+        stored = min(TILE, size)
+        across = -(-size // stored)
+        final += across * (across + 1) // 2 * (stored**2 * _INT64 + _CRC) + size * q * _INT64
+    return final + q * q * _INT64
 
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:

@@ -61,7 +61,7 @@ def accumulate(
             LOGGER.warning("%d damaged partial sums are computed again", damaged)
     raise InputError(
         "partial sums are damaged again and again",
-        where=partials.path,
+        where=str(partials.path),
         remedy="Check the disk, or choose another --work-dir",
     )
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from primo_scale.storage.block_matrices import (
     Integers,
 )
 from primo_scale.storage.groups import Array, attributes_of, is_complete, open_group, read_block
+from primo_scale.storage.places import Place
+from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import (
     Panel,
     Tile,
@@ -56,14 +57,14 @@ class RawStatistics:
     inputs: dict[str, Any]
 
 
-def finished_plan_digest(path: Path) -> str | None:
+def finished_plan_digest(path: Place) -> str | None:
     """Digest of the plan whose finished statistics are at `path`, or None if there are none."""
     if not is_complete(path, KIND):
         return None
     return str(attributes_of(open_group(path, KIND))["plan_digest"])
 
 
-def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawStatistics:
+def open_raw_statistics(path: Place, layout: BlockLayout, n_samples: int) -> RawStatistics:
     """Open finished statistics and check every integer against their digest.
 
     Raises
@@ -78,14 +79,14 @@ def open_raw_statistics(path: Path, layout: BlockLayout, n_samples: int) -> RawS
     ):
         raise InputError(
             "the statistics are damaged or of another design",
-            where=path,
+            where=str(path),
             remedy="Remove the work directory and run accumulate again",
         )
     inputs: Any = attributes["inputs"]
     return RawStatistics(matrices, n_samples, str(attributes["sha256"]), dict(inputs))
 
 
-def reduce_partials(partials: Partials, path: Path) -> RawStatistics:
+def reduce_partials(partials: Partials, path: Place) -> RawStatistics:
     """Sum the row groups of every committed tile into finished statistics, piece by piece.
 
     Integer sums commute, so the result does not depend on how the people were cut into groups.
@@ -137,7 +138,7 @@ def reduction_bytes(plan: Plan) -> int:
     return np.dtype(np.int64).itemsize * (n_threads() * max(region, panel) + 4 * q * q)
 
 
-def remove_partials(path: Path) -> None:
+def remove_partials(path: Place) -> None:
     """Delete the partial sums of a finished accumulation, and who was in a subsample with them.
 
     Raises
@@ -145,16 +146,20 @@ def remove_partials(path: Path) -> None:
     InputError
         The list of a subsample cannot be deleted, and it must not stay.
     """
-    for subsample in path.glob(f"*/{SUBSAMPLE}"):
+    store = store_at(path)
+    inside = f"/{SUBSAMPLE}/"
+    for store_id in {key.partition(inside)[0] for key in store.all_keys() if inside in key}:
+        subsample = f"{store_id}/{SUBSAMPLE}"
         try:
-            shutil.rmtree(subsample)
+            store.remove_below(subsample)
         except OSError as error:
             raise InputError(
                 f"the secret list of the subsample cannot be deleted: {error.strerror}",
-                where=subsample,
+                where=str(path / subsample),
                 remedy="Delete it by hand, then run the same command again",
             ) from error
-    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        store.remove_below("")
 
 
 def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:

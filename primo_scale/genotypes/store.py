@@ -1,4 +1,4 @@
-"""The packed genotype store: a Zarr group that any process opens by its path.
+"""The packed genotype store: a Zarr group that any process opens by its place.
 
 Layout (format 1): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
 and checksummed; ``genotype_counts`` int64 (variant, 4); ``partition_sha256`` uint8 (partition,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from primo_scale.storage.groups import (
     read_block,
     read_strings,
 )
+from primo_scale.storage.places import Place
 
 KIND = "genotypes"
 
@@ -38,7 +38,7 @@ class GenotypeStore:
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectUrl
     n_samples, n_variants : int
         What the filters of the ingest left.
     chunk_shape : tuple of int
@@ -51,7 +51,7 @@ class GenotypeStore:
         ever used under the ledger's key.
     """
 
-    path: Path
+    path: Place
     n_samples: int
     n_variants: int
     chunk_shape: tuple[int, int]
@@ -131,7 +131,7 @@ class GenotypeStore:
         return open_genotype_store, (self.path,)
 
 
-def open_genotype_store(path: Path) -> GenotypeStore:
+def open_genotype_store(path: Place) -> GenotypeStore:
     """Open a finished store; costs two small reads.
 
     Raises
@@ -153,7 +153,7 @@ def open_genotype_store(path: Path) -> GenotypeStore:
     except KeyError as error:
         raise InputError(
             "the genotype store is damaged: an attribute is missing",
-            where=path,
+            where=str(path),
             value=str(error),
             remedy="Remove it and run the ingest again",
         ) from error

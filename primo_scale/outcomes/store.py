@@ -34,6 +34,7 @@ from primo_scale.storage.groups import (
     read_block,
     write_block,
 )
+from primo_scale.storage.places import Place
 
 KIND = "outcomes"
 CHUNK_BYTES = 1 << 22
@@ -60,7 +61,7 @@ class OutcomeStore:
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectUrl
     n_samples : int
     coding_digest : str
         `OutcomeCoding.digest` of the coding it was written with.
@@ -70,7 +71,7 @@ class OutcomeStore:
         People whose phenotype is not missing.
     """
 
-    path: Path
+    path: Place
     n_samples: int
     coding_digest: str
     content_digest: str
@@ -82,7 +83,7 @@ class OutcomeStore:
         return read_block(self._rows, (samples, slice(None)))
 
 
-def open_outcome_store(path: Path) -> OutcomeStore:
+def open_outcome_store(path: Place) -> OutcomeStore:
     """Open a finished outcome store.
 
     Raises
@@ -103,7 +104,12 @@ def open_outcome_store(path: Path) -> OutcomeStore:
 
 
 def align_outcomes(
-    path: Path, samples: SampleTable, files: OutcomeFiles, coding: OutcomeCoding
+    path: Place,
+    samples: SampleTable,
+    files: OutcomeFiles,
+    coding: OutcomeCoding,
+    *,
+    scratch: Path | None = None,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the one that is there.
 
@@ -122,6 +128,9 @@ def align_outcomes(
         Phenotype file and, if the coding has covariates, covariate file.
     coding
         The columns and their public lattice.
+    scratch
+        Private directory with room for the rows while they are put in order; None: the one that
+        the store is in.
 
     Raises
     ------
@@ -129,20 +138,25 @@ def align_outcomes(
         A malformed file (see `OutcomeTable.row_groups`); nobody in common; one person in two
         rows of a file or of the genotypes; an IID of two people, where it must do alone.
     ValueError
-        The coding has covariates and `files` has none.
+        The coding has covariates and `files` has none, or the store is in no directory and there
+        is no `scratch`.
     """
     if coding.covariates and files.covariates is None:
         raise ValueError("the coding has covariates, and there is no file of them")
+    if scratch is None:
+        if not isinstance(path, Path):
+            raise ValueError(f"{path} is in no directory, and rows have to be put in order in one")
+        scratch = path.parent
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     request = _request_digest(samples, tables, coding)
     if is_complete(path, KIND) and _request_of(path) == request:
         return open_outcome_store(path)
-    with disk_errors_explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors_explained(scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
     n = len(samples)
     with (
-        ScratchRows(path.parent, n, len(coding.covariates)) as covariates,
-        ScratchRows(path.parent, n, len(coding.phenotypes)) as phenotypes,
+        ScratchRows(scratch, n, len(coding.covariates)) as covariates,
+        ScratchRows(scratch, n, len(coding.phenotypes)) as phenotypes,
     ):
         observed = _spool_phenotypes(phenotypes, tables[0], samples, coding)
         if coding.covariates:
@@ -163,7 +177,7 @@ def align_outcomes(
     return open_outcome_store(path)
 
 
-def _request_of(path: Path) -> object:
+def _request_of(path: Place) -> object:
     """Digest of what the finished store at `path` was asked for with."""
     return attributes_of(open_group(path, KIND)).get("request_digest")
 

@@ -43,7 +43,7 @@ def refuse_second_use(
     if served - continued or (replayed is not None and not continued):
         raise InputError(
             "the subsample has served a release already",
-            where=raw.matrices.path,
+            where=str(raw.matrices.path),
             value=", ".join(sorted(served)) or (replayed.id if replayed else None),
             remedy="Draw a fresh one: run with another --work-dir",
         )
@@ -55,4 +55,7 @@ def record_use(raw: RawStatistics, charge: Charge) -> None:
 
 
 def _served_path(raw: RawStatistics) -> Path:
-    return raw.matrices.path.with_suffix(".charge")
+    path = raw.matrices.path
+    if not isinstance(path, Path):
+        raise ValueError(f"{path} is in no directory, where a charge is recorded durably")
+    return path.with_suffix(".charge")

@@ -25,24 +25,24 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.storage.files import sync_tree
 from primo_scale.storage.groups import (
     Array,
     array_of,
     attributes_of,
     create_array,
     create_group,
+    flush,
     mark_complete,
     open_group,
     read_block,
     write_block,
 )
+from primo_scale.storage.places import Place
 from primo_scale.storage.tiles import (
     Panel,
     Tile,
@@ -129,7 +129,7 @@ class BlockMatrices:
     Whoever opens one checks first that the store is complete (`primo_scale.storage.groups`).
     """
 
-    path: Path
+    path: Place
     kind: str
     layout: BlockLayout
 
@@ -223,7 +223,7 @@ class BlockMatricesWriter:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         kind: str,
         layout: BlockLayout,
         *,
@@ -284,7 +284,7 @@ class BlockMatricesWriter:
 
     def finish(self, attributes: Mapping[str, Any]) -> BlockMatrices:
         """Flush the store to the disk, declare it complete and give a reader of it."""
-        sync_tree(self._path)
+        flush(self._group)
         mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.storage.places import Place
 
 PRIVATE_DIRECTORY_MODE = 0o700
 _PRIVATE_UMASK = 0o077
@@ -31,20 +32,25 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Flush a file's content to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_tree(path: Path) -> None:
     """Flush every file and directory below `path` to the disk."""
     for directory, _, names in os.walk(path):
         for name in names:
-            descriptor = os.open(Path(directory) / name, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(Path(directory) / name)
         sync_directory(Path(directory))
 
 
 @contextmanager
-def disk_errors_explained(path: Path) -> Iterator[None]:
+def disk_errors_explained(place: Place) -> Iterator[None]:
     """Turn the two disk failures a user can act on into one-line errors.
 
     Raises
@@ -52,7 +58,7 @@ def disk_errors_explained(path: Path) -> Iterator[None]:
     ResourceError
         The disk is full, or a quota is reached.
     InputError
-        `path` cannot be written for lack of permission or because a parent is not a directory.
+        `place` cannot be written for lack of permission or because a parent is not a directory.
     """
     try:
         yield
@@ -60,13 +66,13 @@ def disk_errors_explained(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(
                 "the disk is full",
-                where=path,
+                where=str(place),
                 remedy="Free space or choose another directory, then run the same command again",
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
             raise InputError(
                 f"cannot be written: {error.strerror}",
-                where=path,
+                where=str(place),
                 remedy="Choose a directory you may write to",
             ) from error
         raise

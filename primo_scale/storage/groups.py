@@ -8,9 +8,7 @@ kinds that hold anything about people are encrypted, chunks and attributes (`enc
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,8 +18,10 @@ import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
 from zarr.core.array_spec import ArrayConfigParams
+from zarr.storage import StorePath
 
 from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.storage.disks import DiskStore
 from primo_scale.storage.encryption import (
     Sealing,
     check_key,
@@ -30,12 +30,16 @@ from primo_scale.storage.encryption import (
     seal_attributes,
 )
 from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.place_store import PlaceStore, is_chunk
+from primo_scale.storage.places import Place
 from primo_scale.storage.sealed_chunks import SealedChunks
+from primo_scale.storage.stores import store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
 _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
+_METADATA = "zarr.json"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
@@ -57,8 +61,9 @@ Array = zarr.Array[Any]
 Group: TypeAlias = zarr.Group
 
 
-def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
-    """Create an empty group of `kind` at `path`, replacing what an unfinished run left there."""
+def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
+    """Create an empty group of `kind` at `place`, replacing what an unfinished run left there."""
+    store = store_at(place)
     sealing = new_sealing() if kind in _ENCRYPTED_KINDS else None
     header: dict[str, Any] = {
         KIND_ATTRIBUTE: kind,
@@ -67,72 +72,78 @@ def create_group(path: Path, kind: str, attributes: Mapping[str, Any]) -> zarr.G
     }
     if sealing is not None:
         header[_SEALING_ATTRIBUTE] = asdict(sealing)
-    with disk_errors_explained(path):
-        group = zarr.open_group(path, mode="w", zarr_format=3)
+    with disk_errors_explained(place):
+        group = zarr.open_group(store, mode="w", zarr_format=3)
         group.attrs.put({**header, **_as_stored(sealing, attributes)})
-        path.chmod(0o700)
+        store.close_to_others()
     return group
 
 
-def open_group(path: Path, kind: str, *, complete: bool = True) -> zarr.Group:
+def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
     """Open a group and check that it is of `kind`, of a known version and, if asked, complete.
 
     Raises
     ------
     InputError
-        Nothing there, another kind of data, a version this release does not read, or a group
-        whose writing was never finished.
+        Nothing there, another kind of data, a version this release does not read, a group whose
+        writing was never finished, or one that the key in effect does not open.
     """
-    if not (path / "zarr.json").is_file():
-        raise InputError(f"holds no {kind} store", where=path, remedy="Check the path")
-    group = zarr.open_group(path, mode="r+" if not complete else "r")
+    store = store_at(place)
+    if not store.holds(_METADATA):
+        raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
+    group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
     if found != kind:
-        raise InputError("is a store of another kind", where=path, value=found, limit=kind)
+        raise InputError("is a store of another kind", where=str(place), value=found, limit=kind)
     version = group.attrs.get(VERSION_ATTRIBUTE)
     if version != FORMAT_VERSIONS[kind]:
         raise InputError(
             f"the {kind} store has an unknown format version",
-            where=path,
+            where=str(place),
             value=version,
             limit=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
         )
     if kind in _ENCRYPTED_KINDS:
-        check_key(_sealing_of(group), path)
+        check_key(_sealing_of(group), str(place))
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
-            where=path,
+            where=str(place),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
     return group
 
 
-def is_complete(path: Path, kind: str) -> bool:
-    """Whether `path` holds a finished group of `kind`."""
-    if not (path / "zarr.json").is_file():
+def is_complete(place: Place, kind: str) -> bool:
+    """Whether `place` holds a finished group of `kind`."""
+    if not store_at(place).holds(_METADATA):
         return False
-    return bool(open_group(path, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
+    return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
 
 def attributes_of(group: zarr.Group) -> dict[str, Any]:
     """What `create_group` and `mark_complete` were given."""
     sealing, stored = _sealing_of(group), group.attrs.asdict()
     if sealing is not None:
-        return open_attributes(sealing, str(stored[_SEALED_ATTRIBUTE]), _local_path(group))
+        return open_attributes(sealing, str(stored[_SEALED_ATTRIBUTE]), str(_place_of(group)))
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE):
         stored.pop(name, None)
     return stored
 
 
+def flush(group: zarr.Group) -> None:
+    """Make everything in a group survive a loss of power."""
+    _store_of(group).flush(group.store_path.path)
+
+
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     """Set the last attributes of a group and declare it finished, in one atomic write."""
-    root = _local_path(group)
-    with disk_errors_explained(root):
+    store = _store_of(group)
+    with disk_errors_explained(store.place):
         every = {**attributes_of(group), **attributes}
         group.attrs.update({**_as_stored(_sealing_of(group), every), COMPLETE_ATTRIBUTE: True})
-        _sync_file(root / "zarr.json")
+        store.flush(_key(group, _METADATA))
 
 
 def create_array(
@@ -161,54 +172,40 @@ def create_array(
 
 def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[Any]) -> None:
     """Write `values` at `selection`, a whole number of chunks."""
-    with disk_errors_explained(_local_path(array)):
+    with disk_errors_explained(_place_of(array)):
         array[selection] = values
 
 
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     """Read `selection`; a chunk that is missing or fails its checksum is a DamagedChunk.
 
-    Zarr reads a missing chunk as the fill value, which in a sum is a silently wrong number.
+    Raises
+    ------
+    InterruptedRun
+        The object store that it lies in gave no usable answer.
     """
-    for index in _chunks_of(array, selection):
-        if not chunk_path(array, index).is_file():
-            raise DamagedChunk(
-                "a stored chunk is missing",
-                where=chunk_path(array, index),
-                remedy="Remove the store and run the same command again",
-            )
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # what a mismatch of its checksum or its tag raises
         raise DamagedChunk(
             "a stored chunk is damaged",
-            where=_local_path(array),
+            where=str(_place_of(array)),
             remedy="Remove the store and run the same command again",
         ) from error
 
 
-def _chunks_of(array: Array, selection: tuple[slice, ...]) -> Iterator[tuple[int, ...]]:
-    """Grid positions of the chunks that `selection` touches."""
-    ranges = []
-    for part, size, extent in zip(selection, array.chunks, array.shape, strict=True):
-        start, stop, _ = part.indices(extent)
-        ranges.append(range(start // size, -(-stop // size) if stop > start else start // size))
-    return itertools.product(*ranges)
-
-
 def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
-    """Write one whole chunk: it has its name when it is whole (Zarr renames), or fails its CRC."""
+    """Write one whole chunk that is complete once it has its name, or fails its checksum.
+
+    On a disk that is a rename; in an object store a conditional put, so that of several workers
+    that come with one chunk the first wins, and the others find it committed.
+    """
     chunks = array.chunks
     selection = tuple(
         slice(i * size, min((i + 1) * size, extent))
         for i, size, extent in zip(index, chunks, array.shape, strict=True)
     )
-    write_block(array, selection, values)
-
-
-def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
-    """Where the chunk at grid position `index` lies on the disk."""
-    return _local_path(array).joinpath("c", *(str(i) for i in index))
+    write_block(_kept_in(_store_of(array).for_commits(), array), selection, values)
 
 
 def chunk_name(array: str, index: tuple[int, ...]) -> str:
@@ -216,18 +213,25 @@ def chunk_name(array: str, index: tuple[int, ...]) -> str:
     return "/".join((array, "c", *(str(i) for i in index)))
 
 
-def stored_chunks(path: Path) -> set[str]:
-    """Names, as of `chunk_name`, of all chunks of the group at `path`.
+def stored_chunks(place: Place) -> set[str]:
+    """Names, as of `chunk_name`, of all chunks below a place.
 
     A listing and no more: they are there, and whether they are whole is seen when they are read.
     """
-    names: set[str] = set()
-    below = len(str(path)) + 1
-    for directory, _, files in os.walk(path):
-        if files and "/c/" in directory:
-            prefix = directory[below:]
-            names.update(f"{prefix}/{file}" for file in files if file.isdecimal())
-    return names
+    return {key for key in store_at(place).all_keys() if is_chunk(key)}
+
+
+def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
+    """Take the chunk at grid position `index` away, if it is there."""
+    _store_of(array).remove(_chunk_key(array, index))
+
+
+def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
+    """File of the chunk at grid position `index`, of a store in a directory."""
+    place = _store_of(array).place
+    if not isinstance(place, Path):
+        raise ValueError(f"{place} is no directory")
+    return place / _chunk_key(array, index)
 
 
 def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
@@ -255,6 +259,13 @@ def array_of(group: zarr.Group, name: str) -> Array:
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
 
 
+def open_array(store: PlaceStore, name: str) -> Array:
+    """The array `name` in a store whose group has no metadata of its own yet, never encrypted."""
+    array = zarr.open_array(store, path=name, mode="r+")
+    _check_sealed_as(None, name, array)
+    return array
+
+
 def _sealing_of(group: zarr.Group) -> Sealing | None:
     stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
     return None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
@@ -274,13 +285,30 @@ def _check_sealed_as(sealing: Sealing | None, name: str, array: Array) -> None:
         raise InputError("the store is damaged: an array of another store", where=name)
 
 
-def _local_path(node: zarr.Group | Array) -> Path:
-    return Path(str(node.store_path.store.root)) / node.store_path.path  # type: ignore[attr-defined]
+def _store_of(node: zarr.Group | Array) -> PlaceStore:
+    store = node.store_path.store
+    # Whoever opened it with Zarr alone did so on a disk.
+    return store if isinstance(store, PlaceStore) else DiskStore(store.root)  # type: ignore[attr-defined]
 
 
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _place_of(node: zarr.Group | Array) -> Place:
+    place = _store_of(node).place
+    return place / node.store_path.path if node.store_path.path else place
+
+
+def _key(node: zarr.Group | Array, name: str) -> str:
+    path = node.store_path.path
+    return f"{path}/{name}" if path else name
+
+
+def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
+    return chunk_name(array.store_path.path, index)
+
+
+def _kept_in(store: PlaceStore, array: Array) -> Array:
+    """The same array, read and written through another view of its store."""
+    if store is array.store_path.store:
+        return array
+    opened = array.async_array
+    path = StorePath(store, opened.store_path.path)
+    return zarr.Array(zarr.AsyncArray(opened.metadata, path, opened.config))

@@ -16,11 +16,12 @@ import pytest
 from click.testing import CliRunner
 from observed_runs import Cohort, D, kill_all, wait_until
 
-from pipelines import rehearsal, status, work_directory
+from pipelines import status
 from pipelines.work_directory import read_status
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.files import exclusive_lock
 from primo_scale.storage.lock_owner import lock_owner
 
@@ -180,6 +181,25 @@ def test_a_run_is_watched_from_its_resumption_to_its_release(killed, tmp_path) -
     assert answer(cohort.work, 5)["stage"] == "finalize"
 
 
+@pytest.mark.slow
+def test_an_encrypted_run_is_looked_at_with_its_key(killed, tmp_path, monkeypatch) -> None:
+    cohort = Cohort(tmp_path / "copy")
+    shutil.copytree(killed.folder, cohort.folder, ignore=shutil.ignore_patterns("work"))
+    key = tmp_path / "user.key"
+    make_key_file(key)
+    process = cohort.start("accumulate", "--encryption-key", key)
+    wait_until(lambda: len(cohort.chunks("gram/*/c/0/0/0")) >= 5, process)
+    kill_all(process)
+    monkeypatch.setenv(KEY_VARIABLE, "")  # what is set below goes with the test
+    without = asked(cohort.work)
+    assert (without.exit_code, without.stderr.count("\n")) == (3, 1)
+    assert "is encrypted" in without.stderr and "--encryption-key" in without.stderr
+    said = asked(cohort.work, "--json", "--encryption-key", str(key))
+    assert said.exit_code == 5
+    tiles = len(cohort.chunks("gram/*/c/0/0/0"))
+    assert json.loads(said.stdout)["counts"]["tile tasks"]["done"] == tiles < D
+
+
 def test_an_ingest_is_counted_by_its_records(killed, tmp_path) -> None:
     work = tmp_path / "work"
     work.mkdir(0o700)
@@ -210,11 +230,6 @@ def test_what_is_no_work_directory_is_bad_input(tmp_path) -> None:
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
         with pytest.raises(InputError):
             read_status(path)
-
-
-def test_names_are_those_that_runs_give() -> None:
-    names = ("STORE", "PARTIALS", "STATISTICS")
-    assert [getattr(work_directory, n) for n in names] == [getattr(rehearsal, n) for n in names]
 
 
 def test_help_says_that_it_is_private() -> None:

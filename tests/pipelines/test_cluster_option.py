@@ -18,7 +18,7 @@ OPTIONS = {
     "epsilon": None, "delta": None, "nominal_n": None, "non_private": False, "subsample": None,
     "ref_freq": None, "ld_blocks": None, "row_norm": None, "cluster": None, "scheduler": None,
     "workers": None, "memory_limit": None, "tls": None, "no_tls": False, "kernel": "auto",
-    "dry_run": False, "performance_report": None,
+    "dry_run": False, "performance_report": None, "object_store": None,
 }  # fmt: skip
 ADD_REMOVE = {"adjacency": "add-remove", "nominal_n": 1000}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zarr
 
-from primo_scale.errors import InputError
+from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.groups import (
     VERSION_ATTRIBUTE,
     array_of,
@@ -59,6 +59,14 @@ def test_chunks_of_nothing_but_fill_are_written(tmp_path):
     assert chunk_path(array, (0, 0)).is_file()
 
 
+def test_a_missing_chunk_is_an_error_never_zeros(tmp_path):
+    array = finished(tmp_path / "s.zarr")
+    path = chunk_path(array, (1, 0))
+    path.unlink()
+    with pytest.raises(DamagedChunk, match=rf"{path}: a stored chunk is missing"):
+        read_block(array, (slice(None), slice(None)))
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
 def test_a_damaged_chunk_is_an_error_never_a_number(tmp_path, damage):
     array = finished(tmp_path / "s.zarr")
@@ -69,7 +77,7 @@ def test_a_damaged_chunk_is_an_error_never_a_number(tmp_path, damage):
     else:
         del content[-20:]
     path.write_bytes(bytes(content))
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(DamagedChunk, match="damaged"):
         read_block(array, (slice(2, 4), slice(None)))
     read_block(array, (slice(0, 2), slice(None)))
 

@@ -1,0 +1,137 @@
+"""Where a run keeps its stores: the work directory, or a bucket for what workers exchange."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pipelines.command_line import LOGGER
+from primo_scale.errors import InputError
+from primo_scale.storage.files import canonical_json, write_atomically
+from primo_scale.storage.places import ObjectUrl, Place, place
+
+STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
+STATISTICS, NOISE = "statistics.zarr", "private_statistics"
+CLAIMS = "object_store.claim"
+"""Names in the work directory."""
+_CLAIM = "claim"  # in a bucket
+
+
+@dataclass(frozen=True)
+class WorkPlaces:
+    """What workers read and write. All else of a run stays in the work directory.
+
+    Attributes
+    ----------
+    genotypes
+        The store of ``gwas_release``.
+    outcomes
+        Lattice rows.
+    partials
+        Committed results of tasks.
+    """
+
+    genotypes: Place
+    outcomes: Place
+    partials: Place
+
+
+def work_places(work_dir: Path, object_store: ObjectUrl | None) -> WorkPlaces:
+    """The places of a run; ``--object-store`` is for workers that do not see the work directory."""
+    where: Place = work_dir if object_store is None else object_store
+    return WorkPlaces(where / STORE, where / OUTCOMES, where / PARTIALS)
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """What a work directory has claimed.
+
+    Attributes
+    ----------
+    name
+        Of the work directory, drawn at random; stands in every prefix that it uses.
+    urls
+        Prefixes that it uses or was refused, the last one at the end.
+    """
+
+    name: str
+    urls: tuple[str, ...]
+
+    @classmethod
+    def of(cls, work_dir: Path) -> _Claims | None:
+        """Those on record, or None where no object store was ever asked for."""
+        path = work_dir / CLAIMS
+        if not path.is_file():
+            return None
+        stored = json.loads(path.read_bytes())
+        return cls(stored["name"], tuple(stored["urls"]))
+
+
+def claim(object_store: ObjectUrl, work_dir: Path) -> None:
+    """Let one work directory use a prefix: its lock then keeps two runs apart there as well.
+
+    The first run writes the name of its work directory, drawn at random, by conditional put. The
+    work directory has the prefix on record before anything is in it, so that a purge finds it.
+
+    Raises
+    ------
+    InputError
+        Another work directory uses the prefix, or the service knows no conditional put.
+    """
+    from primo_scale.storage.place_store import no_conditional_put
+    from primo_scale.storage.stores import store_at
+
+    before = _Claims.of(work_dir) or _Claims(secrets.token_hex(16), ())
+    others = (url for url in before.urls if url != str(object_store))
+    claims = _Claims(before.name, (*others, str(object_store)))
+    if claims != before:
+        write_atomically(work_dir / CLAIMS, canonical_json(asdict(claims)))
+    name, store = claims.name.encode(), store_at(object_store)
+    if store.put_if_absent(_CLAIM, name):
+        # Some services take the condition and ignore it: then this does not fail, as it must.
+        if store.put_if_absent(_CLAIM, name):
+            raise no_conditional_put(object_store)
+    elif store.read(_CLAIM) != name:
+        raise InputError(
+            "another work directory keeps its partial sums there",
+            where=str(object_store),
+            remedy=f"Choose another --object-store; or, if that run is given up, delete "
+            f"{object_store / _CLAIM} and run the same command again",
+        )
+    LOGGER.debug("outcomes and partial sums: %s", object_store)
+
+
+def last_claimed(work_dir: Path) -> str | None:
+    """The prefix that a work directory used last, or None; asks no service."""
+    claims = _Claims.of(work_dir)
+    return None if claims is None else claims.urls[-1]
+
+
+def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
+    """Delete what this work directory's runs keep in buckets, and last its claim on each prefix.
+
+    What a user keeps below the same prefix stays, and so does what another work directory claims.
+
+    Parameters
+    ----------
+    work_dir
+        Locked by this run.
+    genotypes
+        Whether copied genotypes are to go too.
+    """
+    from primo_scale.storage.stores import store_at
+
+    claims = _Claims.of(work_dir)
+    if claims is None:
+        return
+    for url in claims.urls:
+        store = store_at(place(url))
+        if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
+            continue  # another's, or emptied by a run that was interrupted afterwards
+        for name in (PARTIALS, OUTCOMES, *((STORE,) if genotypes else ())):
+            store.remove_below(name)
+        store.remove(_CLAIM)
+        left = sorted({key.partition("/")[0] for key in store.all_keys()})
+        LOGGER.info("purged %s%s", url, f"; left there: {', '.join(left)}" if left else "")

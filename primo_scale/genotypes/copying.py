@@ -1,0 +1,136 @@
+"""A finished genotype store copied to another place, and read back.
+
+Chunks go as they are, checksums included. Whatever interrupted a copy, the same call copies what is
+missing. The copy counts as finished, by its root metadata, only after every partition was read back
+from there and had the SHA-256 that the ingest recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
+from primo_scale.storage.groups import (
+    Array,
+    array_of,
+    drop_chunk,
+    is_complete,
+    open_array,
+    open_group,
+    read_block,
+)
+from primo_scale.storage.places import Place
+from primo_scale.storage.stores import store_at
+
+_ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
+# A bucket answers many requests together and each of them slowly; chunks of 4 MiB are usual.
+_AT_ONCE = 16
+
+Progress = Callable[[int, int], None]
+
+
+def copy_genotypes(
+    source: GenotypeStore, destination: Place, *, on_progress: Progress
+) -> GenotypeStore:
+    """Copy `source` to `destination`, or continue, or find the finished copy there.
+
+    Parameters
+    ----------
+    source
+        A finished store.
+    destination
+        Where there is nothing, an unfinished copy, or the finished one.
+    on_progress
+        Called with (steps done, steps in all): an object copied, or a piece read back.
+
+    Raises
+    ------
+    InputError
+        Another store is there; or what was read back is not what the ingest wrote, in which case
+        it is removed, so that the same call copies it again.
+    """
+    if is_complete(destination, KIND):
+        return _if_same(open_genotype_store(destination), source)
+    here, there = store_at(source.path), store_at(destination)
+    keys = sorted(key for key in here.all_keys() if key != _ROOT)
+    tables = [key for key in keys if not key.startswith(_GENOTYPES)]
+    sha256 = read_block(
+        array_of(open_group(source.path, KIND), "partition_sha256"), (slice(None), slice(None))
+    )
+    steps = itertools.count(1)
+    total = len(keys) + len(tables) + len(sha256)
+
+    def copy(key: str) -> None:
+        there.put_if_absent(key, here.read(key))
+        on_progress(next(steps), total)
+
+    def compare(key: str) -> None:
+        if there.read(key) != here.read(key):
+            there.remove(key)
+            raise _differs(destination, key)
+        on_progress(next(steps), total)
+
+    present = set(there.all_keys())
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
+        for key in keys:
+            if key in present:
+                on_progress(next(steps), total)
+        for _ in threads.map(copy, [key for key in keys if key not in present]):
+            pass
+        for _ in threads.map(compare, tables):
+            pass
+    genotypes = open_array(there, "genotypes")
+    for partition, recorded in enumerate(sha256):
+        _check_partition(genotypes, partition, recorded.tobytes(), destination)
+        on_progress(next(steps), total)
+    there.put_if_absent(_ROOT, here.read(_ROOT))
+    there.flush("")
+    return _if_same(open_genotype_store(destination), source)
+
+
+def _check_partition(genotypes: Array, partition: int, recorded: bytes, place: Place) -> None:
+    """Read a partition back, some chunks at a time, and compare its digest with the recorded."""
+    height, width = genotypes.chunks
+    rows = slice(partition * height, min((partition + 1) * height, genotypes.shape[0]))
+    columns = range(-(-genotypes.shape[1] // width))
+    digest = hashlib.sha256()
+    damage: DamagedChunk | None = None
+    try:
+        for start in columns[::_AT_ONCE]:
+            slab = slice(start * width, min((start + _AT_ONCE) * width, genotypes.shape[1]))
+            packed = read_block(genotypes, (rows, slab))
+            for column in range(0, packed.shape[1], width):
+                digest.update(np.ascontiguousarray(packed[:, column : column + width]).data)
+    except DamagedChunk as error:
+        damage = error
+    if damage is None and digest.digest() == recorded:
+        return
+    for column in columns:
+        drop_chunk(genotypes, (partition, column))
+    raise _differs(place, f"partition {partition}") from damage
+
+
+def _differs(place: Place, what: str) -> InputError:
+    return InputError(
+        f"what was read back is not what the ingest wrote: {what}",
+        where=str(place),
+        remedy="It was removed. Run the same command again; if that says the same, the store that "
+        "is copied is damaged: write it again",
+    )
+
+
+def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
+    ours = (source.identity_digest, source.cohort_digest, source.chunk_shape)
+    if (copied.identity_digest, copied.cohort_digest, copied.chunk_shape) != ours:
+        raise InputError(
+            "holds another genotype store",
+            where=str(copied.path),
+            remedy="Remove it, or choose another place",
+        )
+    return copied

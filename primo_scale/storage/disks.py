@@ -1,0 +1,108 @@
+"""A directory as a Zarr store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zarr.storage import LocalStore
+
+from primo_scale.storage.files import (
+    PRIVATE_DIRECTORY_MODE,
+    disk_errors_explained,
+    sync_directory,
+    sync_file,
+    sync_tree,
+)
+from primo_scale.storage.place_store import PlaceStore, is_chunk, missing_chunk
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+
+class DiskStore(LocalStore, PlaceStore):
+    """The files below a directory, see `PlaceStore`.
+
+    A file has its name when it is whole: Zarr writes beside it and renames.
+    """
+
+    @property
+    def place(self) -> Path:
+        """The directory."""
+        return self.root
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Bytes of a file; for metadata that is not there None."""
+        content = await super().get(key, prototype, byte_range)
+        if content is None and is_chunk(key):
+            raise missing_chunk(self.root / key)
+        return content
+
+    def holds(self, key: str) -> bool:
+        """Whether there is such a file."""
+        return (self.root / key).is_file()
+
+    def all_keys(self) -> Iterator[str]:
+        """Files below the directory, but for what a killed process left half written."""
+        below = len(str(self.root)) + 1
+        for directory, _, names in os.walk(self.root):
+            for name in names:
+                if not name.endswith(".partial"):
+                    yield os.path.join(directory, name)[below:]
+
+    def read(self, key: str) -> bytes:
+        """Content of a file."""
+        return (self.root / key).read_bytes()
+
+    def put_if_absent(self, key: str, content: bytes) -> bool:
+        """Write beside the name and link to it, which fails where it is taken."""
+        path = self.root / key
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+        with disk_errors_explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                beside.write_bytes(content)
+                sync_file(beside)
+                os.link(beside, path)
+            except FileExistsError:
+                return False
+            finally:
+                beside.unlink(missing_ok=True)
+            sync_directory(path.parent)
+        return True
+
+    def remove(self, key: str) -> None:
+        """Delete a file."""
+        with disk_errors_explained(self.root / key):
+            (self.root / key).unlink(missing_ok=True)
+
+    def remove_below(self, prefix: str) -> None:
+        """Delete a directory, if it is there."""
+        if (self.root / prefix).exists():
+            shutil.rmtree(self.root / prefix)
+
+    def flush(self, prefix: str) -> None:
+        """Flush a file, or a directory and all below it."""
+        path = self.root / prefix
+        if path.is_dir():
+            sync_tree(path)
+        else:
+            sync_file(path)
+
+    def close_to_others(self) -> None:
+        """Mode 0700."""
+        self.root.chmod(PRIVATE_DIRECTORY_MODE)
+
+    def for_commits(self) -> DiskStore:
+        """Itself: a rename is atomic, and whoever commits a chunk again writes the same numbers."""
+        return self

@@ -1,0 +1,107 @@
+"""A real S3 server process on loopback, and buckets of its own for each test."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from faulty_proxy import SECRET, FaultyProxy
+
+from primo_scale.storage import buckets
+from primo_scale.storage.places import ObjectUrl
+
+_START_S = 60
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "object_storage" in item.path.parts:
+            item.add_marker(pytest.mark.s3)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """URL of a moto server in a process of its own."""
+    for package in ("moto", "obstore"):
+        if importlib.util.find_spec(package) is None:
+            missing = f"{package} is not installed (pip install '.[dev]')"
+            pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _wait_for(port, process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _START_S
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise TimeoutError("the S3 server does not start")
+
+
+@pytest.fixture
+def environment(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The variables by which a process finds the server, also those that a test starts."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_server, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "loopback", "AWS_SECRET_ACCESS_KEY": SECRET,
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    buckets.open_bucket.cache_clear()
+    yield monkeypatch
+    buckets.open_bucket.cache_clear()
+
+
+@pytest.fixture
+def prefix(s3_server: str, environment: pytest.MonkeyPatch) -> ObjectUrl:
+    """A prefix of a new, empty bucket."""
+    bucket = f"bucket-{next(_numbers)}"
+    connection = http.client.HTTPConnection(urlsplit(s3_server).netloc, timeout=30)
+    connection.request("PUT", f"/{bucket}")
+    assert connection.getresponse().status == 200
+    connection.close()
+    return ObjectUrl("s3", bucket, "cohort/one")
+
+
+Proxy = Callable[..., FaultyProxy]
+
+
+@pytest.fixture
+def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """Put a proxy that spoils what `choose` says before the server, for the rest of the test."""
+    proxies = []
+
+    def start(choose: Callable[[str, str, int], str | None]) -> FaultyProxy:
+        proxies.append(FaultyProxy(s3_server, choose))
+        environment.setenv("AWS_ENDPOINT_URL", proxies[-1].url)
+        buckets.open_bucket.cache_clear()
+        return proxies[-1]
+
+    yield start
+    for each in proxies:
+        each.close()

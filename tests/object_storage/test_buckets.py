@@ -1,0 +1,276 @@
+"""Stores in a bucket: conditional commits, faults of the service, damage, refusals."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from faulty_proxy import FAULTS, SECRET, seeded
+
+from pipelines.work_places import claim
+from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
+from primo_scale.storage import buckets
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.buckets import Patience
+from primo_scale.storage.groups import (
+    array_of,
+    commit_chunk,
+    create_array,
+    create_group,
+    drop_chunk,
+    is_complete,
+    mark_complete,
+    open_group,
+    read_block,
+    read_strings,
+    write_strings,
+)
+from primo_scale.storage.places import ObjectUrl, Place
+from primo_scale.storage.stores import store_at
+
+RACERS, ROUNDS = 8, 5
+ALL = (slice(None), slice(None))
+SHORT = Patience(attempts=4, first_pause_s=0.01, connect_s=2, answer_s=1)
+
+
+def numbers(seed: int, shape: tuple[int, ...] = (5, 600)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-(2**40), 2**40, shape)
+
+
+def written(place: Place, values: np.ndarray):
+    """A finished group with an array in chunks of two rows, and a column of text."""
+    group = create_group(place, "statistics", {"note": "x"})
+    array = create_array(group, "a", shape=values.shape, chunks=(2, 600), dtype=np.int64)
+    for row in range(3):
+        commit_chunk(array, (row, 0), values[2 * row : 2 * row + 2])
+    write_strings(group, "names", ["ü", "", "x"])
+    mark_complete(group, {})
+    return array_of(open_group(place, "statistics"), "a")
+
+
+def test_a_store_in_a_bucket_has_the_files_of_one_on_disk(prefix, tmp_path):
+    values = numbers(1)
+    local, remote = written(tmp_path / "s", values), written(prefix / "s", values)
+    on_disk, in_bucket = store_at(tmp_path / "s"), store_at(prefix / "s")
+    assert sorted(in_bucket.all_keys()) == sorted(on_disk.all_keys())
+    for key in on_disk.all_keys():
+        assert in_bucket.read(key) == on_disk.read(key), key
+    np.testing.assert_array_equal(read_block(remote, ALL), read_block(local, ALL))
+    names = read_strings(open_group(prefix / "s", "statistics"), "names")
+    assert names.tolist() == ["ü", "", "x"]
+
+
+def test_an_unfinished_store_is_refused_and_replaced_without_remains(prefix):
+    group = create_group(prefix, "statistics", {})
+    create_array(group, "old", shape=(2,), chunks=(1,), dtype=np.int64)
+    assert not is_complete(prefix, "statistics")
+    with pytest.raises(InputError, match="unfinished"):
+        open_group(prefix, "statistics")
+    written(prefix, numbers(2))
+    assert not any(key.startswith("old") for key in store_at(prefix).all_keys())
+    with pytest.raises(InputError, match="another kind"):
+        open_group(prefix, "outcomes")
+    with pytest.raises(InputError, match="holds no"):
+        open_group(prefix / "none", "statistics")
+
+
+def test_neighbouring_prefixes_are_left_alone(prefix):
+    longer = ObjectUrl(prefix.scheme, prefix.bucket, prefix.key + "-and-more")
+    written(prefix, numbers(3))
+    written(longer, numbers(4))
+    store_at(prefix).remove_below("")
+    assert list(store_at(prefix).all_keys()) == []
+    np.testing.assert_array_equal(
+        read_block(array_of(open_group(longer, "statistics"), "a"), ALL), numbers(4)
+    )
+
+
+def test_of_racers_one_wins_and_the_others_find_it_committed(prefix):
+    create_array(
+        create_group(prefix, "partial statistics", {}), "a", shape=(ROUNDS, 4), chunks=(1, 4),
+        dtype=np.int64,
+    )  # fmt: skip
+    barrier = threading.Barrier(RACERS)
+
+    def race(number: int) -> list[bool]:
+        buckets.open_bucket.cache_clear()  # connections of its own, like a process of its own
+        store = store_at(prefix)
+        array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
+        first = []
+        for turn in range(ROUNDS):
+            barrier.wait()
+            commit_chunk(array, (turn, 0), np.full((1, 4), number))
+            first.append(store.put_if_absent(f"claims/{turn}", str(number).encode()))
+        return first
+
+    with ThreadPoolExecutor(RACERS) as threads:
+        first = np.array(list(threads.map(race, range(1, RACERS + 1))))
+    np.testing.assert_array_equal(first.sum(axis=0), 1)
+    for turn, winner in enumerate(first.argmax(axis=0) + 1):
+        assert store_at(prefix).read(f"claims/{turn}") == str(winner).encode()
+    array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
+    kept = read_block(array, ALL)
+    assert set(kept.ravel()) <= set(range(1, RACERS + 1))
+    assert (kept == kept[:, :1]).all()
+    commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))  # a late one changes nothing
+    np.testing.assert_array_equal(read_block(array, ALL), kept)
+    drop_chunk(array, (0, 0))
+    assert not store_at(prefix).holds("a/c/0/0")
+    commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))
+    assert not read_block(array, (slice(0, 1), slice(None))).any()
+
+
+def test_a_disk_lets_one_of_many_through_as_well(tmp_path):
+    store = store_at(tmp_path / "s")
+    with ThreadPoolExecutor(RACERS) as threads:
+        first = list(threads.map(lambda n: store.put_if_absent("claim", bytes([n])), range(RACERS)))
+    assert sum(first) == 1
+    assert store.read("claim") == bytes([first.index(True)])
+    assert list(store.all_keys()) == ["claim"]
+
+
+@pytest.mark.parametrize("key", ["a/c/1/0", "a/c/0/0"])
+def test_a_missing_chunk_is_an_error_never_zeros(prefix, key):
+    array = written(prefix, numbers(5))
+    store_at(prefix).remove(key)
+    with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
+        read_block(array, ALL)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])
+def test_a_damaged_object_is_an_error_never_a_number(prefix, damage):
+    array, store = written(prefix, numbers(6)), store_at(prefix)
+    content = bytearray(store.read("a/c/1/0"))
+    if damage == "flip":
+        content[17] ^= 4
+    else:
+        del content[-20 if damage == "truncate" else 0 :]
+    store.remove("a/c/1/0")
+    assert store.put_if_absent("a/c/1/0", bytes(content))
+    with pytest.raises(DamagedChunk, match="damaged"):
+        read_block(array, (slice(2, 4), slice(None)))
+    np.testing.assert_array_equal(read_block(array, (slice(0, 2), slice(None))), numbers(6)[:2])
+
+
+def test_statistics_in_a_bucket_have_the_digest_of_those_on_disk(prefix, tmp_path):
+    layout = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
+
+    def digests(place: Place) -> tuple[str, str]:
+        writer = BlockMatricesWriter(place, "statistics", layout)
+        for block, size in enumerate(layout.sizes):
+            writer.write_gram(block, numbers(block, (size, size)))
+            writer.write_cross(block, numbers(block, (size, 3)))
+        writer.write_outcome_gram(numbers(7, (3, 3)))
+        writer.write_observed(np.array([5, 6]))
+        said = writer.sha256()
+        writer.finish({})
+        return said, BlockMatrices(place, "statistics", layout).sha256()
+
+    in_bucket, on_disk = digests(prefix / "s"), digests(tmp_path / "s")
+    assert in_bucket == on_disk and len(set(on_disk)) == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_faults_of_the_service_change_nothing(prefix, proxy, seed):
+    """A third of the answers are errors, late, cut off or lost after the request was done."""
+    faulty = proxy(seeded(seed, 0.33))
+    array = written(prefix, numbers(8))
+    for _ in range(8):
+        np.testing.assert_array_equal(read_block(array, ALL), numbers(8))
+    assert set(faulty.traffic.faults) == {*FAULTS, "none"}
+
+
+def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
+    group = create_group(prefix, "partial statistics", {})
+    array = create_array(group, "a", shape=(4,), chunks=(4,), dtype=np.int64)
+    faulty = proxy(
+        lambda method, path, attempt: "lost answer" if (method, attempt) == ("PUT", 0) else None
+    )
+    array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
+    commit_chunk(array, (0,), np.arange(4))
+    np.testing.assert_array_equal(read_block(array, (slice(None),)), np.arange(4))
+    puts = [status for method, _, status in faulty.traffic.answered if method == "PUT"]
+    assert puts == [412]  # the second attempt found the first one's object
+
+
+def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypatch):
+    monkeypatch.setattr(buckets, "PATIENCE", SHORT)
+    written(prefix, numbers(9))
+    for fault in ("status 500", "truncated"):
+        faulty = proxy(lambda method, path, attempt, fault=fault: fault)
+        with pytest.raises(InterruptedRun, match="4 attempts") as caught:
+            store_at(prefix).read("a/c/0/0")
+        assert faulty.traffic.faults[fault] == SHORT.attempts
+        assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_answer_too_late_is_asked_for_again(prefix, proxy, monkeypatch):
+    monkeypatch.setattr(buckets, "PATIENCE", Patience(answer_s=0.25, first_pause_s=0.01))
+    store_at(prefix).put_if_absent("x", b"content")
+    faulty = proxy(lambda method, path, attempt: "slow" if attempt == 0 else None)
+    assert store_at(prefix).read("x") == b"content"
+    assert faulty.traffic.faults == {"slow": 1, "none": 1}
+
+
+def test_bits_flipped_on_the_way_fail_the_checksum(prefix, proxy):
+    written(prefix, numbers(10))
+    proxy(lambda method, path, attempt: "flipped" if "/c/" in path else None)
+    array = array_of(open_group(prefix, "statistics"), "a")
+    with pytest.raises(DamagedChunk, match="damaged"):
+        read_block(array, ALL)
+
+
+def test_refusals_are_said_at_once_and_in_one_line(prefix, environment, monkeypatch):
+    nowhere = ObjectUrl("s3", "no-such-bucket", "x")
+    with pytest.raises(InputError, match="no such bucket"):
+        store_at(nowhere).put_if_absent("claim", b"x")
+    with pytest.raises(InputError, match="HTTP 404"):
+        list(store_at(nowhere).all_keys())
+    environment.delenv("AWS_ALLOW_HTTP")
+    buckets.open_bucket.cache_clear()
+    with pytest.raises(UsageError, match="in clear"):
+        store_at(prefix)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (301, "HTTP 301"), (400, "HTTP 400"), (401, "does not accept the credentials"),
+        (403, "refuses access"), (501, "conditional put"),
+    ],
+)  # fmt: skip
+def test_what_no_further_attempt_changes_is_said_at_once(prefix, proxy, status, said):
+    faulty = proxy(lambda method, path, attempt: f"status {status}")
+    with pytest.raises(InputError, match=said) as caught:
+        store_at(prefix).put_if_absent("claim", b"x")
+    assert sum(faulty.traffic.faults.values()) == 1
+    assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_service_that_ignores_conditions_is_found_out_at_the_first_claim(prefix, proxy, tmp_path):
+    claim(prefix, tmp_path)
+    claim(prefix, tmp_path)
+    proxy(lambda method, path, attempt: "no conditions")
+    with pytest.raises(InputError, match="conditional put"):
+        claim(prefix / "elsewhere", tmp_path)
+
+
+def test_without_obstore_the_error_names_the_extra(prefix, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    with pytest.raises(InputError, match=r"pip install 'primo_scale\[s3\]'"):
+        store_at(prefix)
+
+
+def test_credentials_stay_in_the_environment(prefix, proxy):
+    store, faulty = store_at(prefix), proxy(lambda method, path, attempt: None)
+    assert SECRET not in repr(store) + str(store) + repr(prefix) + repr(vars(store))
+    assert pickle.loads(pickle.dumps(prefix)) == prefix
+    with pytest.raises(TypeError, match="does not travel"):
+        pickle.dumps(store)
+    written(prefix, numbers(11))
+    assert any("Credential=loopback/" in header for header in faulty.traffic.headers)
+    assert not any(SECRET in header for header in faulty.traffic.headers)

@@ -1,0 +1,156 @@
+"""Partial sums in a bucket: sealed as on a disk, counted by name, the list of a subsample first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from primo_scale.accumulate.partials import KIND, Inputs, Partials, open_partials
+from primo_scale.accumulate.plan import Plan, Task, TileTask, default_plan
+from primo_scale.accumulate.statistics import remove_partials
+from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
+from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
+from primo_scale.storage.groups import array_of, is_complete, open_group, read_block
+from primo_scale.storage.places import Place
+from primo_scale.storage.stores import store_at
+
+N_PEOPLE, SUBSAMPLE = 60, 20
+SECRET_DIGEST = "digest-that-would-confirm-a-guess"
+LAYOUT = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
+CODES = np.tile(np.array([-1, 0, 1, 0], dtype=np.int8), (LAYOUT.n_variants, 1))
+
+
+def opened(where: Place, *, subsample: int | None = None) -> Partials:
+    inputs = Inputs(where / "genotypes", where / "outcomes", None, subsample,
+                    {"outcomes": SECRET_DIGEST})  # fmt: skip
+    return open_partials(where / "partials.zarr", plan(), inputs, CODES)
+
+
+def plan() -> Plan:
+    return default_plan(LAYOUT, N_PEOPLE)
+
+
+def telling(task: TileTask, columns: int) -> np.ndarray:
+    """Numbers whose bytes nothing else has."""
+    size = LAYOUT.size(task.block)
+    return 76543 + np.arange(size * columns, dtype=np.int64).reshape(size, columns)
+
+
+def commit_all(partials: Partials) -> set[Task]:
+    """Telling numbers for every task."""
+    q, n = LAYOUT.n_outcomes, N_PEOPLE
+    for task in partials.plan.row_tasks():
+        multipliers, planes = np.zeros((n, 1), dtype=np.int64), np.zeros((2 * q, n), dtype=np.int8)
+        partials.commit_read(slice(0, n), multipliers, planes)
+        partials.commit_rows(task, np.ones((q, q), dtype=np.int64))
+    for task in partials.plan.tile_tasks():
+        partials.commit_cross(task, telling(task, q))
+        partials.commit_tile(task, telling(task, LAYOUT.size(task.block)).astype(np.int32))
+    return {*partials.plan.row_tasks(), *partials.plan.tile_tasks()}
+
+
+def contents(place: Place) -> dict[str, bytes]:
+    store = store_at(place)
+    return {key: store.read(key) for key in store.all_keys()}
+
+
+@pytest.fixture
+def key(tmp_path, monkeypatch) -> Path:
+    """A key in effect."""
+    make_key_file(tmp_path / "user.key")
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
+    return tmp_path / "user.key"
+
+
+def test_a_thief_of_the_bucket_reads_no_sums_and_no_digests(prefix, key, tmp_path, monkeypatch):
+    partials = opened(prefix)
+    assert partials.committed() == set()
+    done = commit_all(partials)
+    assert opened(prefix).committed() == done == {t for t in done if partials.is_committed(t)}
+    tile = next(partials.plan.tile_tasks())
+    sums = telling(tile, LAYOUT.n_outcomes)
+    np.testing.assert_array_equal(
+        read_block(opened(prefix).array("cross/0"), (slice(0, 1), slice(None), slice(None)))[0],
+        sums,
+    )
+    monkeypatch.delenv(KEY_VARIABLE)
+    with pytest.raises(InputError, match="is encrypted"):
+        opened(prefix)
+    commit_all(opened(prefix / "plain"))
+    for words in (sums.tobytes(), SECRET_DIGEST.encode()):
+        assert words in b"".join(contents(prefix / "plain" / "partials.zarr").values())
+        assert words not in b"".join(contents(prefix / "partials.zarr").values())
+    make_key_file(tmp_path / "another.key")
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "another.key"))
+    with pytest.raises(InputError, match="another key"):
+        is_complete(prefix / "partials.zarr", KIND)
+
+
+def test_a_sealed_array_of_elsewhere_is_refused(prefix, key):
+    there, here = opened(prefix / "there"), opened(prefix / "here")
+    source, target = store_at(there.path), store_at(here.path)
+    for name in ("gram/0/zarr.json", "cross/0/zarr.json"):
+        target.remove(f"{here.store_id}/{name}")
+        target.put_if_absent(f"{here.store_id}/{name}", source.read(f"{there.store_id}/{name}"))
+    group = open_group(here.path, KIND, complete=False)
+    for name in ("gram/0", "cross/0"):
+        with pytest.raises(InputError, match="another store"):
+            array_of(group, f"{here.store_id}/{name}")
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_is_damaged_or_missing_is_found_by_reading_and_by_name(prefix, request, sealed):
+    if sealed:
+        request.getfixturevalue("key")
+    partials = opened(prefix)
+    done = commit_all(partials)
+    assert partials.drop_damaged() == 0
+    flipped, gone = partials.plan.tile_tasks()
+    store, root = store_at(partials.path), partials.store_id
+    name = f"{root}/gram/{flipped.block}/c/0/0/0"
+    content = bytearray(store.read(name))
+    content[5] ^= 1
+    store.remove(name)
+    assert store.put_if_absent(name, bytes(content))
+    store.remove(f"{root}/cross/{gone.block}/c/0/0/0")
+    assert partials.committed() == done - {gone}
+    for array in (f"gram/{flipped.block}", f"cross/{gone.block}"):
+        with pytest.raises(DamagedChunk):
+            read_block(partials.array(array), (slice(None),) * 3)
+    assert partials.drop_damaged() == 1
+    assert partials.committed() == done - {gone, flipped}
+    assert commit_all(partials) == partials.committed()
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def place(request, tmp_path) -> Place:
+    return tmp_path if request.param == "disk" else request.getfixturevalue("prefix")
+
+
+def test_the_list_of_a_subsample_is_deleted_before_all_else(place, monkeypatch):
+    partials = opened(place, subsample=SUBSAMPLE)
+    chosen = partials.sampled(slice(0, N_PEOPLE))
+    assert chosen is not None and len(chosen) == SUBSAMPLE
+    commit_all(partials)
+    store = type(store_at(partials.path))
+    whole = store.remove_below
+
+    def interrupted(self, prefix: str) -> None:
+        if not prefix:
+            raise InterruptedRun("stopped in the midst")
+        whole(self, prefix)
+
+    monkeypatch.setattr(store, "remove_below", interrupted)
+    before = contents(partials.path).keys()
+    with pytest.raises(InterruptedRun):
+        remove_partials(partials.path)
+    gone = before - contents(partials.path).keys()
+    listed = {f"{partials.store_id}/in_subsample/{name}" for name in ("zarr.json", "c/0")}
+    assert gone == listed
+    monkeypatch.setattr(store, "remove_below", whole)
+    remove_partials(partials.path)
+    assert contents(partials.path) == {}
+    remove_partials(partials.path)  # nothing there, nothing to do

@@ -1,0 +1,207 @@
+"""Whole runs with genotypes and partial sums in a bucket: the same integers as on a disk."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from faulty_proxy import SECRET, seeded
+
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.storage.stores import store_at
+
+ROOT = Path(__file__).resolve().parents[2]
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
+
+
+def run(command: str, *arguments: object, exit_code: int = 0) -> str:
+    """Run ``python -m pipelines.COMMAND`` in this process; what it printed, errors included."""
+    main = importlib.import_module(f"pipelines.{command}").main
+    output, ended = io.StringIO(), 0
+    on_termination = signal.getsignal(signal.SIGTERM)
+    try:
+        with redirect_stdout(output), redirect_stderr(output):
+            main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        ended = end.code
+    finally:
+        signal.signal(signal.SIGTERM, on_termination)
+    assert ended == exit_code, f"exit code {ended}: {output.getvalue()}"
+    return output.getvalue()
+
+
+def statistics_sha256(output: str) -> str:
+    (found,) = re.findall(r"statistics sha256: ([0-9a-f]{64})", output)
+    return found
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory) -> Path:
+    """Prefix of a simulated cohort, with its genotype store beside it in small chunks."""
+    prefix = tmp_path_factory.mktemp("cohort") / "c"
+    run("simulate", "--bfile", PANEL, "--out", prefix, *COHORT)
+    run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr", "--chunk-variants", 32,
+        "--chunk-samples", 128)  # fmt: skip
+    return prefix
+
+
+def options(cohort: Path, work: Path) -> list[str]:
+    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
+    words = (*files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6", "--epsilon", 2,
+             "--delta", 1e-7, "--workers", 1, "--work-dir", work)  # fmt: skip
+    return [str(word) for word in words]
+
+
+@pytest.fixture(scope="module")
+def on_disk(cohort, tmp_path_factory) -> str:
+    """Digest of the statistics that a run on this machine's disk gives."""
+    work = tmp_path_factory.mktemp("local") / "work"
+    return statistics_sha256(
+        run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work))
+    )
+
+
+def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
+    cohort, on_disk, prefix, proxy, tmp_path
+):
+    """Genotypes are copied there, workers read them there and commit there."""
+    faulty = proxy(seeded(3, 0.1))
+    shared, work = prefix / "run", tmp_path / "work"
+    arguments = [*options(cohort, work), "--bfile", str(cohort), "--object-store", str(shared),
+                 "--out", str(tmp_path / "release"), "--ledger", str(ledger(tmp_path)),
+                 "--cohort", "c"]  # fmt: skip
+    assert f"MiB in {shared}" in run("gwas_release", *arguments, "--dry-run")
+    assert list(store_at(shared).all_keys()) == []
+    output = run("gwas_release", *arguments)
+    assert statistics_sha256(output) == on_disk
+    assert (tmp_path / "release" / "release.json").is_file()
+    assert sum(number for fault, number in faulty.traffic.faults.items() if fault != "none") > 20
+    assert {path.name for path in work.glob("*.zarr")} == {"genotypes.zarr", "statistics.zarr"}
+    left = {key.partition("/")[0] for key in store_at(shared).all_keys()}
+    assert left == {"claim", "genotypes.zarr", "outcomes.zarr"}  # sums go when they are summed
+    logged = "".join(path.read_text() for path in work.iterdir() if path.is_file())
+    assert SECRET not in output + logged
+    # Once more: nothing is left to do. And no other work directory may meddle.
+    assert statistics_sha256(run("gwas_release", *arguments)) == on_disk
+    other = [*options(cohort, tmp_path / "other"), "--object-store", str(shared)]
+    assert "another work directory" in run(
+        "accumulate", "--genotypes", shared / "genotypes.zarr", *other, exit_code=3
+    )
+    # A purge takes what is in the bucket as well, and the same command finds the release done.
+    assert store_at(shared).put_if_absent("mine.txt", b"the user's own")
+    assert "left there: mine.txt" in run("gwas_release", *arguments, "--purge-intermediates")
+    assert list(store_at(shared).all_keys()) == ["mine.txt"]
+    assert {path.name for path in work.iterdir()} == {"lock", "purged.json"}
+    assert "published already" in run("gwas_release", *arguments)
+
+
+def ledger(folder: Path) -> Path:
+    from primo_scale.privacy.ledger import Ledger
+
+    with Ledger(folder / "ledger.sqlite"):
+        pass
+    run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
+        "--epsilon", 2, "--delta", 1e-7)  # fmt: skip
+    return folder / "ledger.sqlite"
+
+
+def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
+    cohort, on_disk, prefix, proxy, tmp_path
+):
+    """Client and workers die; then one partial sum is torn, one flipped. All others are kept."""
+    proxy(lambda method, path, attempt: "slow" if method == "PUT" and "/gram/" in path else None)
+    shared, genotypes = prefix / "run", prefix / "genotypes.zarr"
+    run("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", genotypes)
+    arguments = [*options(cohort, tmp_path / "work"), "--genotypes", str(genotypes),
+                 "--object-store", str(shared)]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.accumulate", *arguments], cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    partials = store_at(shared / "partials.zarr")
+
+    def committed() -> set[str]:
+        return {key for key in partials.all_keys() if "gram/" in key and "/c/" in key}
+
+    def sums_of(blocks: set[str]) -> set[str]:
+        return {key for key in blocks if "outcome_gram" not in key}
+
+    try:
+        end = time.monotonic() + 60
+        while len(sums_of(committed())) < 4 and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.2)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    said = run("status", tmp_path / "work", exit_code=5)
+    assert ": accumulate, stopped" in said and f"what is in {shared} is not looked at" in said
+    before = sums_of(committed())
+    assert 4 <= len(before) < 15
+    torn, flipped = sorted(before)[:2]
+    for key in (torn, flipped):
+        content = partials.read(key)
+        partials.remove(key)
+        changed = content[:-9] if key == torn else bytes([content[0] ^ 1]) + content[1:]
+        assert partials.put_if_absent(key, changed)
+    again = proxy(lambda method, path, attempt: None)
+    assert statistics_sha256(run("accumulate", *arguments)) == on_disk
+    puts = [path.partition("partials.zarr/")[2] for path in again.paths_put()]
+    assert sums_of({key for key in puts if "gram/" in key and "/c/" in key}) & before == {
+        torn, flipped,
+    }  # fmt: skip
+
+
+def test_a_copy_continues_is_read_back_and_refuses_another_store(cohort, prefix, tmp_path):
+    source, there = open_genotype_store(Path(f"{cohort}.zarr")), prefix / "genotypes.zarr"
+    copy = ("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", there)
+    target, origin = store_at(there), store_at(source.path)
+    # An interrupted copy, with a chunk in it that is of something else.
+    for key in ("genotypes/c/0/0", "genotypes/c/1/0", "sample_sex/zarr.json"):
+        assert target.put_if_absent(key, origin.read(key))
+    target.remove("genotypes/c/1/0")
+    target.put_if_absent("genotypes/c/1/0", origin.read("genotypes/c/0/0"))
+    assert "read back" in run(*copy, exit_code=3)
+    unfinished = run("accumulate", "--genotypes", there, *options(cohort, tmp_path / "work"),
+                     exit_code=3)  # fmt: skip
+    assert "holds no genotypes store" in unfinished
+    run(*copy)
+    run(*copy)
+    assert sorted(target.all_keys()) == sorted(origin.all_keys())
+    copied = open_genotype_store(there)
+    everyone = (slice(0, source.n_variants), slice(0, source.n_samples))
+    assert copied.read_packed(*everyone).tobytes() == source.read_packed(*everyone).tobytes()
+    assert copied.identity_digest == source.identity_digest
+    people = tmp_path / "keep.txt"
+    people.write_text("\n".join(map(str, source.samples.individual[:200])) + "\n")
+    other = tmp_path / "other.zarr"
+    run("ingest", "--bfile", cohort, "--keep", people, "--out", other)
+    assert "another genotype store" in run(
+        "copy_genotypes", "--genotypes", other, "--to", there, exit_code=3
+    )
+    # And back to a disk.
+    run("copy_genotypes", "--genotypes", there, "--to", tmp_path / "back.zarr")
+    assert open_genotype_store(tmp_path / "back.zarr").hazards == source.hazards
+    import primo_scale
+
+    assert primo_scale.open_genotypes(str(there)).shape == (source.n_variants, source.n_samples)
+
+
+def test_what_belongs_on_a_disk_is_refused_an_url(cohort, tmp_path, prefix):
+    for command, option in (("ingest", "--out"), ("accumulate", "--work-dir")):
+        output = run(command, option, prefix, exit_code=2)
+        assert "is an URL" in output and not Path("s3:").exists()
+    other = options(cohort, tmp_path / "work")
+    output = run("accumulate", "--genotypes", f"{cohort}.zarr", *other, "--object-store",
+                 tmp_path, exit_code=2)  # fmt: skip
+    assert "is no URL" in output

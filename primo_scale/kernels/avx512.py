@@ -21,8 +21,8 @@ RIGHT_ROWS = 4
 SUMS = 32
 """int32 that a byte tile writes: 6 x 4 sums, rounded up to whole vectors."""
 
-SIGN_LEFT_ROWS = 4
-SIGN_RIGHT_ROWS = 3
+SIGN_LEFT_ROWS = 5
+SIGN_RIGHT_ROWS = 2
 
 _LANES = 16
 _VECTOR_BYTES = 64
@@ -105,7 +105,7 @@ def byte_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
 
 @_intrinsic
 def sign_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sums: Any) -> Any:
-    """Product of 4 rows with 3 rows of -1, 0 and 1: ``sums[4 x 3] = left @ right.T``.
+    """Product of 5 rows with 2 rows of -1, 0 and 1: ``sums[5 x 2] = left @ right.T``.
 
     A row is a run of pairs of 64-byte masks of 512 people: whose entry is not 0, and whose is
     negative. Entries multiply to ``popcount(both) - 2 popcount(both and signs differ)``.

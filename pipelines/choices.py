@@ -45,7 +45,10 @@ class OutcomeChoices:
     pay_moments: bool
 
 
+_OF_THE_CLUSTER = ("workers", "memory_limit", "scheduler", "tls", "no_tls")
 _AS_GIVEN = ("object_store", "kernel", "dry_run", "performance_report")
+EXECUTION_OPTIONS = ("cluster", *_OF_THE_CLUSTER, *_AS_GIVEN)
+"""Options that say where and how to compute, and so do not matter for what comes out."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,7 @@ def _cluster_profile(options: dict[str, Any]) -> Profile:
     from primo_scale.cluster.read_profile import read_profile
 
     cluster, scheduler = options["cluster"], options["scheduler"]
-    names = ("workers", "memory_limit", "scheduler", "tls", "no_tls")
-    others = [name for name in names if options[name]]
+    others = [name for name in _OF_THE_CLUSTER if options[name]]
     if cluster is not None and others:
         raise UsageError(
             "a profile says where tasks run, and nothing else may",

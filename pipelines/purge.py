@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.choices import ExecutionChoices
+from pipelines.choices import EXECUTION_OPTIONS
 from pipelines.command_line import LOGGER
 from pipelines.work_places import (
     CLAIMS,
@@ -48,11 +48,7 @@ _INTERMEDIATES = (
     CLAIMS,
 )
 # How a release was computed does not make it another one.
-_BESIDE_THE_POINT = {
-    "purge_intermediates",
-    "encryption_key",
-    *ExecutionChoices.__dataclass_fields__,
-}
+_BESIDE_THE_POINT = {"purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
 
 
 @dataclass(frozen=True)

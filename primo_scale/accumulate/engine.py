@@ -50,7 +50,7 @@ def run_tasks(
         Importable on the workers; commits its result itself. What it returns stays there: a worker
         that dies after it committed takes nothing with it.
     partials
-        The store of partial sums, at a path that the workers see.
+        The store of partial sums, at a place that the workers see.
     tasks
         In the order to start them.
     on_done

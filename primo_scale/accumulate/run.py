@@ -30,7 +30,7 @@ def accumulate(
     Parameters
     ----------
     client
-        A Dask client; its workers must see the paths in `partials`.
+        A Dask client; its workers must see the places in `partials`.
     partials
         The checkpoint, empty or half filled.
     destination

@@ -1,4 +1,4 @@
-"""What one worker does: open the stores by path, stream a row group, commit one result.
+"""What one worker does: open the stores by their places, stream a row group, commit one result.
 
 Nothing large travels to or from a worker, and nothing about people travels at all: a task is a
 handful of plan indices, and its result is its own name.

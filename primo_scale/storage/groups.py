@@ -192,7 +192,7 @@ def stored_chunks(path: Path) -> set[str]:
 
     A listing and no more: they are there, and whether they are whole is seen when they are read.
     """
-    names = set()
+    names: set[str] = set()
     below = len(str(path)) + 1
     for directory, _, files in os.walk(path):
         if files and "/c/" in directory:

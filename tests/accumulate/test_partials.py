@@ -122,11 +122,11 @@ def test_damage_elsewhere_is_not_taken_for_a_damaged_partial(tmp_path, monkeypat
 @pytest.mark.parametrize("n_samples", [5_000, 50_000, 500_000, 2_000_000])
 @pytest.mark.parametrize("block", [50, 500, 2_000, 10_000, 100_000])
 def test_no_task_of_a_default_plan_is_long(n_samples, block):
-    """A kill costs a worker what it has in hand: at 100 G operations a second, under a minute."""
+    """A kill costs a worker what it has in hand: at 34 G operations a second, a minute."""
     n_blocks = max(1, 200_000 // block)
     layout = BlockLayout(tuple(range(0, n_blocks * block + 1, block)), 10, 50)
     plan = default_plan(layout, n_samples)
     side = min(plan.tile, block)
     planes = 2 * layout.n_outcomes + 1
     multiplied = 2 * side * (side + planes) * min(plan.row_group, n_samples)
-    assert multiplied <= 6e12
+    assert multiplied <= 2e12

@@ -169,6 +169,9 @@ def _scheduler_loss_explained() -> Iterator[None]:
     try:
         yield
     except (CancelledError, CommClosedError, ClosedClientError) as error:
+        # Said once, in one line: not again, with tracebacks, by a client that is being closed.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         raise InterruptedRun(
             "the Dask scheduler went away", remedy="Start it again; what was summed is kept"
         ) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from journal import JOURNAL
+from journal import GATE, JOURNAL
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 120
@@ -40,7 +40,16 @@ class Journal:
     def environment(self) -> dict[str, str]:
         """What makes workers write it."""
         preload = Path(__file__).with_name("journal.py")
-        return {JOURNAL: str(self.path), "DASK_DISTRIBUTED__WORKER__PRELOAD": f'["{preload}"]'}
+        return {
+            JOURNAL: str(self.path),
+            GATE: str(self.gate),
+            "DASK_DISTRIBUTED__WORKER__PRELOAD": f'["{preload}"]',
+        }
+
+    @property
+    def gate(self) -> Path:
+        """While it is there, tasks that were begun wait."""
+        return self.path.with_name("gate")
 
     def update(self) -> list[Event]:
         """All events so far."""
@@ -62,7 +71,7 @@ class Journal:
         return [event.task for event in self.update() if event.kind == "begin"]
 
     def in_flight(self) -> set[tuple[int, str]]:
-        """(process, task) of the computations that began and did not end."""
+        """(process, task) of what began and did not end: in flight, now or when it was killed."""
         flying: set[tuple[int, str]] = set()
         for event in self.update():
             if event.kind == "begin":

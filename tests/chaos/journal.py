@@ -1,7 +1,8 @@
 """A Dask preload: every worker writes down when it begins and ends to compute a task.
 
 Loaded by workers alone (``DASK_DISTRIBUTED__WORKER__PRELOAD``), which is Dask's own way in. One
-line an event, appended in one write, so that a kill leaves whole lines.
+line an event, appended in one write, so that a kill leaves whole lines. While the file of the gate
+is there, no task that was begun goes on: a test that strikes then strikes in the middle of tasks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from primo_scale.accumulate import tasks
 
 JOURNAL = "CHAOS_JOURNAL"
+GATE = "CHAOS_GATE"
 
 
 def dask_setup(worker: object) -> None:
@@ -24,6 +26,8 @@ def dask_setup(worker: object) -> None:
     def noted(compute):
         def computed(partials, task):
             note("begin", task.key)
+            while os.path.exists(os.environ[GATE]):
+                time.sleep(0.01)
             compute(partials, task)
             note("end", task.key)
 

@@ -1,0 +1,140 @@
+"""The stream of tasks, against a cluster made of nothing but futures: no process, no clock."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from distributed import CancelledError, KilledWorker
+
+from primo_scale.accumulate import engine
+from primo_scale.accumulate.engine import run_tasks
+from primo_scale.accumulate.partials import Partials
+from primo_scale.accumulate.plan import RowTask
+from primo_scale.errors import InputError, InterruptedRun, ResourceError
+
+PARTIALS = Partials(Path("/nowhere"), "store")
+
+
+@dataclass
+class FakeFuture:
+    key: str
+    cluster: FakeCluster
+    status: str = "pending"
+    error: Exception | None = None
+
+    def add_done_callback(self, ended) -> None:
+        self.cluster.begun(self, ended)
+
+    def result(self) -> object:
+        assert self.error is not None, "the result of a task that ended well travelled"
+        raise self.error
+
+    def release(self) -> None:
+        self.cluster.held.discard(self.key)
+
+
+@dataclass
+class FakeCluster:
+    """Ends tasks at once; what becomes of a key is written in `fate`, in turns."""
+
+    fate: dict[str, list[Exception]] = field(default_factory=dict)
+    workers: list[int] = field(default_factory=lambda: [2])
+    batches: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    most_held: int = 0
+    asked: int = 0
+    waiting: list = field(default_factory=list)
+
+    def map(self, call, tasks, *, key, retries) -> list[FakeFuture]:
+        assert call.func is print and call.args == (PARTIALS.address,)
+        self.batches.append(len(tasks))
+        self.keys += key
+        self.held |= set(key)
+        self.most_held = max(self.most_held, len(self.held))
+        return [FakeFuture(name, self) for name in key]
+
+    def begun(self, future, ended) -> None:
+        if self.count():
+            self.end(future, ended)
+        else:
+            self.waiting.append((future, ended))
+
+    def end(self, future, ended) -> None:
+        turns = self.fate.get(future.key.partition("-store")[0], [])
+        future.error = turns.pop(0) if turns else None
+        future.status = "error" if future.error else "finished"
+        ended(future)
+
+    def count(self) -> int:
+        return self.workers[min(self.asked - 1, len(self.workers) - 1)]
+
+    def scheduler_info(self, n_workers) -> dict[str, int]:
+        assert n_workers == 0, "the state of every worker travelled"
+        self.asked += 1
+        if self.count():
+            for future, ended in self.waiting:
+                self.end(future, ended)
+            self.waiting.clear()
+        return {"n_workers": self.count()}
+
+
+def stream(cluster: FakeCluster, n_tasks: int) -> list[RowTask]:
+    done: list[RowTask] = []
+    run_tasks(cluster, print, PARTIALS, [RowTask(i) for i in range(n_tasks)], done.append)
+    return done
+
+
+def killed(times: int) -> list[Exception]:
+    return [KilledWorker("key", None, 3) for _ in range(times)]
+
+
+def test_fifty_thousand_tasks_in_batches_a_few_in_flight_and_none_kept() -> None:
+    cluster = FakeCluster()
+    done = stream(cluster, 50_000)
+    assert sorted(done) == [RowTask(i) for i in range(50_000)]
+    assert cluster.most_held <= 8 * 2
+    assert len(cluster.batches) <= 50_000 / 7
+    assert not cluster.held
+    assert len(cluster.keys) == len(set(cluster.keys)) == 50_000
+    assert cluster.keys[0] == "rows-0-store"
+    assert cluster.asked < 500  # a look now and then, and not one a task
+
+
+def test_a_task_that_workers_die_over_gets_trials_under_new_names_then_ends_the_run() -> None:
+    lucky = FakeCluster({"rows-3": killed(engine._TRIALS - 1)})
+    assert len(stream(lucky, 9)) == 9
+    assert [key for key in lucky.keys if key.startswith("rows-3-")] == [
+        "rows-3-store", "rows-3-store-1", "rows-3-store-2",
+    ]  # fmt: skip
+    unlucky = FakeCluster({"rows-3": killed(engine._TRIALS)})
+    with pytest.raises(ResourceError, match="workers died again and again") as raised:
+        stream(unlucky, 9)
+    assert raised.value.value == "rows-3"
+    assert not unlucky.held
+
+
+@pytest.mark.parametrize(
+    ("fate", "error"),
+    [(CancelledError("lost"), InterruptedRun), (InputError("damaged"), InputError)],
+)
+def test_other_failures_end_the_run_and_let_go_of_what_is_in_flight(fate, error) -> None:
+    cluster = FakeCluster({"rows-2": [fate]})
+    with pytest.raises(error):
+        stream(cluster, 100)
+    assert not cluster.held
+    assert len(cluster.keys) < 100
+
+
+def test_without_workers_it_waits_and_says_so_once(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(engine.LOGGER, "propagate", True)
+    cluster = FakeCluster(workers=[2, 0, 0, 0, 2], asked=1)
+    with caplog.at_level(logging.INFO, "primo_scale"):
+        assert len(stream(cluster, 40)) == 40
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "no Dask workers" in line]) == 1
+    assert said[-1].startswith("there are Dask workers again")

@@ -1,0 +1,191 @@
+"""One blow at a time, in the middle of tasks: what the command says, and that it continues."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from commands import (
+    PATIENCE_SECONDS,
+    Journal,
+    digest_in,
+    error_in,
+    kill_group,
+    started,
+    wait_until,
+)
+from conftest import Cohort, Finished, run
+
+from primo_scale.storage.files import exclusive_lock
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture
+def fired(cohort: Cohort, journal: Journal, tmp_path: Path) -> Callable:
+    """Start the command and wait until its tasks are held in the middle, at the gate."""
+    environment = {**cohort.environment, **journal.environment()}
+
+    @contextmanager
+    def fire(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+        journal.gate.touch()
+        before = len(journal.begun())
+        with started(command, environment, tmp_path / "stderr") as client:
+            wait_until(lambda: len(journal.begun()) > before, of=client)
+            assert client.poll() is None, (tmp_path / "stderr").read_text()
+            yield client
+
+    return fire
+
+
+def last_error(tmp_path: Path) -> str:
+    return error_in((tmp_path / "stderr").read_text())
+
+
+def finished_by(command: list[str], journal: Journal, environment: dict[str, str]) -> str:
+    """Digest that a command prints which nobody disturbs any more."""
+    journal.gate.unlink(missing_ok=True)
+    done = run(command, {**environment, **journal.environment()})
+    assert done.returncode == 0, done.stderr
+    return digest_in(done.stdout)
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_with_the_very_command_to_continue(
+    blow, fired, cohort, undisturbed: Finished, journal, tmp_path
+) -> None:
+    work = tmp_path / "work with a blank"
+    with fired(cohort.command(work, "--workers", 1)) as client:
+        client.send_signal(blow)
+        journal.gate.unlink()
+        assert client.wait(PATIENCE_SECONDS) == 5
+    says = re.fullmatch(r"error: interrupted\. To continue: (.*)", last_error(tmp_path))
+    assert says
+    assert not journal.workers()
+    again = shlex.split(says[1])
+    assert again == cohort.command(work, "--workers", 1)
+    assert finished_by(again, journal, cohort.environment) == undisturbed.digest
+
+
+def test_one_client_a_work_directory_and_no_clock(
+    fired, cohort, undisturbed: Finished, journal, tmp_path
+) -> None:
+    """A second one is refused while the first lives, not when it is dead; times mean nothing."""
+    work = tmp_path / "work"
+    command = cohort.command(work, "--workers", 1)
+    with fired(command) as client:
+        refused = run(command, cohort.environment)
+        assert refused.returncode == 3
+        assert "another run is using this work directory" in error_in(refused.stderr)
+        assert str(work) in error_in(refused.stderr)
+        client.kill()  # alone: its workers live on for a moment
+        client.wait()
+        with exclusive_lock(work / "lock"):
+            pass
+        journal.gate.unlink()
+        wait_until(lambda: not journal.workers())
+    ended = {event.task for event in journal.update() if event.kind == "end"}
+    kept = [task for task in ended if journal.begun().count(task) == 1]
+    for number, path in enumerate(sorted(work.rglob("*"))):
+        moment = 4_102_444_800 if number % 2 else 0  # the years 2100 and 1970
+        os.utime(path, (moment, moment))
+    assert finished_by(command, journal, cohort.environment) == undisturbed.digest
+    assert [journal.begun().count(task) for task in kept] == [1] * len(kept)
+
+
+def test_dead_workers_are_waited_for_and_a_dead_scheduler_ends_it(
+    fired, cohort, undisturbed: Finished, journal, tmp_path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    command = cohort.command(tmp_path / "work", "--scheduler", address)
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(dask_process(tmp_path, journal, *scheduler_at(address)))
+        first = stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
+        with fired(command) as client:
+            kill_group(first)
+            wait_until(lambda: "no Dask workers are left" in (tmp_path / "stderr").read_text())
+            stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
+            wait_until(lambda: "there are Dask workers again" in (tmp_path / "stderr").read_text())
+            assert client.poll() is None
+            kill_group(scheduler)
+            assert client.wait(PATIENCE_SECONDS) == 5
+    said = (tmp_path / "stderr").read_text()
+    assert said.count("no Dask workers are left") == 1
+    assert re.fullmatch(
+        r"error: the Dask scheduler went away\. Start it again; .*\. To continue: .*",
+        last_error(tmp_path),
+    )
+    again = shlex.split(last_error(tmp_path).partition(" To continue: ")[2])
+    with (
+        dask_process(tmp_path, journal, *scheduler_at(address)),
+        dask_process(tmp_path, journal, *worker_of(address)),
+    ):
+        assert finished_by(again, journal, cohort.environment) == undisturbed.digest
+
+
+def test_a_disk_that_fills_up_and_one_that_is_read_only(
+    small_disk: Path, fired, cohort, undisturbed: Finished, journal, tmp_path
+) -> None:
+    command = cohort.command(small_disk / "work", "--workers", 1)
+    with fired(command) as client:
+        neighbour = small_disk / "neighbour"
+        with neighbour.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(bytes(1 << 16))
+        journal.gate.unlink()
+        assert client.wait(PATIENCE_SECONDS) == 4
+    assert "the disk is full" in last_error(tmp_path)
+    assert not (small_disk / "work" / "statistics.zarr").exists()
+
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    refused = run(command, cohort.environment)
+    assert refused.returncode == 3
+    assert "Read-only file system" in error_in(refused.stderr)
+
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    neighbour.unlink()
+    assert finished_by(command, journal, cohort.environment) == undisturbed.digest
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small disk takes the rights of root")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def scheduler_at(address: str) -> list[str]:
+    host, port = address.removeprefix("tcp://").split(":")
+    return ["scheduler", "--host", host, "--port", port, "--no-dashboard"]
+
+
+def worker_of(address: str) -> list[str]:
+    return ["worker", address, "--no-dashboard", "--no-nanny", "--nthreads", "2"]
+
+
+@contextmanager
+def dask_process(directory: Path, journal: Journal, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """``dask scheduler`` or ``dask worker``, as a user starts them."""
+    environment = {**os.environ, **journal.environment()}
+    command = [sys.executable, "-m", "dask", *words]
+    with started(command, environment, directory / f"{words[0]}.log") as process:
+        yield process

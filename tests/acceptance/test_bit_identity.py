@@ -135,7 +135,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
         _, errors = client.communicate(timeout=PATIENCE_SECONDS)
         assert client.returncode == 5
     lines = [line for line in errors.splitlines() if line.startswith("error:")]
-    assert lines == ["error: interrupted. Run the same command again to continue"]
+    assert lines[0].startswith("error: interrupted. To continue: ")
     assert "Traceback" not in errors
     assert errors.splitlines()[-1] == lines[0]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from logging.handlers import QueueHandler
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from distributed import CancelledError, KilledWorker
@@ -129,12 +131,14 @@ def test_other_failures_end_the_run_and_let_go_of_what_is_in_flight(fate, error)
     assert len(cluster.keys) < 100
 
 
-def test_without_workers_it_waits_and_says_so_once(monkeypatch, caplog) -> None:
+def test_without_workers_it_waits_and_says_so_once(monkeypatch) -> None:
+    records: SimpleQueue[logging.LogRecord] = SimpleQueue()
     monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(engine.LOGGER, "propagate", True)
+    monkeypatch.setattr(engine.LOGGER, "handlers", [QueueHandler(records)])
+    monkeypatch.setattr(engine.LOGGER, "isEnabledFor", lambda level: level >= logging.INFO)
     cluster = FakeCluster(workers=[2, 0, 0, 0, 2], asked=1)
-    with caplog.at_level(logging.INFO, "primo_scale"):
-        assert len(stream(cluster, 40)) == 40
-    said = [record.getMessage() for record in caplog.records]
-    assert len([line for line in said if "no Dask workers" in line]) == 1
-    assert said[-1].startswith("there are Dask workers again")
+    assert len(stream(cluster, 40)) == 40
+    said = [records.get_nowait().getMessage() for _ in range(records.qsize())]
+    assert [line.split(":")[0] for line in said] == [
+        "no Dask workers are left", "there are Dask workers again",
+    ]  # fmt: skip

@@ -259,7 +259,7 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
     for store in stores:
         in_the_clear = pieces(plain / "release.work" / store)
         sealed = pieces(secret / "release.work" / store)
-        assert len(in_the_clear) > 100
+        assert len(in_the_clear) > 30  # of noise some are monotonous
         assert not in_the_clear & sealed
     everything = contents(secret / "release.work")
     exact = digest.rpartition(" ")[2].encode()

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.programs import median
 
@@ -60,5 +61,7 @@ def _memory(axes: Axes, rows: list[dict[str, Any]], size: str) -> None:
     ):
         sizes = [row["memory"][name] / 2**30 for row in rows]
         axes.semilogx([row[size] for row in rows], sizes, "o-", label=label)
+    axes.set_xticks([row[size] for row in rows], [f"{row[size]:,}" for row in rows], rotation=30)
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)

@@ -39,7 +39,7 @@ def available_kernels() -> list[str]:
 
 def full_product_rate(kernel: ProductKernel, threads: int) -> float:
     """Operations a second of all threads together, in one run of half a second or more."""
-    operands = [_operands(number) for number in range(threads)]
+    operands = [_operands() for _ in range(threads)]
     totals = [kernel.zeros(_ROWS, _ROWS) for _ in operands]
     with threadpool_limits(limits=1):
         for total, pair in zip(totals, operands, strict=True):
@@ -50,8 +50,8 @@ def full_product_rate(kernel: ProductKernel, threads: int) -> float:
     return 2 * threads * products * _ROWS**2 * _PEOPLE / seconds
 
 
-def _operands(seed: int) -> tuple[Int8, Int8]:
-    rng = np.random.default_rng(seed)
+def _operands() -> tuple[Int8, Int8]:
+    rng = np.random.default_rng()
     left, right = (spread_rows(_ROWS, _PEOPLE) for _ in range(2))
     for codes in (left, right):
         codes[...] = rng.integers(-1, 2, codes.shape, dtype=np.int8)

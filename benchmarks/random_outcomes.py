@@ -30,7 +30,7 @@ def random_coding(phenotypes: int, weight: float) -> OutcomeCoding:
 
 def write_random_outcomes(path: Path, samples: int, coding: OutcomeCoding) -> OutcomeStore:
     """Write standard normal phenotypes on the lattice, as `align_outcomes` would have."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng()
     q, count = coding.n_columns, len(coding.phenotypes)
     group = create_group(path, KIND, {"request_digest": "", "coding_digest": coding.digest})
     height = max(1, min(samples, CHUNK_BYTES // (q * np.dtype(np.int16).itemsize)))

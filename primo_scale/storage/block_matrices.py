@@ -115,12 +115,6 @@ class BlockLayout:
         """The stored panels of X_b'Z."""
         return panels(self.size(block), self.n_outcomes)
 
-    @property
-    def stored_gram_entries(self) -> int:
-        """Entries of X'X that a store of it holds, for each copy."""
-        shapes = (tile.shape for block in range(self.n_blocks) for tile in self.tiles(block))
-        return sum(height * width for height, width in shapes)
-
 
 @dataclass(frozen=True)
 class BlockMatrices:

@@ -25,7 +25,7 @@ from distributed import Client
 
 from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Address, Partials
-from primo_scale.accumulate.plan import Task, TileTask
+from primo_scale.accumulate.plan import Order, Task, TileTask
 
 _MIB = 1 << 20
 _SAMPLING_SECONDS = 0.2
@@ -119,7 +119,7 @@ def measure(n_tasks: int, n_workers: int) -> dict[str, float]:
         scheduler_before = sum(processes.scheduler.cpu_times()[:2])
         wall, cpu = time.perf_counter(), time.process_time()
         with peak_memory(processes.scheduler) as sizes:
-            run_tasks(client, do_nothing, Partials(Path(scratch), "id"), tasks, count)
+            run_tasks(client, do_nothing, Partials(Path(scratch), "id"), Order(tasks), count)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         scheduler = sum(processes.scheduler.cpu_times()[:2]) - scheduler_before
     assert done == n_tasks

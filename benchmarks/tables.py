@@ -157,9 +157,18 @@ def _biobank(measured: Measured) -> str:
     return "\n\n".join(
         (
             _table(("", "n", "d", "blocks", *_COSTS), rows),
-            f"The phenotypes add {measured['cost_of_phenotypes']:.0%}; by count of operations "
-            f"4l/d, {measured['arithmetic_of_phenotypes']:.0%}.",
+            f"The phenotypes add {_cost_of_phenotypes(measured)}; by count of operations 4l/d, "
+            f"{measured['arithmetic_of_phenotypes']:.0%}.",
         )
+    )
+
+
+def _cost_of_phenotypes(measured: Measured) -> str:
+    kernel = measured["outcome_kernel"]
+    return ", and ".join(
+        f"{cost:.0%} "
+        + (f"to {name} for X'X and {kernel} for X'Z" if name != kernel else f"to {name} for both")
+        for name, cost in measured["cost_of_phenotypes"].items()
     )
 
 

@@ -16,7 +16,7 @@ from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 
 from primo_scale.accumulate.partials import Address, Partials
-from primo_scale.accumulate.plan import Task
+from primo_scale.accumulate.plan import Order, Task
 from primo_scale.errors import InterruptedRun, ResourceError
 
 LOGGER = logging.getLogger("primo_scale")
@@ -34,7 +34,7 @@ def run_tasks(
     client: Client,
     function: Callable[[Address, Task], object],
     partials: Partials,
-    tasks: Sequence[Task],
+    order: Order,
     on_done: Callable[[Task], None],
 ) -> None:
     """Run `function(address, task)` for every task, a bounded number at a time.
@@ -51,8 +51,8 @@ def run_tasks(
         that dies after it committed takes nothing with it.
     partials
         The store of partial sums, at a place that the workers see.
-    tasks
-        In the order to start them.
+    order
+        Which tasks, and what they wait for.
     on_done
         Called in this process after each task.
 
@@ -66,7 +66,12 @@ def run_tasks(
         Of a task, after some retries.
     """
     call = partial(function, partials.address)
-    waiting = deque((task, f"{task.key}-{partials.store_id}") for task in tasks)
+
+    def named(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
+        return [(task, f"{task.key}-{partials.store_id}") for task in tasks]
+
+    waiting, held_back = deque(named([*order.first, *order.beside])), named(order.after)
+    awaited = set(order.first)
     in_flight: dict[str, tuple[Task, Future]] = {}
     ended: SimpleQueue[Future] = SimpleQueue()
     murders: Counter[Task] = Counter()
@@ -75,8 +80,11 @@ def run_tasks(
     def fill() -> None:
         # Workers come and go: the depth is that of the workers there are now. A batch at a time,
         # because a graph of one task costs as much as a graph of many.
+        if not awaited:
+            waiting.extend(held_back)
+            held_back.clear()
         busy = max(1, workers.threads)
-        depth = _depth(busy, len(waiting))
+        depth = _depth(busy, len(waiting) + len(held_back))
         if len(in_flight) > max(busy, depth // 2):
             return
         batch = [waiting.popleft() for _ in range(min(len(waiting), depth - len(in_flight)))]
@@ -99,6 +107,7 @@ def run_tasks(
             # Dask suspects whatever a dead worker had in hand. Another name, for it knows this one.
             waiting.appendleft((task, f"{task.key}-{partials.store_id}-{murders[task]}"))
         else:
+            awaited.discard(task)
             on_done(task)
         del in_flight[future.key]
         future.release()

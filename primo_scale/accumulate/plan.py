@@ -9,7 +9,7 @@ is a set difference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -52,12 +52,36 @@ class TileTask:
     column_tile: int
 
     @property
+    def on_diagonal(self) -> bool:
+        """Whether the matrix's diagonal runs through the tile."""
+        return self.row_tile == self.column_tile
+
+    @property
     def key(self) -> str:
         """Name of the task on the cluster; holds nothing but plan indices."""
         return f"tile-{self.row_group}-{self.block}-{self.row_tile}-{self.column_tile}"
 
 
 Task = RowTask | TileTask
+
+
+@dataclass(frozen=True)
+class Order:
+    """Tasks to run, each sequence in the order to start them.
+
+    Attributes
+    ----------
+    first
+        Those that are started before all others.
+    beside
+        Those that need nothing of them.
+    after
+        Those that are started when all of `first` are done.
+    """
+
+    first: Sequence[Task] = ()
+    beside: Sequence[Task] = ()
+    after: Sequence[Task] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from distributed import Client
 from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Partials
-from primo_scale.accumulate.plan import Task, remaining
+from primo_scale.accumulate.plan import Order, Task, remaining
 from primo_scale.accumulate.statistics import RawStatistics, reduce_partials
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import DamagedChunk, InputError
@@ -83,5 +83,7 @@ def _run_what_remains(client: Client, partials: Partials, on_progress: Progress)
         done += scales.amount([task])
         on_progress(done, total)
 
-    for tasks in (rows, tiles):
-        run_tasks(client, run_task, partials, tasks, count)
+    # Beside the diagonal a tile needs nothing of the row tasks, unless they scale people back.
+    free = [] if partials.may_clip else [task for task in tiles if not task.on_diagonal]
+    bound = tiles if partials.may_clip else [task for task in tiles if task.on_diagonal]
+    run_tasks(client, run_task, partials, Order(rows, free, bound), count)

@@ -107,7 +107,7 @@ def _row_norms(partials: Partials, samples: slice) -> Int64:
 
 def _run_tile(partials: Partials, task: TileTask) -> None:
     """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
-    if task.row_tile == task.column_tile:
+    if task.on_diagonal:
         _run_on_diagonal(partials, task)
     else:
         _run_beside_diagonal(partials, task)

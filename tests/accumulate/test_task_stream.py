@@ -14,7 +14,7 @@ from distributed import CancelledError, KilledWorker
 from primo_scale.accumulate import engine
 from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Partials
-from primo_scale.accumulate.plan import RowTask
+from primo_scale.accumulate.plan import Order, RowTask, TileTask
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
 
 PARTIALS = Partials(Path("/nowhere"), "store")
@@ -86,7 +86,7 @@ class FakeCluster:
 
 def stream(cluster: FakeCluster, n_tasks: int) -> list[RowTask]:
     done: list[RowTask] = []
-    run_tasks(cluster, print, PARTIALS, [RowTask(i) for i in range(n_tasks)], done.append)
+    run_tasks(cluster, print, PARTIALS, Order([RowTask(i) for i in range(n_tasks)]), done.append)
     return done
 
 
@@ -155,9 +155,32 @@ def test_the_last_tasks_wait_until_a_worker_is_free(n_tasks: int) -> None:
         done.append(task)
         held.append(len(cluster.held))
 
-    run_tasks(cluster, print, PARTIALS, [RowTask(i) for i in range(n_tasks)], note)
+    run_tasks(cluster, print, PARTIALS, Order([RowTask(i) for i in range(n_tasks)]), note)
     assert len(done) == n_tasks
     left = [n_tasks - number for number in range(1, n_tasks + 1)]
     for in_flight, remain in zip(held, left, strict=True):
         # The task that has just ended counts as held until it is released.
         assert in_flight - 1 <= max(4, (remain + 1) // 2)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5, 100])
+def test_tiles_that_need_rows_are_started_when_all_rows_are_done(n_rows: int) -> None:
+    rows = [RowTask(i) for i in range(n_rows)]
+    free = [TileTask(0, 0, 0, i) for i in range(1, 4)]
+    bound = [TileTask(0, 0, i, i) for i in range(30)]
+    # One row is what a worker died over, so that it ends last of all.
+    cluster = FakeCluster({"rows-0": killed(2)})
+    done: list[object] = []
+    started_before: dict[object, int] = {}
+
+    def note(task) -> None:
+        done.append(task)
+        started_before[task] = len(cluster.keys)
+
+    run_tasks(cluster, print, PARTIALS, Order(rows, free, bound), note)
+    assert sorted(map(str, done)) == sorted(map(str, [*rows, *free, *bound]))
+    first_bound = min(cluster.keys.index(f"{task.key}-store") for task in bound)
+    assert all(first_bound >= started_before[row] for row in rows)
+    if rows:
+        assert all(cluster.keys.index(f"{task.key}-store") < first_bound for task in free)
+        assert cluster.keys[0] == "rows-0-store"

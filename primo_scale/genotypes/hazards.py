@@ -109,12 +109,12 @@ class GenotypeTallies:
     ----------
     counts : ndarray of int64, shape (m, 4)
         Samples of each raw value, per variant.
-    partition_sha256 : ndarray of uint8, shape (p, 32)
+    chunk_crc32c : ndarray of uint32, shape (partitions, chunks in each)
     uncalled_samples, heterozygous_haploids, female_y_calls : int
     """
 
     counts: npt.NDArray[np.int64]
-    partition_sha256: npt.NDArray[np.uint8]
+    chunk_crc32c: npt.NDArray[np.uint32]
     uncalled_samples: int
     heterozygous_haploids: int
     female_y_calls: int

@@ -295,7 +295,7 @@ def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> N
     variants, samples = plan.variants, plan.samples
     for name, values in (
         ("genotype_counts", tallies.counts),
-        ("partition_sha256", tallies.partition_sha256),
+        ("chunk_crc32c", tallies.chunk_crc32c),
         ("variant_centimorgan", variants.centimorgan),
         ("variant_position", variants.position),
         ("sample_sex", samples.sex),

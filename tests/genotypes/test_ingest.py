@@ -154,8 +154,8 @@ def test_the_size_of_a_slab_changes_nothing(
     np.testing.assert_array_equal(open_genotypes(pieces.path).values, bed_reader_dosages(prefix))
     np.testing.assert_array_equal(pieces.genotype_counts, whole.genotype_counts)
     assert pieces.hazards == whole.hazards
-    digests = [zarr.open_group(s.path)["partition_sha256"][:] for s in (whole, pieces)]
-    np.testing.assert_array_equal(*digests)
+    checksums = [zarr.open_group(s.path)["chunk_crc32c"][:] for s in (whole, pieces)]
+    np.testing.assert_array_equal(*checksums)
 
 
 def test_filters_select_rows_and_columns(base: Path, tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_genotypes_in_memory_stay_within_the_read_budget(tmp_path: Path, kept: s
 
     run(prefix, tmp_path / "g.zarr", Selection(keep=keep), (2048, 8192), watch)
     assert Path(f"{prefix}.bed").stat().st_size > ingest_plan.READ_BUDGET_BYTES
-    assert 8 << 20 < peak <= ingest_plan.READ_BUDGET_BYTES
+    assert 2 << 20 < peak <= ingest_plan.READ_BUDGET_BYTES
 
 
 def test_a_large_chunk_leaves_room_for_one_partition_at_a_time(base: Path, tmp_path: Path) -> None:

@@ -197,17 +197,18 @@ def _write_partitions(
     under way any more when this returns or raises.
     """
     numbers = itertools.count(plan.n_partitions - len(missing) + 1)
-    under_way: deque[Future[None]] = deque()
+    under_way: deque[tuple[int, Future[None]]] = deque()
 
     def finish_oldest() -> None:
-        under_way.popleft().result()
+        number, written = under_way.popleft()
+        hashes.advance(int(plan.task(number).variants[-1]) + 1)
+        written.result()
         on_progress(next(numbers), plan.n_partitions)
 
     with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
         try:
             for number in missing:
-                under_way.append(threads.submit(write_one, plan, number))
-                hashes.advance(int(plan.task(number).variants[-1]) + 1)
+                under_way.append((number, threads.submit(write_one, plan, number)))
                 if len(under_way) == plan.partitions_at_once:
                     finish_oldest()
             while under_way:

@@ -193,8 +193,8 @@ def _write_partitions(
 ) -> None:
     """Write partitions in order, a few at a time, and hash what each reads while it is copied.
 
-    Whichever comes first, copy or hash, the other finds the bytes in the page cache. Nothing is
-    under way any more when this returns or raises.
+    Both read in order: whichever comes first, copy or hash, the other finds the bytes in the page
+    cache. Nothing is under way any more when this returns or raises.
     """
     numbers = itertools.count(plan.n_partitions - len(missing) + 1)
     under_way: deque[tuple[int, Future[None]]] = deque()

@@ -21,9 +21,11 @@ from primo_scale.storage.files import sync_directory, write_atomically
 from primo_scale.storage.groups import Array, chunk_path
 from primo_scale.storage.growing_chunks import growing_chunks
 
-# One chunk of the default shape, so that memory is the same for thousands of people and millions.
+# So that memory is the same for thousands of people and millions.
 SLAB_BYTES = 4 << 20
-_SLAB_ROWS = 64
+# Whole rows of half a million people: read in order a disk is several times as fast, and pieces of
+# 32 rows of a chunk are long enough to be written on their own.
+_SLAB_ROWS = 32
 _MOST_CHUNKS = 64  # files that are open together
 
 Index = npt.NDArray[np.intp]
@@ -130,9 +132,9 @@ def write_partition(
 def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, int]:
     """Variants and chunks, of `height` variants and `width` bytes, that go through at once.
 
-    Long pieces of few rows, so that reading, counting and writing find them in the processor's
-    cache; of a file that is not variant-major whole columns of chunks, since each read of it
-    passes over all the samples.
+    Long pieces of few rows, so that a file is read in order and what was read is counted and
+    written out of the processor's cache; of a file that is not variant-major whole columns of
+    chunks, since each read of it passes over all the samples.
     """
     rows = min(_SLAB_ROWS, height) if variant_major else height
     side_by_side = min(_MOST_CHUNKS, max(1, SLAB_BYTES // (rows * width)))

@@ -78,18 +78,34 @@ class BedFile:
             The file became shorter since it was opened.
         """
         result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
-        if self.variant_major and _is_whole_bytes(samples):
-            with self._opened(variants) as descriptor:
-                self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
-            if len(samples) % 4:
-                result[:, -1] &= (1 << 2 * (len(samples) % 4)) - 1
-        elif self.variant_major:
-            for start, stop, raw, origin in self._slabs(variants, samples):
-                result[start:stop] = repack(raw, samples - origin)
-        else:
-            for start, stop, raw, origin in self._slabs(samples, variants):
-                result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
+        self.read_ahead(variants)
+        self.read_into(result, variants, samples)
         return result
+
+    def read_ahead(self, variants: Index) -> None:
+        """Ask the kernel to read these variants into its page cache in one pass.
+
+        The parts that follow then come from memory: read cold, 2,048 pieces of 2 KiB far apart run
+        at a third of the speed of one slab. A sample-major file is left to `read_into`.
+        """
+        if self.variant_major:
+            with self._opened() as descriptor:
+                self._read_rows_ahead(descriptor, variants)
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        """`read` into memory at hand, C-contiguous and of the result's shape."""
+        with self._opened() as descriptor:
+            if self.variant_major and _is_whole_bytes(samples):
+                self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
+                if len(samples) % 4:
+                    result[:, -1] &= (1 << 2 * (len(samples) % 4)) - 1
+            elif self.variant_major:
+                for start, stop, raw, origin in self._slabs(descriptor, variants, samples):
+                    result[start:stop] = repack(raw, samples - origin)
+            else:
+                self._read_rows_ahead(descriptor, samples)
+                for start, stop, raw, origin in self._slabs(descriptor, samples, variants):
+                    result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
     def bytes_through(self, n_variants: int) -> int:
         """Where the first `n_variants` variants end: how much of the file has to be read for them.
@@ -113,7 +129,7 @@ class BedFile:
         return packed_width(self.n_samples if self.variant_major else self.n_variants)
 
     def _slabs(
-        self, rows: Index, columns: Index
+        self, descriptor: int, rows: Index, columns: Index
     ) -> Iterator[tuple[int, int, PackedGenotypes, int]]:
         """Yield (start, stop, bytes of rows[start:stop], column of the first genotype in them).
 
@@ -123,29 +139,25 @@ class BedFile:
         span = packed_width(int(columns[-1]) + 1) - first
         step = max(4, RAW_SLAB_BYTES // span // 4 * 4)  # whole bytes once transposed
         buffer = np.empty((min(step, len(rows)), span), dtype=np.uint8)
-        with self._opened(rows) as descriptor:
-            for start in range(0, len(rows), step):
-                stop = min(start + step, len(rows))
-                raw = buffer[: stop - start]
-                self._read_rows(descriptor, rows[start:stop], first, raw)
-                yield start, stop, raw, 4 * first
+        for start in range(0, len(rows), step):
+            stop = min(start + step, len(rows))
+            raw = buffer[: stop - start]
+            self._read_rows(descriptor, rows[start:stop], first, raw)
+            yield start, stop, raw, 4 * first
 
     @contextmanager
-    def _opened(self, rows: Index) -> Iterator[int]:
-        """Open the file, and ask the kernel to read the rows ahead into its page cache in one pass.
-
-        The parts of rows that follow then come from memory: read cold, 2,048 pieces of 2 KiB
-        far apart run at a third of the speed of one slab.
-        """
-        start = _HEADER_BYTES + int(rows[0]) * self._row_bytes
-        length = (int(rows[-1]) - int(rows[0]) + 1) * self._row_bytes
+    def _opened(self) -> Iterator[int]:
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            if length <= _READ_AHEAD_BYTES:
-                os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _read_rows_ahead(self, descriptor: int, rows: Index) -> None:
+        start = _HEADER_BYTES + int(rows[0]) * self._row_bytes
+        length = (int(rows[-1]) - int(rows[0]) + 1) * self._row_bytes
+        if length <= _READ_AHEAD_BYTES:
+            os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
 
     def _read_rows(self, descriptor: int, rows: Index, first: int, out: PackedGenotypes) -> None:
         """Fill `out` with the bytes of `rows` from byte `first` of each on."""

@@ -1,30 +1,28 @@
 """A finished genotype store copied to another place, and read back.
 
 Chunks go as they are, checksums included. Whatever interrupted a copy, the same call copies what is
-missing. The copy counts as finished, by its root metadata, only after every partition was read back
-from there and had the SHA-256 that the ingest recorded.
+missing. The copy counts as finished, by its root metadata, only after every chunk was read back
+from there and had the CRC-32C that the ingest recorded for its place.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.errors import InputError
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
 from primo_scale.storage.groups import (
-    Array,
     array_of,
-    drop_chunk,
+    chunk_name,
     is_complete,
-    open_array,
     open_group,
     read_block,
 )
+from primo_scale.storage.growing_chunks import crc32c_of_chunk
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 
@@ -60,11 +58,11 @@ def copy_genotypes(
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    sha256 = read_block(
-        array_of(open_group(source.path, KIND), "partition_sha256"), (slice(None), slice(None))
+    recorded = read_block(
+        array_of(open_group(source.path, KIND), "chunk_crc32c"), (slice(None), slice(None))
     )
     steps = itertools.count(1)
-    total = len(keys) + len(tables) + len(sha256)
+    total = len(keys) + len(tables) + recorded.size
 
     def copy(key: str) -> None:
         there.put_if_absent(key, here.read(key))
@@ -76,7 +74,15 @@ def copy_genotypes(
             raise _differs(destination, key)
         on_progress(next(steps), total)
 
-    present = set(there.all_keys())
+    def check(index: tuple[int, int]) -> None:
+        key = chunk_name("genotypes", index)
+        content = there.read(key) if key in every else b""  # a damaged source has lost it
+        if crc32c_of_chunk(content) != recorded[index]:
+            there.remove(key)
+            raise _differs(destination, key)
+        on_progress(next(steps), total)
+
+    every, present = set(keys), set(there.all_keys())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
         for key in keys:
             if key in present:
@@ -85,35 +91,11 @@ def copy_genotypes(
             pass
         for _ in threads.map(compare, tables):
             pass
-    genotypes = open_array(there, "genotypes")
-    for partition, recorded in enumerate(sha256):
-        _check_partition(genotypes, partition, recorded.tobytes(), destination)
-        on_progress(next(steps), total)
+        for _ in threads.map(check, np.ndindex(recorded.shape)):
+            pass
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)
-
-
-def _check_partition(genotypes: Array, partition: int, recorded: bytes, place: Place) -> None:
-    """Read a partition back, some chunks at a time, and compare its digest with the recorded."""
-    height, width = genotypes.chunks
-    rows = slice(partition * height, min((partition + 1) * height, genotypes.shape[0]))
-    columns = range(-(-genotypes.shape[1] // width))
-    digest = hashlib.sha256()
-    damage: DamagedChunk | None = None
-    try:
-        for start in columns[::_AT_ONCE]:
-            slab = slice(start * width, min((start + _AT_ONCE) * width, genotypes.shape[1]))
-            packed = read_block(genotypes, (rows, slab))
-            for column in range(0, packed.shape[1], width):
-                digest.update(np.ascontiguousarray(packed[:, column : column + width]).data)
-    except DamagedChunk as error:
-        damage = error
-    if damage is None and digest.digest() == recorded:
-        return
-    for column in columns:
-        drop_chunk(genotypes, (partition, column))
-    raise _differs(place, f"partition {partition}") from damage
 
 
 def _differs(place: Place, what: str) -> InputError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from primo_scale.genotypes.tables import (
     read_bim,
     read_fam,
 )
-from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.kernels.packed import PackedGenotypes
 from primo_scale.storage.files import sha256_of_file
 
 Index = npt.NDArray[np.intp]
@@ -50,14 +50,20 @@ class JoinedFilesets:
     variants: VariantTable
     odd_positions: int
 
-    def read(self, variants: Index, samples: Index) -> PackedGenotypes:
-        """Read genotypes as `BedFile.read` does, by positions in the joined tables."""
-        result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
-        for bed, first, stop in zip(self.beds, *self._bounds(), strict=True):
-            begin, end = np.searchsorted(variants, [first, stop])
-            if begin < end:
-                result[begin:end] = bed.read(variants[begin:end] - first, samples)
-        return result
+    @property
+    def variant_major(self) -> bool:
+        """Whether all .bed files are."""
+        return all(bed.variant_major for bed in self.beds)
+
+    def read_ahead(self, variants: Index) -> None:
+        """Ask for what `read_into` will read, see `BedFile.read_ahead`."""
+        for bed, _, within in self._parts(variants):
+            bed.read_ahead(within)
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        """Read genotypes as `BedFile.read_into` does, by positions in the joined tables."""
+        for bed, rows, within in self._parts(variants):
+            bed.read_into(result[rows], within, samples)
 
     def raw_value(self, variant: int, sample: int) -> int:
         """Read one genotype by the format's definition (`BedFile.raw_value`)."""
@@ -68,6 +74,13 @@ class JoinedFilesets:
     def files(self) -> list[Path]:
         """Every file of the filesets, in order."""
         return [fileset_path(prefix, kind) for prefix in self.prefixes for kind in EXTENSIONS]
+
+    def _parts(self, variants: Index) -> Iterator[tuple[BedFile, slice, Index]]:
+        """Yield (file, which of `variants` lie in it, their positions there)."""
+        for bed, first, stop in zip(self.beds, *self._bounds(), strict=True):
+            begin, end = np.searchsorted(variants, [first, stop])
+            if begin < end:
+                yield bed, slice(begin, end), variants[begin:end] - first
 
     def _bounds(self) -> tuple[Index, Index]:
         stops = np.cumsum([bed.n_variants for bed in self.beds], dtype=np.intp)
@@ -153,11 +166,10 @@ def digest_of_people(samples: SampleTable) -> str:
     It does not depend on the order of the files, on their variants or on how they were written:
     one person's budget is one budget, whichever chromosome is released.
     """
-    people = sorted(set(zip(samples.family.tolist(), samples.individual.tolist(), strict=True)))
-    digest = hashlib.sha256()
-    for family, individual in people:
-        digest.update(f"{family}\t{individual}\n".encode())
-    return digest.hexdigest()
+    # Sorted before repeated rows go: people mostly are in order already, and a set would lose it.
+    people = sorted(zip(samples.family.tolist(), samples.individual.tolist(), strict=True))
+    rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
+    return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
 def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:

@@ -109,12 +109,12 @@ class GenotypeTallies:
     ----------
     counts : ndarray of int64, shape (m, 4)
         Samples of each raw value, per variant.
-    partition_sha256 : ndarray of uint8, shape (p, 32)
+    chunk_crc32c : ndarray of uint32, shape (partitions, chunks in each)
     uncalled_samples, heterozygous_haploids, female_y_calls : int
     """
 
     counts: npt.NDArray[np.int64]
-    partition_sha256: npt.NDArray[np.uint8]
+    chunk_crc32c: npt.NDArray[np.uint32]
     uncalled_samples: int
     heterozygous_haploids: int
     female_y_calls: int
@@ -132,8 +132,11 @@ def find_hazards(
     one_allele = (called > 0) & (
         (called == tallies.counts[:, HOMOZYGOUS_A1]) | (called == tallies.counts[:, HOMOZYGOUS_A2])
     )
-    same_person = _in_repeated_rows(samples.family, samples.individual)
     same_individual = _in_repeated_rows(samples.individual)
+    same_person = same_individual.copy()  # nobody else can be
+    same_person[same_individual] = _in_repeated_rows(
+        samples.family[same_individual], samples.individual[same_individual]
+    )
     return Hazards(
         negative_positions=notes.negative_positions,
         odd_positions=notes.odd_positions,
@@ -172,8 +175,10 @@ def count_haploid_problems(
     heterozygous_haploids, female_y_calls : int
         As in `Hazards`.
     """
-    men, women = np.flatnonzero(sex == MALE), np.flatnonzero(sex == FEMALE)
     heterozygous = female_y_calls = 0
+    if HAPLOID.isdisjoint(chromosome) and HAPLOID_IN_MEN not in chromosome:
+        return heterozygous, female_y_calls
+    men, women = np.flatnonzero(sex == MALE), np.flatnonzero(sex == FEMALE)
     on_x, on_y = chromosome == HAPLOID_IN_MEN, chromosome == "Y"
     haploid = _is_one_of(chromosome, HAPLOID)
     if on_x.any():

@@ -193,21 +193,22 @@ def _write_partitions(
 ) -> None:
     """Write partitions in order, a few at a time, and hash what each reads while it is copied.
 
-    Whichever comes first, copy or hash, the other finds the bytes in the page cache. Nothing is
-    under way any more when this returns or raises.
+    Both read in order: whichever comes first, copy or hash, the other finds the bytes in the page
+    cache. Nothing is under way any more when this returns or raises.
     """
     numbers = itertools.count(plan.n_partitions - len(missing) + 1)
-    under_way: deque[Future[None]] = deque()
+    under_way: deque[tuple[int, Future[None]]] = deque()
 
     def finish_oldest() -> None:
-        under_way.popleft().result()
+        number, written = under_way.popleft()
+        hashes.advance(int(plan.task(number).variants[-1]) + 1)
+        written.result()
         on_progress(next(numbers), plan.n_partitions)
 
     with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
         try:
             for number in missing:
-                under_way.append(threads.submit(write_one, plan, number))
-                hashes.advance(int(plan.task(number).variants[-1]) + 1)
+                under_way.append((number, threads.submit(write_one, plan, number)))
                 if len(under_way) == plan.partitions_at_once:
                     finish_oldest()
             while under_way:
@@ -295,7 +296,7 @@ def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> N
     variants, samples = plan.variants, plan.samples
     for name, values in (
         ("genotype_counts", tallies.counts),
-        ("partition_sha256", tallies.partition_sha256),
+        ("chunk_crc32c", tallies.chunk_crc32c),
         ("variant_centimorgan", variants.centimorgan),
         ("variant_position", variants.position),
         ("sample_sex", samples.sex),

@@ -30,7 +30,7 @@ from primo_scale.genotypes.filters import (
     select_variants,
 )
 from primo_scale.genotypes.hazards import canonical_chromosomes
-from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask
+from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.store import KIND
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
@@ -44,14 +44,15 @@ DEFAULT_CHUNK_SHAPE = (2048, 8192)
 READ_BUDGET_BYTES = 64 << 20
 """Genotypes that an ingest holds in memory, whatever the number of people.
 
-Only a chunk too large for it asks for more: then one partition at a time is written.
+Only a chunk too large for it asks for more, and of a sample-major file alone: then one partition
+at a time is written.
 """
 
 NOT_HASHED = ""
 """In place of a SHA-256: the .bed is hashed while it is copied, so that it is read only once."""
 
-# A partition holds a slab as read and repacked, then selected, joined, encoded, and parts of it
-# counted; tests measure that this is enough.
+# A partition holds a slab as read, selected, a piece of it as written, and parts of it counted;
+# tests measure that this is enough.
 _COPIES_OF_A_SLAB = 4
 # Per variant beside the genotypes: counts, in the record and in the store, and the table's row.
 _BYTES_PER_VARIANT = 256
@@ -100,8 +101,11 @@ class IngestPlan:
     @property
     def partitions_at_once(self) -> int:
         """Partitions that may be under way together within `READ_BUDGET_BYTES`; at least one."""
-        chunk_bytes = self.chunk_shape[0] * self.chunk_shape[1] // GENOTYPES_PER_BYTE
-        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(SLAB_BYTES, chunk_bytes)
+        width = self.chunk_shape[1] // GENOTYPES_PER_BYTE
+        rows, chunks = slab_shape(
+            self.chunk_shape[0], width, variant_major=self.filesets.variant_major
+        )
+        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(SLAB_BYTES, rows * chunks * width)
         return max(1, READ_BUDGET_BYTES // held)
 
     @cached_property

@@ -6,7 +6,6 @@ the chunks were flushed, and carries their checksum and what was counted on the 
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -17,12 +16,17 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.filesets import JoinedFilesets
 from primo_scale.genotypes.hazards import GenotypeTallies, count_haploid_problems
-from primo_scale.kernels.packed import always_missing, count_genotypes
-from primo_scale.storage.files import sync_directory, sync_tree, write_atomically
-from primo_scale.storage.groups import Array, chunk_path, write_block
+from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
+from primo_scale.storage.files import sync_directory, write_atomically
+from primo_scale.storage.groups import Array, chunk_path
+from primo_scale.storage.growing_chunks import growing_chunks
 
-# One chunk of the default shape, so that memory is the same for thousands of people and millions.
+# So that memory is the same for thousands of people and millions.
 SLAB_BYTES = 4 << 20
+# Whole rows of half a million people: read in order a disk is several times as fast, and pieces of
+# 32 rows of a chunk are long enough to be written on their own.
+_SLAB_ROWS = 32
+_MOST_CHUNKS = 64  # files that are open together
 
 Index = npt.NDArray[np.intp]
 
@@ -53,8 +57,8 @@ class PartitionRecord:
 
     Attributes
     ----------
-    sha256 : ndarray of uint8, shape (32,)
-        Of the packed bytes, chunk after chunk.
+    crc32c : ndarray of uint32, shape (chunks,)
+        Of each chunk, with the padding that it ends with at the edges of the array.
     counts : ndarray of int64, shape (v, 4)
         Samples of each raw value.
     never_called : ndarray of uint8, shape (ceil(n / 4),)
@@ -63,7 +67,7 @@ class PartitionRecord:
         Heterozygous haploids and calls on Y in women.
     """
 
-    sha256: npt.NDArray[np.uint8]
+    crc32c: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.int64]
     never_called: npt.NDArray[np.uint8]
     haploid_problems: npt.NDArray[np.int64]
@@ -86,8 +90,8 @@ def write_partition(
 ) -> PartitionRecord:
     """Copy the genotypes of one chunk-row and flush them to the disk.
 
-    Samples go through in slabs of whole chunks of at most `SLAB_BYTES`, so that memory
-    depends on the shape of a chunk and not on the number of samples.
+    They go through in slabs of `slab_shape`, so that memory does not depend on the number of
+    samples.
 
     Parameters
     ----------
@@ -98,49 +102,80 @@ def write_partition(
         Chunk-row to write.
     task : PartitionTask
     """
-    chunk_variants, chunk_bytes = array.chunks
-    first_row = number * chunk_variants
-    rows = slice(first_row, first_row + len(task.variants))
-    chunks_at_once = max(1, SLAB_BYTES // (chunk_variants * chunk_bytes))
-    slab_samples = 4 * chunk_bytes * chunks_at_once
-    digest = hashlib.sha256()
-    counts = np.zeros((len(task.variants), 4), dtype=np.int64)
-    never_called = np.empty(array.shape[1], dtype=np.uint8)
-    problems = np.zeros(2, dtype=np.int64)
-    for start in range(0, len(task.samples), slab_samples):
-        samples = task.samples[start : start + slab_samples]
-        packed = filesets.read(task.variants, samples)
-        columns = slice(start // 4, start // 4 + packed.shape[1])
-        write_block(array, (rows, columns), packed)
-        for column in range(0, packed.shape[1], chunk_bytes):
-            chunk = np.ascontiguousarray(packed[:, column : column + chunk_bytes])
-            digest.update(chunk.data)
-        counts += count_genotypes(packed, len(samples))
-        never_called[columns] = always_missing(packed)
-        sex = task.sex[start : start + slab_samples]
-        problems += count_haploid_problems(packed, task.chromosome, sex)
+    chunk_bytes, width = array.chunks[1], array.shape[1]
+    rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=filesets.variant_major)
+    tally = _Tally(task, width)
+    buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
+    checksums = []
+    filesets.read_ahead(task.variants)
+    for first in range(0, width, chunks * chunk_bytes):
+        columns = slice(first, min(first + chunks * chunk_bytes, width))
+        samples = slice(4 * columns.start, min(4 * columns.stop, len(task.samples)))
+        grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
+        with growing_chunks(array, number, grid, most_rows=rows) as growing:
+            for top in range(0, len(task.variants), rows):
+                variants = slice(top, min(top + rows, len(task.variants)))
+                shape = (variants.stop - top, columns.stop - first)
+                packed = buffer[: shape[0] * shape[1]].reshape(shape)
+                filesets.read_into(packed, task.variants[variants], task.samples[samples])
+                tally.add(packed, variants, samples)
+                growing.append(packed)
+            checksums.append(growing.finish())
     directory = chunk_path(array, (number, 0)).parent
-    sync_tree(directory)
+    sync_directory(directory)
     sync_directory(directory.parent)
-    sha256 = np.frombuffer(digest.digest(), dtype=np.uint8)
-    return PartitionRecord(sha256, counts, never_called, problems)
+    return PartitionRecord(
+        np.concatenate(checksums), tally.counts, tally.never_called, tally.haploid_problems
+    )
+
+
+def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, int]:
+    """Variants and chunks, of `height` variants and `width` bytes, that go through at once.
+
+    Long pieces of few rows, so that a file is read in order and what was read is counted and
+    written out of the processor's cache; of a file that is not variant-major whole columns of
+    chunks, since each read of it passes over all the samples.
+    """
+    rows = min(_SLAB_ROWS, height) if variant_major else height
+    side_by_side = min(_MOST_CHUNKS, max(1, SLAB_BYTES // (rows * width)))
+    if variant_major:
+        rows = max(1, min(rows, SLAB_BYTES // (side_by_side * width)))
+    return rows, side_by_side
+
+
+class _Tally:
+    """What is counted of a partition while it passes."""
+
+    def __init__(self, task: PartitionTask, width: int) -> None:
+        self._task = task
+        self.counts = np.zeros((len(task.variants), 4), dtype=np.int64)
+        self.never_called = np.full(width, 0x55, dtype=np.uint8)
+        self.haploid_problems = np.zeros(2, dtype=np.int64)
+
+    def add(self, packed: PackedGenotypes, variants: slice, samples: slice) -> None:
+        self.counts[variants] += count_genotypes(packed, samples.stop - samples.start)
+        columns = slice(samples.start // 4, samples.start // 4 + packed.shape[1])
+        self.never_called[columns] &= always_missing(packed)
+        self.haploid_problems += count_haploid_problems(
+            packed, self._task.chromosome[variants], self._task.sex[samples]
+        )
 
 
 def total_records(paths: Sequence[Path]) -> GenotypeTallies:
     """Add up the records of all partitions, in order."""
-    counts, digests = [], []
+    counts, checksums = [], []
     problems = np.zeros(2, dtype=np.int64)
     never_called = None
     for path in paths:
         record = PartitionRecord.load(path)
         counts.append(record.counts)
-        digests.append(record.sha256)
+        checksums.append(record.crc32c)
         problems += record.haploid_problems
         mask = record.never_called
         never_called = mask if never_called is None else never_called & mask
     return GenotypeTallies(
         counts=np.concatenate(counts),
-        partition_sha256=np.stack(digests),
+        chunk_crc32c=np.stack(checksums),
         uncalled_samples=0 if never_called is None else int(np.unpackbits(never_called).sum()),
         heterozygous_haploids=int(problems[0]),
         female_y_calls=int(problems[1]),

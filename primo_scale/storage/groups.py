@@ -43,7 +43,7 @@ _METADATA = "zarr.json"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
-    "genotypes": 1,
+    "genotypes": 2,
     "outcomes": 1,
     "partial statistics": 4,
     "statistics": 3,
@@ -262,13 +262,6 @@ def array_of(group: zarr.Group, name: str) -> Array:
     array: Array = member
     _check_sealed_as(_sealing_of(group), name, array)
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
-
-
-def open_array(store: PlaceStore, name: str) -> Array:
-    """The array `name` in a store whose group has no metadata of its own yet, never encrypted."""
-    array = zarr.open_array(store, path=name, mode="r+")
-    _check_sealed_as(None, name, array)
-    return array
 
 
 def _sealing_of(group: zarr.Group) -> Sealing | None:

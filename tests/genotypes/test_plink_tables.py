@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome, read_bim, read_fam
 
 
@@ -33,6 +36,66 @@ def test_fam_columns(tmp_path: Path) -> None:
     assert samples.family.tolist() == ["F1", "0", "F3"]
     assert samples.individual.tolist() == ["I1", "I2", "I3"]
     assert samples.sex.tolist() == [1, 2, 0]
+
+
+TOKEN = st.text(st.characters(codec="utf-8"), min_size=1).filter(
+    lambda text: len(text.encode().split()) == 1 and text.encode().split()[0] == text.encode()
+)
+BLANK = st.sampled_from([b" ", b"\t", b" \t ", b"\x0b", b"\x0c"])
+
+
+@settings(deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(TOKEN, TOKEN.filter(lambda text: text != "0"), st.sampled_from("012MmFfx")),
+        min_size=1, max_size=30,
+    ),
+    blanks=st.lists(BLANK, min_size=8, max_size=8),
+    margins=st.tuples(st.sampled_from([b"", b" "]), st.sampled_from([b"", b"\t", b"\r"])),
+    more=st.sampled_from([b"", b" more"]),
+    block=st.integers(1, 200),
+)  # fmt: skip
+def test_any_fam_is_read_as_it_was_written(
+    tmp_path_factory, rows, blanks, margins, more, block
+) -> None:
+    """In blocks where every line has six columns, and line by line where one has seven."""
+    lines = [
+        margins[0]
+        + b"".join(
+            token + blank
+            for token, blank in zip(
+                [family.encode(), individual.encode(), b"0", b"0", sex.encode()],
+                blanks,
+                strict=False,
+            )
+        )
+        + (b"-9" + more if row == len(rows) // 2 else b"-9")
+        + margins[1]
+        for row, (family, individual, sex) in enumerate(rows)
+    ]
+    path = written(tmp_path_factory.mktemp("fam") / "x.fam", b"\n".join(lines) + b"\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "_BLOCK_BYTES", block)
+        samples = read_fam(path)
+    assert samples.family.tolist() == [family for family, _, _ in rows]
+    assert samples.individual.tolist() == [individual for _, individual, _ in rows]
+    codes = {"1": 1, "M": 1, "m": 1, "2": 2, "F": 2, "f": 2}
+    assert samples.sex.tolist() == [codes.get(sex, 0) for _, _, sex in rows]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"F I 0 0 1 -9\nF J 0 0 1\nF K 0 0 1 -9 7\n", 2),  # 18 tokens in 3 lines
+        (b"F I 0 0 1 -9 7\nF J 0 0 1\n", 2),
+        (b"F I 0 0 1 -9\nF 0 0 0 1 -9\n", 2),
+        (b"F I 0 0 1 -9\n\nF J 0 0 1 -9\n", 2),
+        (b"F I 0 0 1 -9\nF \xff 0 0 1 -9\n", 2),
+    ],
+)
+def test_bad_fam_lines_are_named(tmp_path: Path, content: bytes, line: int) -> None:
+    with pytest.raises(InputError, match=rf"x\.fam:{line}: "):
+        read_fam(written(tmp_path / "x.fam", content))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Chunks of a checksummed array that are written to a disk piece by piece, from the top down.
+
+Zarr writes a chunk once it has all of it. Rows of a .bed file, read as they lie there, hold a
+little of very many chunks: with pieces every byte is read, looked at and written while it is in
+the processor's cache. What lies there in the end is what Zarr would have written, and Zarr's to
+read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+from zarr.codecs import BytesCodec, Crc32cCodec
+
+from primo_scale.storage.groups import Array, chunk_path
+
+_CHECKSUM_BYTES = 4
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class GrowingChunks:
+    """Neighbouring chunks of one row of the grid, see `growing_chunks`.
+
+    Until they are finished they lie under their names half written: whoever writes them must have
+    another mark of what is whole.
+    """
+
+    def __init__(self, array: Array, descriptors: list[int], most_rows: int) -> None:
+        self._height, self._width = array.chunks
+        self._fill = np.uint8(array.fill_value)
+        self._descriptors = descriptors
+        self._checksums = [0] * len(descriptors)
+        self._rows = 0
+        self._piece = np.empty((min(most_rows, self._height), self._width), dtype=np.uint8)
+
+    def append(self, values: Bytes) -> None:
+        """Write the next rows of all chunks.
+
+        Parameters
+        ----------
+        values : ndarray of uint8, shape (at most `most_rows`, bytes)
+            The last chunk may be narrower than the others: beyond the array's edge.
+        """
+        piece = self._piece[: len(values)]
+        for column in range(len(self._descriptors)):
+            part = values[:, column * self._width : (column + 1) * self._width]
+            piece[:, : part.shape[1]] = part
+            piece[:, part.shape[1] :] = self._fill
+            self._write(column, piece)
+        self._rows += len(values)
+
+    def finish(self) -> npt.NDArray[np.uint32]:
+        """Fill up what lies beyond the array's edge, add the checksums and flush all to the disk.
+
+        Returns
+        -------
+        ndarray of uint32, shape (chunks,)
+            CRC-32C of each chunk, as it stands at its end.
+        """
+        for column, descriptor in enumerate(self._descriptors):
+            missing = self._height - self._rows
+            if missing:
+                self._write(column, np.full((missing, self._width), self._fill))
+            _write_all(descriptor, self._checksums[column].to_bytes(_CHECKSUM_BYTES, "little"))
+        for descriptor in self._descriptors:
+            os.fsync(descriptor)
+        return np.array(self._checksums, dtype=np.uint32)
+
+    def _write(self, column: int, rows: Bytes) -> None:
+        content = rows.reshape(-1)
+        self._checksums[column] = google_crc32c.extend(self._checksums[column], content)
+        _write_all(self._descriptors[column], content.data)
+
+
+@contextmanager
+def growing_chunks(
+    array: Array, row: int, columns: range, *, most_rows: int
+) -> Iterator[GrowingChunks]:
+    """Create the chunks at `row` and `columns` of the grid, empty, to be filled and finished.
+
+    Parameters
+    ----------
+    array : zarr.Array of uint8, two-dimensional
+        In a directory; neither compressed nor encrypted.
+    row : int
+    columns : range
+    most_rows : int
+        The most that come at a time: memory is that of so many rows of one chunk.
+    """
+    codecs = (*array.filters, array.serializer, *array.compressors)
+    plain = [BytesCodec, Crc32cCodec]
+    if array.dtype != np.uint8 or [type(codec) for codec in codecs] != plain:
+        raise ValueError(f"{array.store_path} is no plain array of bytes")
+    descriptors: list[int] = []
+    try:
+        for column in columns:
+            path = chunk_path(array, (row, column))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptors.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        yield GrowingChunks(array, descriptors, most_rows)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def crc32c_of_chunk(content: bytes) -> int | None:
+    """CRC-32C of a stored chunk, or None if it does not end with that of what comes before."""
+    values, stored = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
+    computed = int(google_crc32c.value(values))
+    return computed if stored == computed.to_bytes(_CHECKSUM_BYTES, "little") else None
+
+
+def _write_all(descriptor: int, content: bytes | memoryview) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,81 @@
+"""Chunks written piece by piece against those that Zarr writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from primo_scale.storage.groups import (
+    Array,
+    chunk_path,
+    create_array,
+    create_group,
+    read_block,
+    write_block,
+)
+from primo_scale.storage.growing_chunks import crc32c_of_chunk, growing_chunks
+
+
+def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> Array:
+    group = create_group(path, "genotypes", {})
+    return create_array(group, "a", shape=shape, chunks=chunks, dtype=np.uint8, fill_value=0x55)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    chunks=st.tuples(st.integers(1, 16), st.integers(1, 16)),
+    rows=st.integers(1, 20),
+    side_by_side=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_files_are_those_that_zarr_writes(
+    tmp_path_factory, shape, chunks, rows, side_by_side, seed
+) -> None:
+    folder = tmp_path_factory.mktemp("chunks")
+    values = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    theirs = empty_array(folder / "theirs", shape, chunks)
+    write_block(theirs, (slice(None), slice(None)), values)
+    ours = empty_array(folder / "ours", shape, chunks)
+    height, width = -(-shape[0] // chunks[0]), -(-shape[1] // chunks[1])
+    for row in range(height):
+        part = values[row * chunks[0] : (row + 1) * chunks[0]]
+        for first in range(0, width, side_by_side):
+            grid = range(first, min(first + side_by_side, width))
+            columns = slice(first * chunks[1], grid.stop * chunks[1])
+            with growing_chunks(ours, row, grid, most_rows=rows) as growing:
+                for top in range(0, len(part), rows):
+                    growing.append(part[top : top + rows, columns])
+                checksums = growing.finish()
+            for column, checksum in zip(grid, checksums.tolist(), strict=True):
+                expected = chunk_path(theirs, (row, column)).read_bytes()
+                assert chunk_path(ours, (row, column)).read_bytes() == expected
+                assert checksum == google_crc32c.value(expected[:-4])
+    np.testing.assert_array_equal(read_block(ours, (slice(None), slice(None))), values)
+
+
+def test_the_checksum_of_a_chunk_is_none_if_it_does_not_hold(tmp_path: Path) -> None:
+    array = empty_array(tmp_path / "a", (3, 5), (3, 5))
+    values = np.arange(15, dtype=np.uint8).reshape(3, 5)
+    write_block(array, (slice(None), slice(None)), values)
+    content = chunk_path(array, (0, 0)).read_bytes()
+    assert crc32c_of_chunk(content) == google_crc32c.value(values.tobytes())
+    for damaged in (b"", content[:3], content[:-1], b"\x01" + content[1:]):
+        assert crc32c_of_chunk(damaged) is None
+
+
+def test_what_zarr_would_write_otherwise_is_refused(tmp_path: Path) -> None:
+    group = create_group(tmp_path / "a", "genotypes", {})
+    wide = create_array(group, "wide", shape=(2, 2), chunks=(2, 2), dtype=np.int16)
+    compressed = group.create_array("zipped", shape=(2, 2), chunks=(2, 2), dtype=np.uint8)
+    for array in (wide, compressed):
+        with (
+            pytest.raises(ValueError, match="no plain array"),
+            growing_chunks(array, 0, range(1), most_rows=1),
+        ):
+            pass

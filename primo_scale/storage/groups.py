@@ -39,7 +39,8 @@ KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
 _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
-_METADATA = "zarr.json"
+METADATA = "zarr.json"
+"""Key of what a group says of itself; without it there is no store."""
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
@@ -73,8 +74,13 @@ def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr
     if sealing is not None:
         header[_SEALING_ATTRIBUTE] = asdict(sealing)
     with disk_errors_explained(place):
-        group = zarr.open_group(store, mode="w", zarr_format=3)
-        group.attrs.put({**header, **_as_stored(sealing, attributes)})
+        # In one write: a group that does not say what it is would be nobody's.
+        group = zarr.open_group(
+            store,
+            mode="w",
+            zarr_format=3,
+            attributes={**header, **_as_stored(sealing, attributes)},
+        )
         store.close_to_others()
     return group
 
@@ -89,7 +95,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
         writing was never finished, or one that the key in effect does not open.
     """
     store = store_at(place)
-    if not store.holds(_METADATA):
+    if not store.holds(METADATA):
         raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
     group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
@@ -117,7 +123,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
 
 def is_complete(place: Place, kind: str) -> bool:
     """Whether `place` holds a finished group of `kind`."""
-    if not store_at(place).holds(_METADATA):
+    if not store_at(place).holds(METADATA):
         return False
     return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
@@ -143,7 +149,7 @@ def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     with disk_errors_explained(store.place):
         every = {**attributes_of(group), **attributes}
         group.attrs.update({**_as_stored(_sealing_of(group), every), COMPLETE_ATTRIBUTE: True})
-        store.flush(_key(group, _METADATA))
+        store.flush(_key(group, METADATA))
 
 
 def create_array(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from bucket_runs import contents
 
 from primo_scale.accumulate.partials import KIND, Inputs, Partials, open_partials
 from primo_scale.accumulate.plan import Plan, Task, TileTask, default_plan
@@ -50,19 +49,6 @@ def commit_all(partials: Partials) -> set[Task]:
         partials.commit_cross(task, telling(task, q))
         partials.commit_tile(task, telling(task, LAYOUT.size(task.block)).astype(np.int32))
     return {*partials.plan.row_tasks(), *partials.plan.tile_tasks()}
-
-
-def contents(place: Place) -> dict[str, bytes]:
-    store = store_at(place)
-    return {key: store.read(key) for key in store.all_keys()}
-
-
-@pytest.fixture
-def key(tmp_path, monkeypatch) -> Path:
-    """A key in effect."""
-    make_key_file(tmp_path / "user.key")
-    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
-    return tmp_path / "user.key"
 
 
 def test_a_thief_of_the_bucket_reads_no_sums_and_no_digests(prefix, key, tmp_path, monkeypatch):

@@ -141,9 +141,9 @@ def claim(object_store: Place, work_dir: Path) -> None:
 
 
 def _refuse_unclaimed_sums(object_store: Place, store: PlaceStore) -> None:
-    from primo_scale.storage.groups import METADATA
+    from primo_scale.storage.sealed_store import HEADER
 
-    sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{METADATA}")]
+    sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:
         raise InputError(
             "the sums there are of a work directory whose claim on them is gone",

@@ -83,7 +83,7 @@ def test_a_sealed_array_of_elsewhere_is_refused(prefix, key):
         target.put_if_absent(f"{here.store_id}/{name}", source.read(f"{there.store_id}/{name}"))
     group = open_group(here.path, KIND, complete=False)
     for name in ("gram/0", "cross/0"):
-        with pytest.raises(InputError, match="another store"):
+        with pytest.raises(InputError, match="the store is damaged"):
             array_of(group, f"{here.store_id}/{name}")
 
 

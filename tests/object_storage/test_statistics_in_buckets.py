@@ -163,8 +163,8 @@ def plain(cohort: Path, work: Path) -> list[str]:
     return words[:budget] + words[budget + 4 :]
 
 
-def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, tmp_path):
-    """What it has served lies on the disk; without that its sums are nobody's."""
+def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_path):
+    """What it has served lies on the disk; without that its sums are nobody's. All is sealed."""
     work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path, epsilon=9)
     arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work), "--subsample", 150,
                  "--object-store", there)  # fmt: skip

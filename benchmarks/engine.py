@@ -26,7 +26,6 @@ from distributed import Client
 from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Task, TileTask
-from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
 
 _MIB = 1 << 20
 _SAMPLING_SECONDS = 0.2
@@ -71,7 +70,7 @@ def cluster(workers: int, scratch: Path) -> Iterator[Processes]:
             "--no-dashboard",
             "--no-nanny",
             "--nthreads",
-            str(TASKS_PER_WORKER),
+            "1",
             "--local-directory",
             str(scratch),
         ]

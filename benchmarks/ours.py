@@ -25,7 +25,6 @@ from primo_scale.accumulate.partials import Inputs, open_partials
 from primo_scale.accumulate.plan import Plan, default_plan
 from primo_scale.accumulate.run import accumulate
 from primo_scale.accumulate.statistics import RawStatistics
-from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.genotypes.store import open_genotype_store
@@ -146,7 +145,7 @@ def main(
     case = prepared(store, directory, phenotypes=phenotypes, choices=choices, kernel=kernel)
     used = warmed_up(kernel, case.largest_code)
     profile = LocalProfile(workers or usable_cpus())
-    with dask_client(profile, directory / "scratch", tasks_per_worker=TASKS_PER_WORKER) as client:
+    with dask_client(profile, directory / "scratch") as client:
         times = [
             accumulated(client, case, directory)
             for _ in range(repetitions + (0 if first_counts else 1))

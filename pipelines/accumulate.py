@@ -163,7 +163,6 @@ def _sum(
         open_raw_statistics,
         remove_partials,
     )
-    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
     from primo_scale.cluster.connect import dask_client
     from primo_scale.storage.files import make_private_directory
 
@@ -183,7 +182,7 @@ def _sum(
     partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
     scratch = make_private_directory(work_dir.absolute() / "scratch")
     with (
-        dask_client(execution.profile, scratch, tasks_per_worker=TASKS_PER_WORKER) as client,
+        dask_client(execution.profile, scratch) as client,
         _reported(client, work_dir, execution),
         progress_bar("accumulate") as move,
     ):

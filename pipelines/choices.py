@@ -100,7 +100,6 @@ def choices_from(
 
 
 def _cluster_profile(options: dict[str, Any]) -> Profile:
-    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
     from primo_scale.cluster.profile import LocalProfile, SchedulerProfile
     from primo_scale.cluster.read_profile import read_profile
 
@@ -113,7 +112,7 @@ def _cluster_profile(options: dict[str, Any]) -> Profile:
             remedy=f"Leave it out, or write it into {cluster}",
         )
     if cluster is not None:
-        return read_profile(cluster, TASKS_PER_WORKER)
+        return read_profile(cluster)
     if options["tls"] is not None and options["no_tls"]:
         raise UsageError("--tls and --no-tls exclude each other", remedy="Give one of them")
     if scheduler is not None:

@@ -27,7 +27,7 @@ from primo_scale.accumulate.preflight import (
     statistics_bytes,
 )
 from primo_scale.accumulate.speed import measure_rates
-from primo_scale.accumulate.task_memory import TASKS_PER_WORKER, Workload
+from primo_scale.accumulate.task_memory import Workload
 from primo_scale.cluster.profile import LocalProfile, worker_memory
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
@@ -163,7 +163,7 @@ def preflight(
         memory_limit=None if local is None else local.memory_limit,
         work_dir=work_dir,
         bytes_there=_bytes_below([places.outcomes, places.partials]),
-        elsewhere_limit=worker_memory(profile, TASKS_PER_WORKER),
+        elsewhere_limit=worker_memory(profile),
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)

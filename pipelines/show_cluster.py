@@ -29,28 +29,27 @@ def main(file: Path) -> None:
 
     SCHEDULER, PORT, NAME and WORK_DIR stand for what only a run knows.
     """
-    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
     from primo_scale.cluster.kubernetes import manifest
     from primo_scale.cluster.profile import JobQueueProfile, KubernetesProfile
     from primo_scale.cluster.read_profile import read_profile
 
-    profile = read_profile(file, TASKS_PER_WORKER)
+    profile = read_profile(file)
     if isinstance(profile, JobQueueProfile):
-        click.echo(_script(profile, TASKS_PER_WORKER), nl=False)
+        click.echo(_script(profile), nl=False)
     elif isinstance(profile, KubernetesProfile):
-        click.echo(json.dumps(manifest(profile, TASKS_PER_WORKER), indent=2))
+        click.echo(json.dumps(manifest(profile), indent=2))
     else:
         click.echo(profile)
 
 
-def _script(profile: JobQueueProfile, tasks_per_worker: int) -> str:
+def _script(profile: JobQueueProfile) -> str:
     from primo_scale.cluster.job_queue import job_script
 
     scratch = Path("WORK_DIR/scratch")
     made = scratch / "tls" if profile.tls else None
     certificates = profile.tls if isinstance(profile.tls, Path) else made
     logs = str(profile.jobs.logs or scratch / "logs")
-    return job_script(profile, certificates, logs, tasks_per_worker)
+    return job_script(profile, certificates, logs)
 
 
 if __name__ == "__main__":

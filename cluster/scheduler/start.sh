@@ -8,13 +8,14 @@ tls=(--tls-ca-file "$CERTIFICATES/ca.pem" --tls-cert "$CERTIFICATES/cert.pem"
 umask 077
 export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True
 export DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES=[] DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]
+export MALLOC_TRIM_THRESHOLD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_ARENA_MAX=1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 case ${1:-} in
   scheduler)
     exec .venv/bin/dask scheduler --protocol tls --port "${ADDRESS##*:}" --no-dashboard "${tls[@]}"
     ;;
   worker)
-    exec .venv/bin/dask worker "$ADDRESS" --nworkers "${WORKERS:-1}" --nthreads 2 --no-dashboard \
+    exec .venv/bin/dask worker "$ADDRESS" --nworkers "${WORKERS:-1}" --nthreads 1 --no-dashboard \
       --local-directory "${TMPDIR:-/tmp}" --death-timeout 120 "${tls[@]}"
     ;;
   *)

@@ -1,7 +1,7 @@
 """How much work tasks are, for progress and the time left: tasks differ, so they are weighed.
 
 The unit is a tenth of one multiplication of codes in a tile beside the diagonal. What else a task
-does was timed against it (`accumulate.speed.measure_rates`, AVX-512 VNNI, one core); elsewhere the
+does was timed against it (`accumulate.speed.measure_rates`, AVX-512, one core); elsewhere the
 ratios differ, and the time left is a guide all the same.
 """
 
@@ -16,11 +16,11 @@ from primo_scale.accumulate.plan import Plan, RowTask, Task
 if TYPE_CHECKING:
     from primo_scale.accumulate.partials import Partials
 
-# For a multiplication of a tile beside the diagonal; on it, where half of them are spared; with
-# outcome planes; of outcomes with outcomes.
-_BESIDE, _DIAGONAL, _OUTCOMES, _OUTCOME_GRAM = 10, 6, 10, 75
+# For a multiplication of a tile beside the diagonal; on it, where half of them are spared; of
+# outcome planes with codes; and with themselves, half spared.
+_BESIDE, _DIAGONAL, _OUTCOMES, _OUTCOME_GRAM = 10, 5, 23, 12
 # For a genotype; reading its quarter of a byte at `accumulate.speed.STORE_RATE`.
-_DECODING, _NORMS, _READING = 90, 170, 450
+_DECODING, _NORMS, _READING = 230, 400, 1100
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,16 @@ class Scales:
 
     def _of_a_person(self, task: Task) -> int:
         layout = self.plan.layout
-        q = layout.n_outcomes
+        planes = 2 * layout.n_outcomes + 1
         if isinstance(task, RowTask):
             everything = slice(0, layout.n_variants)
             read = _NORMS * layout.n_variants + self._reading(everything) if self.norms else 0
-            return _OUTCOME_GRAM * q * q + read
+            return _OUTCOME_GRAM * planes**2 + read
         tiles = sorted({task.row_tile, task.column_tile})
         parts = [self.plan.variants(task.block, tile) for tile in tiles]
         heights = [int(part.stop - part.start) for part in parts]
         fetched = sum(map(self._reading, parts)) + _DECODING * sum(heights)
         if len(tiles) == 1:
-            planes = 2 * q + 1
             return fetched + _DIAGONAL * heights[0] ** 2 + _OUTCOMES * heights[0] * planes
         return fetched + _BESIDE * heights[0] * heights[1]
 

@@ -22,7 +22,7 @@ from primo_scale.errors import InterruptedRun, ResourceError
 LOGGER = logging.getLogger("primo_scale")
 
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
-_IN_FLIGHT_PER_WORKER = 8
+_IN_FLIGHT_PER_THREAD = 8
 _RETRIES = 3
 # How often a task is submitted that workers die over; each time, it is four workers.
 _TRIALS = 3
@@ -70,15 +70,18 @@ def run_tasks(
     in_flight: dict[str, tuple[Task, Future]] = {}
     ended: SimpleQueue[Future] = SimpleQueue()
     murders: Counter[Task] = Counter()
-    workers = _WorkerCount(client)
+    workers = _WorkerThreads(client)
 
     def fill() -> None:
         # Workers come and go: the depth is that of the workers there are now. A batch at a time,
         # because a graph of one task costs as much as a graph of many.
-        depth = _IN_FLIGHT_PER_WORKER * max(1, workers.count)
-        if len(in_flight) > depth // 2 or not waiting:
+        busy = max(1, workers.threads)
+        depth = _depth(busy, len(waiting))
+        if len(in_flight) > max(busy, depth // 2):
             return
         batch = [waiting.popleft() for _ in range(min(len(waiting), depth - len(in_flight)))]
+        if not batch:
+            return
         chosen, keys = [task for task, _ in batch], [key for _, key in batch]
         futures = client.map(call, chosen, key=keys, retries=_RETRIES)
         for (task, key), future in zip(batch, futures, strict=True):
@@ -113,14 +116,23 @@ def run_tasks(
             future.release()
 
 
-class _WorkerCount:
-    """How many workers there are, asked for now and then; says once when there are none left."""
+def _depth(threads: int, waiting: int) -> int:
+    """How many tasks to have in flight.
+
+    Dask gives a task to a worker when it is submitted, not when one is free. So the last ones are
+    held back until one can begin: all workers then end within one task of each other.
+    """
+    return max(threads, min(_IN_FLIGHT_PER_THREAD * threads, waiting // 2))
+
+
+class _WorkerThreads:
+    """Threads of all workers, asked for now and then; says once when there are none left."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._missed = False
         self._asked = -math.inf
-        self.count = 0
+        self.threads = 0
         self.look()
 
     def look(self) -> None:
@@ -129,12 +141,12 @@ class _WorkerCount:
         if now - self._asked < _LOOK_SECONDS:
             return
         self._asked = now
-        self.count = self._client.scheduler_info(n_workers=0).get("n_workers", 0)
-        if not self.count and not self._missed:
+        self.threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
+        if not self.threads and not self._missed:
             LOGGER.warning("no Dask workers are left: waiting for others to connect")
-        if self.count and self._missed:
+        if self.threads and self._missed:
             LOGGER.info("there are Dask workers again: going on")
-        self._missed = not self.count
+        self._missed = not self.threads
 
 
 def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:

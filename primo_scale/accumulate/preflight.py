@@ -18,7 +18,6 @@ from primo_scale.accumulate.speed import (
 )
 from primo_scale.accumulate.statistics import reduction_bytes
 from primo_scale.accumulate.task_memory import (
-    TASKS_PER_WORKER,
     Workload,
     client_bytes,
     gram_itemsize,
@@ -143,7 +142,7 @@ def statistics_bytes(work: Workload) -> int:
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Two lines for the terminal and the private log: they tell the number of people."""
-    cores = min(usable_cpus(), where.local_workers * TASKS_PER_WORKER)
+    cores = min(usable_cpus(), where.local_workers)
     if where.local_workers:
         time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
         memory = (
@@ -157,7 +156,7 @@ def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple
             "shared among the scheduler's"
         )
         memory = (
-            f"{_size(needs.worker_bytes)} for a worker of {TASKS_PER_WORKER} threads and "
+            f"{_size(needs.worker_bytes)} for a worker and "
             f"{_size(_client_peak(needs))} here ({_size(available_memory() + _resident())} there)"
         )
     return (
@@ -216,7 +215,7 @@ def _memory_limit(memory_limit: str | None) -> int | None:
     """What Dask makes of a limit: a share of this machine where none is given, none of 0."""
     machine = int(psutil.virtual_memory().total)
     if memory_limit is None:
-        return int(machine * min(1.0, TASKS_PER_WORKER / usable_cpus()))
+        return int(machine * 1 / usable_cpus())
     return min(machine, parse_bytes(memory_limit)) or None
 
 

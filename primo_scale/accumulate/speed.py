@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_limits
 from primo_scale.accumulate.task_memory import Workload, gram_itemsize
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.packed import add_squared_norms, decode_into
-from primo_scale.kernels.product_blas import outcome_gram
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
 
 STORE_RATE = 10**9
@@ -40,10 +39,8 @@ class Rates:
     ----------
     diagonal, beside
         For a multiplication of codes on the diagonal, where half of them are spared, and beside.
-    outcomes
-        For a multiplication of codes with outcome planes.
-    outcome_gram
-        For a multiplication of outcomes with outcomes.
+    outcomes, outcome_gram
+        For a multiplication of outcome planes with codes, and with themselves, half spared.
     decoding, norms
         For a genotype.
     kernel_bytes
@@ -76,7 +73,6 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
     left, right = (spread_rows(_ROWS, _PEOPLE) for _ in range(2))
     codes, others = decode_into(left, packed, table), decode_into(right, packed[::-1], table)
     square, oblong = _ROWS * _ROWS * _PEOPLE, _ROWS * _COLUMNS * _PEOPLE
-    rows = np.ones((_PEOPLE, _COLUMNS), dtype=np.int16)
     norms = np.zeros(_PEOPLE, dtype=np.int64)
     with threadpool_limits(1, user_api="blas"):  # as in a worker
         before = psutil.Process().memory_info().rss
@@ -87,7 +83,7 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
             diagonal=_seconds(lambda: _product(genotypes, codes, codes)) / square,
             beside=_seconds(lambda: _product(genotypes, codes, others)) / square,
             outcomes=_seconds(lambda: _product(planes, others[:_COLUMNS], codes)) / oblong,
-            outcome_gram=_seconds(lambda: outcome_gram(rows)) / (_PEOPLE * _COLUMNS**2),
+            outcome_gram=_seconds(lambda: _product(planes, codes, codes)) / square,
             decoding=_seconds(lambda: decode_into(left, packed, table)) / (_ROWS * _PEOPLE),
             norms=_seconds(lambda: add_squared_norms(norms, packed, table)) / (_ROWS * _PEOPLE),
             kernel_bytes=max(0, grown),
@@ -111,7 +107,7 @@ def bytes_read(work: Workload) -> int:
 
 def core_seconds(work: Workload, rates: Rates) -> float:
     """Time of all tasks together, on one core."""
-    plan, q = work.plan, work.plan.layout.n_outcomes
+    plan = work.plan
     diagonal = beside = 0
     for block, size in enumerate(plan.layout.sizes):
         parts = [plan.inside(block, tile) for tile in range(plan.n_tiles(block))]
@@ -121,7 +117,7 @@ def core_seconds(work: Workload, rates: Rates) -> float:
         diagonal * rates.diagonal
         + beside * rates.beside
         + plan.layout.n_variants * work.planes * rates.outcomes
-        + q * q * rates.outcome_gram
+        + work.planes**2 * rates.outcome_gram
     )
     decoded = sum(_tile_heights(work, block) for block in range(plan.layout.n_blocks))
     a_person += decoded * rates.decoding

@@ -104,8 +104,7 @@ def reduce_partials(partials: Partials, path: Place) -> RawStatistics:
 
     def sum_gram(piece: tuple[int, Tile]) -> None:
         block, region = piece
-        total = np.empty(region.shape, dtype=writer.gram_type)
-        _sum_region(partials.array(f"gram/{block}"), region, plan.tile, total)
+        total = _sum_region(partials.array(f"gram/{block}"), region, plan.tile, writer.gram_type)
         for tile in region.cut():
             writer.write_gram_tile(block, tile, total[tile.inside(region)])
 
@@ -171,18 +170,31 @@ def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:
     return total
 
 
-def _sum_region(array: Array, region: Tile, tile_side: int, total: Integers) -> None:
-    """Fill `total` with a region of X_b'X_b; tiles below the diagonal are never computed.
+def _sum_region(
+    array: Array, region: Tile, tile_side: int, kind: np.dtype[np.signedinteger[Any]]
+) -> Integers:
+    """A region of X_b'X_b in integers of a `kind`; tiles below the diagonal are never computed.
 
     Where tiles are smaller than a region on the diagonal, the rest of it is mirrored.
     """
-    for tile in region.cut(tile_side):
-        part = total[tile.inside(region)]
-        part[...] = _group(array, 0, tile.selection)
-        for group in range(1, array.shape[0]):
-            part += _group(array, group, tile.selection)
+    tiles = list(region.cut(tile_side))
+    if len(tiles) == 1:
+        return _sum_tile(array, tiles[0], kind)
+    total = np.empty(region.shape, dtype=kind)
+    for tile in tiles:
+        part = _sum_tile(array, tile, kind)
+        total[tile.inside(region)] = part
         if region.on_diagonal and not tile.on_diagonal:
             total[tile.inside(region)[::-1]] = part.T
+    return total
+
+
+def _sum_tile(array: Array, tile: Tile, kind: np.dtype[np.signedinteger[Any]]) -> Integers:
+    # What was read is this function's own: no copy of the first row group.
+    total = _group(array, 0, tile.selection).astype(kind, copy=False)
+    for group in range(1, array.shape[0]):
+        total += _group(array, group, tile.selection)
+    return total
 
 
 def _group(array: Array, group: int, selection: tuple[slice, ...]) -> Integers:

@@ -13,9 +13,6 @@ from primo_scale.accumulate.plan import Plan
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
 
-TASKS_PER_WORKER = 2
-"""Threads of a local worker, so that it holds two tasks: `accumulate.engine`."""
-
 # Resident size of a local worker that has run one tiny task of each kind: Python, numpy, Zarr,
 # distributed, Numba and LLVM, kernels loaded (measured, Linux, Python 3.11: 229 MiB).
 _WORKER_BASE = 232 << 20
@@ -87,22 +84,18 @@ class Workload:
         return 2 * self.plan.layout.n_outcomes + 1
 
 
-def worker_bytes(work: Workload, *, tasks: int = TASKS_PER_WORKER, kernel_bytes: int = 0) -> int:
-    """Peak of one worker.
+def worker_bytes(work: Workload, *, kernel_bytes: int = 0) -> int:
+    """Peak of one worker, which runs one task at a time.
 
     Parameters
     ----------
     work
         What it does.
-    tasks
-        Tasks that it runs at a time.
     kernel_bytes
         What loading the kernel's library takes, where it is no part of every worker.
     """
     largest = max(row_task_bytes(work), tile_task_bytes(work))
-    return (
-        _WORKER_BASE + kernel_bytes + _PER_VARIANT * work.plan.layout.n_variants + tasks * largest
-    )
+    return _WORKER_BASE + kernel_bytes + _PER_VARIANT * work.plan.layout.n_variants + largest
 
 
 def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
@@ -132,13 +125,16 @@ def tile_task_bytes(work: Workload) -> int:
 
 
 def row_task_bytes(work: Workload) -> int:
-    """Peak of a row task, at the greediest of its steps; one step's arrays are gone by the next."""
+    """Peak of a row task, at the greediest of its steps; one step's arrays are gone by the next.
+
+    The outcomes of the next people are read meanwhile.
+    """
     q, blocks = work.plan.layout.n_outcomes, work.plan.layout.n_blocks
     outcomes = work.rows * q * _INT16
     column = work.rows * _INT64
     norms, multipliers = blocks * column, work.multiplier_columns * column
     reading = outcomes + min(outcomes + 2 * CHUNK_BYTES, _CHUNKS_READ_AT_ONCE * CHUNK_BYTES)
-    measuring = read_bytes(work, _VARIANTS_PER_NORM_PASS) + work.rows * _INT32
+    measuring = 2 * read_bytes(work, _VARIANTS_PER_NORM_PASS) + work.rows * _INT32
     # Of every block: its norm, its multiplier before and after stacking, what it leaves, and the
     # product with the record's multiplier before and after the shift.
     shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
@@ -146,16 +142,23 @@ def row_task_bytes(work: Workload) -> int:
     # Transposed rows, then the low bytes on their way to int8 beside the high ones: 10 bytes each.
     splitting = 4 * outcomes + multipliers
     committing = 3 * outcomes + multipliers + 3 * work.rows * _MULTIPLIERS_IN_A_CHUNK * _INT32
+    planes = work.planes * row_stride(work.rows)
+    multiplying = outcomes + multipliers + planes + kernel_bytes(
+        work.outcome_kernel, work.planes, work.planes, work.rows, largest=LARGEST_BYTE, same=True
+    )  # fmt: skip
     greediest = max(
-        reading,
-        outcomes + norms + (measuring if work.may_clip else 0),
-        outcomes + norms + shrinking,
-        outcomes + norms + clipping,
-        outcomes + norms + splitting,
-        outcomes + norms + committing,
-        outcomes + norms + multipliers + _outcome_gram(work),
+        norms + (measuring if work.may_clip else 0),
+        norms + shrinking,
+        norms + clipping,
+        norms + splitting,
+        norms + committing,
+        norms + multiplying,
+        # The sum of planes in 64 bits, and half of it, three times over.
+        (work.planes + 3 * q) * work.planes * _INT64,
     )
-    return greediest + q * q * _INT64
+    fits = work.plan.stripe * LARGEST_BYTE**2 <= LARGEST_INT32
+    sums = work.planes**2 * (_INT32 if fits else _INT32 + _INT64)
+    return reading + outcomes + sums + greediest
 
 
 def committed_bytes(work: Workload) -> int:
@@ -224,18 +227,19 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
 
 
 def _diagonal_task(work: Workload) -> int:
-    """Codes, both sums, and the greediest of the steps that follow each other."""
+    """Codes, both sums, what is in use and being read, and the greediest of the other steps."""
     q, planes = work.plan.layout.n_outcomes, work.planes * row_stride(work.rows)
     widened = _people_fit(work, work.largest_code * LARGEST_BYTE)
     cross = work.side * work.planes * (_INT32 if widened else _INT32 + _INT64)
+    # In use with the ones; being read as stored, as read, and with the ones.
+    people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
     steps = (
-        _reading(work),
-        3 * planes,  # as stored, as read, and with the ones
-        planes
+        people
         + kernel_bytes(work.outcome_kernel, work.planes, work.side, work.rows,
                        largest=LARGEST_BYTE, same=False),
-        kernel_bytes(work.kernel, work.side, work.side, work.rows,
-                     largest=work.largest_code, same=True),
+        people
+        + kernel_bytes(work.kernel, work.side, work.side, work.rows,
+                       largest=work.largest_code, same=True),
         # The planes in 64 bits, and two sums of them; the result and its copy with a checksum.
         work.side * (work.planes + 2 * q) * _INT64,
         2 * work.side * q * _INT64,
@@ -249,8 +253,8 @@ def _task_beside_the_diagonal(work: Workload) -> int:
     multiplying = kernel_bytes(
         work.kernel, work.side, work.side, work.rows, largest=work.largest_code, same=False
     )
-    steps = (_reading(work), multiplying, committed_bytes(work))
-    return 2 * _codes(work) + _gram(work) + max(steps)
+    people = _in_use(work, 2) + _reading(work, 2)
+    return 2 * _codes(work) + _gram(work) + max(people + multiplying, committed_bytes(work))
 
 
 def _codes(work: Workload) -> int:
@@ -267,16 +271,14 @@ def _people_fit(work: Workload, largest: int) -> bool:
     return min(work.plan.row_group, work.plan.n_samples) * largest <= LARGEST_INT32
 
 
-def _reading(work: Workload) -> int:
+def _in_use(work: Workload, tiles: int) -> int:
     """Packed genotypes; again, of the subsample alone; and the multipliers of the people."""
-    repacked = work.side * work.rows // 4 if work.subsampled else 0
+    again = work.side * work.rows // 4 if work.subsampled else 0
+    return tiles * work.side * work.rows // 4 + again + 4 * work.rows * _INT64
+
+
+def _reading(work: Workload, tiles: int) -> int:
+    """Packed genotypes of the next people, and their multipliers."""
     chunk = min(work.multiplier_columns, _MULTIPLIERS_IN_A_CHUNK) * _INT32
-    return read_bytes(work, work.side) + repacked + work.rows * (chunk + 4 * _INT64)
-
-
-def _outcome_gram(work: Workload) -> int:
-    """Z'Z in float64, of so many people at a time, those before them not yet gone."""
-    q = work.plan.layout.n_outcomes
-    people = min(work.rows, max(1, _CONVERTED_ENTRIES // q))
-    again = 2 if people < work.rows else 1
-    return again * people * q * _FLOAT64 + 3 * q * q * _INT64 + _BLAS_BUFFER
+    packed = (tiles - 1) * work.side * work.rows // 4 + read_bytes(work, work.side)
+    return packed + work.rows * (chunk + 4 * _INT64)

@@ -7,6 +7,7 @@ handful of plan indices, and its result is its own name.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -15,10 +16,10 @@ import numpy.typing as npt
 from primo_scale.accumulate.failures import Contained
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import RowTask, Task, TileTask
+from primo_scale.accumulate.read_ahead import read_ahead
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
-from primo_scale.kernels.packed import add_squared_norms, decode_into, repack
-from primo_scale.kernels.product_blas import outcome_gram
+from primo_scale.kernels.packed import PackedGenotypes, add_squared_norms, decode_into, repack
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     Int8,
@@ -61,19 +62,22 @@ def run_task(address: Address, task: Task) -> None:
 def _run_rows(partials: Partials, task: RowTask) -> None:
     """Clip the records of one stripe by the row rule, and sum their Z'Z."""
     plan, rule = partials.plan, partials.inputs.row_rule
-    outcomes = partials.outcomes()
-    q = plan.layout.n_outcomes
-    total = np.zeros((q, q), dtype=np.int64)
-    for samples in plan.reads(task):
-        rows = outcomes.read_rows(samples)
+    n_planes = 2 * plan.layout.n_outcomes + 1
+    kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+    gram = ProductSum(kernel, (n_planes, n_planes), LARGEST_BYTE**2)
+    reads = list(plan.reads(task))
+    for samples, rows in zip(reads, read_ahead(partials.outcomes().read_rows, reads), strict=True):
         multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
         if rule is not None:
             norms = _row_norms(partials, samples)
             multipliers, record = rule.shrink(norms)
             rows = rule.clip_outcomes(rows, plan.layout.n_fixed, record, norms)
-        partials.commit_read(samples, multipliers, byte_planes(rows))
-        total += outcome_gram(rows)
-    partials.commit_rows(task, total)
+        planes = byte_planes(rows)
+        partials.commit_read(samples, multipliers, planes)
+        with_constant = with_ones(planes)
+        gram.add(with_constant, with_constant)
+    planes_by_outcomes = from_byte_planes(mirrored(gram.total()))
+    partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T))
 
 
 def _row_norms(partials: Partials, samples: slice) -> Int64:
@@ -85,70 +89,112 @@ def _row_norms(partials: Partials, samples: slice) -> Int64:
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
     if not partials.may_clip:
         return norms.T
-    for start in range(0, layout.n_variants, _VARIANTS_PER_NORM_PASS):
-        read = slice(start, min(start + _VARIANTS_PER_NORM_PASS, layout.n_variants))
-        packed = partials.genotypes.read_packed(read, samples)
-        first = bisect_right(layout.boundaries, read.start) - 1
-        for block in range(first, bisect_left(layout.boundaries, read.stop)):
+    starts = range(0, layout.n_variants, _VARIANTS_PER_NORM_PASS)
+    passes = [slice(at, min(at + _VARIANTS_PER_NORM_PASS, layout.n_variants)) for at in starts]
+
+    def read(variants: slice) -> PackedGenotypes:
+        return partials.genotypes.read_packed(variants, samples)
+
+    for variants, packed in zip(passes, read_ahead(read, passes), strict=True):
+        first = bisect_right(layout.boundaries, variants.start) - 1
+        for block in range(first, bisect_left(layout.boundaries, variants.stop)):
             whole = layout.variants(block)
-            part = slice(max(read.start, whole.start), min(read.stop, whole.stop))
-            here = packed[part.start - start : part.stop - start]
+            part = slice(max(variants.start, whole.start), min(variants.stop, whole.stop))
+            here = packed[part.start - variants.start : part.stop - variants.start]
             add_squared_norms(norms[block], here, table[part])
     return norms.T
 
 
 def _run_tile(partials: Partials, task: TileTask) -> None:
     """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
+    if task.row_tile == task.column_tile:
+        _run_on_diagonal(partials, task)
+    else:
+        _run_beside_diagonal(partials, task)
+
+
+def _run_on_diagonal(partials: Partials, task: TileTask) -> None:
     plan, largest = partials.plan, partials.max_code
-    diagonal = task.row_tile == task.column_tile
-    left = _Codes(partials, task.block, plan.variants(task.block, task.row_tile))
-    right = _Codes(partials, task.block, plan.variants(task.block, task.column_tile))
-    shape = (left.height, right.height)
-    gram = ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
+    tile = _Codes(partials, plan.variants(task.block, task.row_tile))
+    gram = _gram_sum(partials, tile, tile)
     planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     # Planes on the left, which a kernel may have to copy: they are few.
-    cross = ProductSum(kernel, (planes, left.height), largest * LARGEST_BYTE)
-    for samples in plan.reads(task):
-        multiplier = partials.block_multipliers(task.block, samples)
-        sampled = partials.sampled(samples)
-        if diagonal:
-            codes = left.read(samples, multiplier)
-            cross.add(with_ones(partials.outcome_planes(samples)), codes)
-            if sampled is not None:
-                codes = left.read(samples, multiplier, sampled)
-            gram.add(codes, codes)
-        else:
-            codes = left.read(samples, multiplier, sampled)
-            gram.add(codes, right.read(samples, multiplier, sampled))
-    if diagonal:
-        partials.commit_cross(task, from_byte_planes(cross.total().T))
-    partials.commit_tile(task, mirrored(gram.total()) if diagonal else gram.total())
+    cross = ProductSum(kernel, (planes, tile.height), largest * LARGEST_BYTE)
+
+    def read(samples: slice) -> tuple[PackedGenotypes, Int8, _People]:
+        planes = with_ones(partials.outcome_planes(samples))
+        return tile.read(samples), planes, _People.read(partials, task.block, samples)
+
+    for packed, outcomes, people in read_ahead(read, plan.reads(task)):
+        codes = tile.decode(packed, people.everybody)
+        cross.add(outcomes, codes)
+        if people.sampled is not None:
+            codes = tile.decode(packed, people)
+        gram.add(codes, codes)
+    partials.commit_cross(task, from_byte_planes(cross.total().T))
+    partials.commit_tile(task, mirrored(gram.total()))
+
+
+def _run_beside_diagonal(partials: Partials, task: TileTask) -> None:
+    plan = partials.plan
+    left = _Codes(partials, plan.variants(task.block, task.row_tile))
+    right = _Codes(partials, plan.variants(task.block, task.column_tile))
+    gram = _gram_sum(partials, left, right)
+
+    def read(samples: slice) -> tuple[PackedGenotypes, PackedGenotypes, _People]:
+        people = _People.read(partials, task.block, samples)
+        return left.read(samples), right.read(samples), people
+
+    for left_packed, right_packed, people in read_ahead(read, plan.reads(task)):
+        gram.add(left.decode(left_packed, people), right.decode(right_packed, people))
+    partials.commit_tile(task, gram.total())
+
+
+def _gram_sum(partials: Partials, left: _Codes, right: _Codes) -> ProductSum:
+    largest = partials.max_code
+    kernel = choose_kernel(partials.kernel, largest)
+    return ProductSum(kernel, (left.height, right.height), largest**2)
+
+
+@dataclass(frozen=True)
+class _People:
+    """A run of people: by how much each is scaled back, and the positions of those to be taken."""
+
+    multiplier: Int64
+    sampled: npt.NDArray[np.intp] | None
+
+    @classmethod
+    def read(cls, partials: Partials, block: int, samples: slice) -> _People:
+        return cls(partials.block_multipliers(block, samples), partials.sampled(samples))
+
+    @property
+    def everybody(self) -> _People:
+        """The same people whether they are in the subsample or not."""
+        return _People(self.multiplier, None)
 
 
 class _Codes:
     """Coded genotypes of one tile's variants, of some people at a time, in memory of its own."""
 
-    def __init__(self, partials: Partials, block: int, variants: slice) -> None:
+    def __init__(self, partials: Partials, variants: slice) -> None:
         self._store, self._variants = partials.genotypes, variants
         self._table = partials.code_table[variants]
         self.height = variants.stop - variants.start
         self._memory = spread_rows(self.height, partials.plan.rows_per_read)
 
-    def read(
-        self,
-        samples: slice,
-        multiplier: Int64,
-        chosen: npt.NDArray[np.intp] | None = None,
-    ) -> Int8:
-        """Codes of shape (variants, people), rows beyond their bound scaled back.
+    def read(self, samples: slice) -> PackedGenotypes:
+        """The genotypes of a run of people as they are stored."""
+        return self._store.read_packed(self._variants, samples)
 
-        Of those at the positions `chosen` among the people `samples`; None: of all. The next read
-        overwrites them.
+    def decode(self, packed: PackedGenotypes, people: _People) -> Int8:
+        """Codes of shape (variants, people taken), rows beyond their bound scaled back.
+
+        The next ones overwrite them.
         """
-        packed = self._store.read_packed(self._variants, samples)
-        if chosen is not None:
-            packed, multiplier = repack(packed, chosen), multiplier[chosen]
+        multiplier = people.multiplier
+        if people.sampled is not None:
+            packed, multiplier = repack(packed, people.sampled), multiplier[people.sampled]
         codes = decode_into(self._memory, packed, self._table)[:, : len(multiplier)]
         beyond = np.flatnonzero(multiplier != UNCLIPPED)
         if len(beyond):

@@ -34,7 +34,7 @@ _PODS_TIMEOUT_SECONDS = 1800
 
 
 @contextmanager
-def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> Iterator[Client]:
+def dask_client(profile: Profile, scratch: Path) -> Iterator[Client]:
     """Start or reach the cluster that is asked for, and end what was started.
 
     Parameters
@@ -43,8 +43,6 @@ def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> It
         What is asked for.
     scratch
         Private directory in the work directory, which job-queue workers must see too.
-    tasks_per_worker
-        Threads of each worker process.
 
     Raises
     ------
@@ -56,16 +54,16 @@ def dask_client(profile: Profile, scratch: Path, *, tasks_per_worker: int) -> It
             yield client
     elif isinstance(profile, LocalProfile):
         with (
-            local_cluster(profile, scratch, tasks_per_worker) as cluster,
+            local_cluster(profile, scratch) as cluster,
             workers_replaced(cluster),
             Client(cluster) as client,
         ):
             yield client
     elif isinstance(profile, JobQueueProfile):
-        with _job_queue_client(profile, scratch, tasks_per_worker) as client:
+        with _job_queue_client(profile, scratch) as client:
             yield client
     else:
-        with _kubernetes_client(profile, tasks_per_worker) as client:
+        with _kubernetes_client(profile) as client:
             yield client
 
 
@@ -75,15 +73,13 @@ def _scheduler_client(profile: SchedulerProfile) -> Client:
 
 
 @contextmanager
-def _job_queue_client(
-    profile: JobQueueProfile, scratch: Path, tasks_per_worker: int
-) -> Iterator[Client]:
+def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Client]:
     # Not every site has these: what they need is imported where it is asked for.
     from primo_scale.cluster.job_queue import job_queue_cluster
 
     with (
         _certificates(profile.tls, scratch) as certificates,
-        job_queue_cluster(profile, certificates, scratch, tasks_per_worker) as cluster,
+        job_queue_cluster(profile, certificates, scratch) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -102,14 +98,14 @@ def _certificates(tls: Tls, scratch: Path) -> Iterator[Path | None]:
 
 
 @contextmanager
-def _kubernetes_client(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[Client]:
+def _kubernetes_client(profile: KubernetesProfile) -> Iterator[Client]:
     from primo_scale.cluster.kubernetes import applied
 
     security = None
     if isinstance(profile.tls, Path):
         security = security_of(read_mounted_certificates(profile.tls).directory)
     with (
-        applied(profile, tasks_per_worker) as address,
+        applied(profile) as address,
         _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS) as client,
     ):
         yield client

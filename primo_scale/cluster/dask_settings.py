@@ -11,9 +11,23 @@ NO_WEB_PAGES: dict[str, list[str]] = {
 }
 """For a process that starts schedulers and workers."""
 
+KEEP_MEMORY = {
+    # In bytes: what is freed at the end of the heap stays up to this, and larger arrays than that
+    # are mapped each for itself.
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_ARENA_MAX": "1",
+}
+"""How a worker's C library allocates: arrays of one read are used again for the next.
+
+Dask has it hand everything back at once, and the system then clears the pages again, read for read:
+a quarter of the processor time of an accumulation (measured on two cores).
+"""
+
 WORKER_ENVIRONMENT = {
+    **KEEP_MEMORY,
     "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
-    # One thread for each task: tasks side by side already use the cores.
+    # One thread: workers side by side already use the cores.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

@@ -42,9 +42,7 @@ _SETTINGS = {
 }
 
 
-def job_script(
-    profile: JobQueueProfile, certificates: Path | None, logs: str, tasks_per_worker: int
-) -> str:
+def job_script(profile: JobQueueProfile, certificates: Path | None, logs: str) -> str:
     """The script that is submitted for a job, for a scheduler and a job of no particular name.
 
     Parameters
@@ -55,15 +53,13 @@ def job_script(
         Directory of those that the workers show; None: without TLS.
     logs
         Directory for what the job prints.
-    tasks_per_worker
-        Threads of each worker process.
     """
     job_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster").job_cls
     scheme, tls = "tcp", {}
     if certificates is not None:
         scheme, tls = "tls", {"security": security_of(certificates), "protocol": "tls://"}
     with TemporaryDirectory() as somewhere:  # dask-jobqueue makes the directory that it names
-        options = _job_options(profile, somewhere, tasks_per_worker)
+        options = _job_options(profile, somewhere)
         job = job_class(f"{scheme}://SCHEDULER:PORT", name="NAME", **options, **tls)
         return str(job.job_script()).replace(somewhere, logs)
 
@@ -73,7 +69,6 @@ def job_queue_cluster(
     profile: JobQueueProfile,
     certificates: Path | None,
     scratch: Path,
-    tasks_per_worker: int,
 ) -> Iterator[Any]:
     """Start a scheduler here, submit a first job, and keep jobs in the queue until the end.
 
@@ -85,8 +80,6 @@ def job_queue_cluster(
         Directory of certificates that the workers see; None: without TLS.
     scratch
         Private directory that the workers see.
-    tasks_per_worker
-        Threads of each worker process.
 
     Yields
     ------
@@ -115,7 +108,7 @@ def job_queue_cluster(
                 **{name: value for name, value in place.items() if value is not None},
             },
             silence_logs=logging.CRITICAL,
-            **_job_options(profile, str(logs), tasks_per_worker),
+            **_job_options(profile, str(logs)),
         )
         with cluster:
             _submit_first_job(cluster, profile)
@@ -124,7 +117,7 @@ def job_queue_cluster(
                     JobKeeper,
                     kind=profile.kind,
                     poll_seconds=seconds(profile.jobs.poll),
-                    processes=profile.jobs.cores // tasks_per_worker,
+                    processes=profile.jobs.cores,
                     logs=logs,
                 ),
                 minimum_jobs=profile.jobs.minimum,
@@ -154,12 +147,12 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
         ) from error
 
 
-def _job_options(profile: JobQueueProfile, logs: str, tasks_per_worker: int) -> dict[str, Any]:
+def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:
     """What dask-jobqueue needs to know for a job; nothing that matters is left to its own files."""
     jobs, workers = profile.jobs, profile.workers
     options: dict[str, Any] = {
         "cores": jobs.cores,
-        "processes": jobs.cores // tasks_per_worker,
+        "processes": jobs.cores,
         "memory": jobs.memory,
         "job_name": "primo-scale",
         "queue": jobs.queue,

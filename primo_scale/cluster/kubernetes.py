@@ -32,15 +32,13 @@ _SCHEDULER_ENVIRONMENT = {
 }
 
 
-def manifest(profile: KubernetesProfile, tasks_per_worker: int) -> dict[str, Any]:
+def manifest(profile: KubernetesProfile) -> dict[str, Any]:
     """The DaskCluster resource that a profile asks for.
 
     Parameters
     ----------
     profile
         What is asked for.
-    tasks_per_worker
-        Threads of each worker process.
 
     Returns
     -------
@@ -68,14 +66,14 @@ def manifest(profile: KubernetesProfile, tasks_per_worker: int) -> dict[str, Any
             },
             "worker": {
                 "replicas": pods.workers,
-                "spec": _pod(profile, _worker(profile, tasks_per_worker)),
+                "spec": _pod(profile, _worker(profile)),
             },
         },
     }
 
 
 @contextmanager
-def applied(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[str]:
+def applied(profile: KubernetesProfile) -> Iterator[str]:
     """Have the cluster made, and deleted at the end.
 
     A command that was killed leaves it there, and finds it again when it is run again.
@@ -92,7 +90,7 @@ def applied(profile: KubernetesProfile, tasks_per_worker: int) -> Iterator[str]:
     """
     if profile.address is None:
         raise ValueError("a profile that was read has an address")
-    _kubectl(profile, ["apply", "--filename=-"], json.dumps(manifest(profile, tasks_per_worker)))
+    _kubectl(profile, ["apply", "--filename=-"], json.dumps(manifest(profile)))
     try:
         yield profile.address
     finally:
@@ -116,16 +114,16 @@ def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
     }
 
 
-def _worker(profile: KubernetesProfile, tasks_per_worker: int) -> dict[str, Any]:
+def _worker(profile: KubernetesProfile) -> dict[str, Any]:
     pods = profile.pods
     scheme = "tls" if profile.tls else "tcp"
     # The operator names the scheduler without TLS in the environment: the argument comes first.
     scheduler = f"{scheme}://{profile.name}-scheduler.{profile.namespace}.svc:{_PORT}"
     options = {
         "--name": "$(DASK_WORKER_NAME)",
-        "--nworkers": str(pods.cpus // tasks_per_worker),
-        "--nthreads": str(tasks_per_worker),
-        "--memory-limit": f"{worker_memory(profile, tasks_per_worker)}B",
+        "--nworkers": str(pods.cpus),
+        "--nthreads": "1",
+        "--memory-limit": f"{worker_memory(profile)}B",
         "--local-directory": _SCRATCH,
         "--lifetime": f"{seconds(pods.lifetime)}s",
         "--lifetime-stagger": f"{seconds(pods.lifetime_stagger)}s",

@@ -10,13 +10,15 @@ from pathlib import Path
 import dask
 from distributed import LocalCluster
 
-from primo_scale.cluster.dask_settings import NO_WEB_PAGES
+from primo_scale.cluster.dask_settings import KEEP_MEMORY, NO_WEB_PAGES
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InterruptedRun
 from primo_scale.machine import usable_cpus
 
+_KEEP_MEMORY = "distributed.nanny.pre-spawn-environ"
 
-def local_cluster(profile: LocalProfile, scratch: Path, tasks_per_worker: int) -> LocalCluster:
+
+def local_cluster(profile: LocalProfile, scratch: Path) -> LocalCluster:
     """Start worker processes that leave Ctrl-C to this process.
 
     A terminal sends SIGINT to every process of the job. Processes started while it is ignored go
@@ -29,21 +31,17 @@ def local_cluster(profile: LocalProfile, scratch: Path, tasks_per_worker: int) -
         How many, and how much memory each may have.
     scratch
         Directory for their spill, inside the work directory.
-    tasks_per_worker
-        Threads of each.
     """
-    # Two threads a process: while one multiplies, the other reads, or writes what it summed. They
-    # share memory for code, and a crash takes two tasks with it.
     # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
     # and whoever joins a Dask cluster runs code as its owner.
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        with dask.config.set(NO_WEB_PAGES):
+        with dask.config.set({**NO_WEB_PAGES, _KEEP_MEMORY: KEEP_MEMORY}):
             return LocalCluster(
                 security=True,
                 n_workers=profile.workers or usable_cpus(),
-                threads_per_worker=tasks_per_worker,
+                threads_per_worker=1,
                 processes=True,
                 memory_limit=profile.memory_limit or "auto",
                 local_directory=str(scratch),

@@ -71,7 +71,7 @@ class Jobs:
     minimum, maximum
         Jobs that are kept although there is nothing to do, and at most.
     cores, memory
-        Of one job; every `TASKS_PER_WORKER` cores are one worker process.
+        Of one job; each is one worker process.
     walltime
         After which the queue ends a job.
     queue, account
@@ -189,7 +189,7 @@ class Pods:
     workers
         Worker pods.
     cpus, memory
-        Of a worker pod; every `TASKS_PER_WORKER` CPUs are one worker process.
+        Of a worker pod; each is one worker process.
     tls_secret
         Secret with ca.pem, cert.pem and key.pem: the files of ``tls``.
     volumes
@@ -256,14 +256,12 @@ def seconds(duration: str) -> int:
     return 3600 * hours + 60 * minutes + rest
 
 
-def worker_memory(profile: Profile, tasks_per_worker: int) -> int | None:
+def worker_memory(profile: Profile) -> int | None:
     """Bytes that each worker process elsewhere may have; None: known by Dask alone."""
     if isinstance(profile, JobQueueProfile):
-        processes = profile.jobs.cores // tasks_per_worker
-        return size_bytes(profile.jobs.memory) // processes
+        return size_bytes(profile.jobs.memory) // profile.jobs.cores
     if isinstance(profile, KubernetesProfile):
-        processes = profile.pods.cpus // tasks_per_worker
-        return size_bytes(f"{profile.pods.memory}B") // processes
+        return size_bytes(f"{profile.pods.memory}B") // profile.pods.cpus
     return None
 
 

@@ -20,15 +20,13 @@ from primo_scale.cluster.toml_tables import load_toml, read_table
 from primo_scale.errors import InputError
 
 
-def read_profile(file: Path, tasks_per_worker: int) -> Profile:
+def read_profile(file: Path) -> Profile:
     """Read and check a profile.
 
     Parameters
     ----------
     file
         A TOML file with a key ``kind``.
-    tasks_per_worker
-        Threads of a worker process, of which a job's cores must be a multiple.
 
     Raises
     ------
@@ -41,7 +39,7 @@ def read_profile(file: Path, tasks_per_worker: int) -> Profile:
         raise InputError("kind is unknown", where=file, value=kind, limit=", ".join(KINDS))
     if kind in JOB_QUEUES:
         queue = read_table(JobQueueProfile, table, file)
-        _check_job_queue(queue, file, tasks_per_worker)
+        _check_job_queue(queue, file)
         return queue
     others = {key: value for key, value in table.items() if key != "kind"}
     if kind == "local":
@@ -49,16 +47,15 @@ def read_profile(file: Path, tasks_per_worker: int) -> Profile:
     if kind == "scheduler":
         return read_table(SchedulerProfile, others, file)
     kubernetes = read_table(KubernetesProfile, others, file)
-    return _checked_kubernetes(kubernetes, file, tasks_per_worker)
+    return _checked_kubernetes(kubernetes, file)
 
 
-def _check_job_queue(profile: JobQueueProfile, file: Path, tasks_per_worker: int) -> None:
+def _check_job_queue(profile: JobQueueProfile, file: Path) -> None:
     jobs, listener = profile.jobs, profile.scheduler
     if jobs.minimum > jobs.maximum:
         raise InputError(
             "jobs.minimum is above jobs.maximum", where=file, value=jobs.minimum, limit=jobs.maximum
         )
-    _check_cores("jobs.cores", jobs.cores, tasks_per_worker, file)
     if seconds(jobs.walltime) < 60:
         raise InputError(
             "jobs.walltime is too short", where=file, value=jobs.walltime, limit="a minute"
@@ -86,10 +83,7 @@ def _check_interfaces(profile: JobQueueProfile, file: Path) -> None:
         )
 
 
-def _checked_kubernetes(
-    profile: KubernetesProfile, file: Path, tasks_per_worker: int
-) -> KubernetesProfile:
-    _check_cores("pods.cpus", profile.pods.cpus, tasks_per_worker, file)
+def _checked_kubernetes(profile: KubernetesProfile, file: Path) -> KubernetesProfile:
     if profile.tls is True:
         raise _unsafe("pods need certificates", str(file), None)
     scheme = "tls" if profile.tls else "tcp"
@@ -98,16 +92,6 @@ def _checked_kubernetes(
     if not address.startswith(scheme):
         raise _unsafe(f"address is not {scheme}://, as tls asks for", str(file), address)
     return replace(profile, address=address)
-
-
-def _check_cores(name: str, cores: int, tasks_per_worker: int, file: Path) -> None:
-    if cores % tasks_per_worker:
-        raise InputError(
-            f"{name} is no multiple of the threads of a worker",
-            where=file,
-            value=cores,
-            limit=tasks_per_worker,
-        )
 
 
 def _unsafe(what: str, where: str, value: Any) -> InputError:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.products import LARGEST_INT32, Int8, Int16, Int32, Int64
+from primo_scale.kernels.products import LARGEST_INT32, Int8, Int32
 
 _LARGEST_SUM: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): 2**24,
     np.dtype(np.float64): LARGEST_INT32,
 }
-_FLOAT64_EXACT = 2**53
 _CONVERTED_ENTRIES = 1 << 23
 
 
@@ -59,13 +58,3 @@ class Blas:
     def read(self, total: Int32) -> Int32:
         """The sum as an array."""
         return total
-
-
-def outcome_gram(outcomes: Int16) -> Int64:
-    """``outcomes.T @ outcomes`` for lattice values of shape (r, q), exactly, as int64 (q, q)."""
-    total = np.zeros((outcomes.shape[1], outcomes.shape[1]), dtype=np.int64)
-    run = min(_FLOAT64_EXACT // 2**30, max(1, _CONVERTED_ENTRIES // outcomes.shape[1]))
-    for start in range(0, outcomes.shape[0], run):
-        values = outcomes[start : start + run].astype(np.float64)
-        total += (values.T @ values).astype(np.int64)
-    return total

@@ -38,6 +38,7 @@ from primo_scale.storage.groups import (
     create_array,
     create_group,
     flush,
+    flush_chunk,
     mark_complete,
     open_group,
     read_block,
@@ -229,7 +230,9 @@ class BlockMatricesWriter:
         largest_gram: int = _INT64_END - 1,
     ) -> None:
         self._path, self._kind, self._layout, self._copies = path, kind, layout, gram_copies
-        self.gram_type = np.dtype(np.int32 if largest_gram < _INT32_END else np.int64)
+        self.gram_type: np.dtype[np.signedinteger[Any]] = np.dtype(
+            np.int32 if largest_gram < _INT32_END else np.int64
+        )
         attributes = {"boundaries": list(layout.boundaries), "gram_copies": gram_copies}
         self._group = create_group(path, kind, attributes)
         self._arrays: dict[str, Array] = {}
@@ -304,6 +307,8 @@ class BlockMatricesWriter:
             raise ValueError(f"an entry of {name} is larger than was said")
         self._digests[name, index] = _digest(narrowed)
         write_block(array, _selection(array, index), values)
+        # Now, while other threads compute: at the end it would be the disk alone that works.
+        flush_chunk(array, index)
 
 
 def _gram_name(block: int, copy: int) -> str:

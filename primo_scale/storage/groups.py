@@ -209,6 +209,11 @@ def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any])
     write_block(_kept_in(_store_of(array).for_commits(), array), selection, values)
 
 
+def flush_chunk(array: Array, index: tuple[int, ...]) -> None:
+    """Make the chunk at grid position `index` survive a loss of power."""
+    _store_of(array).flush(_chunk_key(array, index))
+
+
 def chunk_name(array: str, index: tuple[int, ...]) -> str:
     """Name of a chunk in its group, such as ``gram/0/c/1/0/2``."""
     return "/".join((array, "c", *(str(i) for i in index)))

@@ -76,7 +76,7 @@ def recorder(tmp_path_factory) -> Iterator[Recorder]:
     scratch = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONWARNINGS", "error::RuntimeWarning")  # in the worker, started here
-        with connect.dask_client(LocalProfile(1), scratch, tasks_per_worker=2) as client:
+        with connect.dask_client(LocalProfile(1), scratch) as client:
             seen = Recorder(client)
             send = client.map
 

@@ -81,7 +81,7 @@ class FakeCluster:
             for future, ended in self.waiting:
                 self.end(future, ended)
             self.waiting.clear()
-        return {"n_workers": self.count()}
+        return {"total_threads": self.count()}
 
 
 def stream(cluster: FakeCluster, n_tasks: int) -> list[RowTask]:
@@ -142,3 +142,22 @@ def test_without_workers_it_waits_and_says_so_once(monkeypatch) -> None:
     assert [line.split(":")[0] for line in said] == [
         "no Dask workers are left", "there are Dask workers again",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2, 3, 5, 17, 40])
+def test_the_last_tasks_wait_until_a_worker_is_free(n_tasks: int) -> None:
+    """Of the last tasks no worker has one in store while another has none."""
+    cluster = FakeCluster(workers=[4])
+    held: list[int] = []
+    done: list[RowTask] = []
+
+    def note(task) -> None:
+        done.append(task)
+        held.append(len(cluster.held))
+
+    run_tasks(cluster, print, PARTIALS, [RowTask(i) for i in range(n_tasks)], note)
+    assert len(done) == n_tasks
+    left = [n_tasks - number for number in range(1, n_tasks + 1)]
+    for in_flight, remain in zip(held, left, strict=True):
+        # The task that has just ended counts as held until it is released.
+        assert in_flight - 1 <= max(4, (remain + 1) // 2)

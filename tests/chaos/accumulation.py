@@ -27,7 +27,6 @@ def main(inputs: Path, work: Path) -> None:
     from primo_scale.accumulate.partials import Inputs, open_partials
     from primo_scale.accumulate.plan import default_plan
     from primo_scale.accumulate.run import accumulate
-    from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
     from primo_scale.cluster.connect import dask_client
     from primo_scale.cluster.profile import LocalProfile
     from primo_scale.outcomes.store import open_outcome_store
@@ -47,9 +46,7 @@ def main(inputs: Path, work: Path) -> None:
     with exclusive_lock(work / "lock"):
         codes = design.genotypes.code_table
         partials = open_partials(work / "partials.zarr", plan, asked, codes)
-        with dask_client(
-            LocalProfile(2), work / "scratch", tasks_per_worker=TASKS_PER_WORKER
-        ) as client:
+        with dask_client(LocalProfile(2), work / "scratch") as client:
             raw = accumulate(client, partials, work / "statistics.zarr", lambda done, total: None)
     print(f"statistics sha256: {raw.sha256}")
 

@@ -43,9 +43,9 @@ def profile(**changes: object) -> KubernetesProfile:
 
 
 def test_the_cluster_is_applied_and_deleted_even_after_an_error(kubectl: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), applied(profile(context="site"), 2) as address:
+    with pytest.raises(KeyboardInterrupt), applied(profile(context="site")) as address:
         assert address == "tcp://127.0.0.1:1"
-        assert json.loads((kubectl / "stdin").read_text()) == manifest(profile(), 2)
+        assert json.loads((kubectl / "stdin").read_text()) == manifest(profile())
         raise KeyboardInterrupt
     assert (kubectl / "notes").read_text().splitlines() == [
         "--context=site --namespace=space apply --filename=-",
@@ -57,14 +57,14 @@ def test_the_cluster_is_applied_and_deleted_even_after_an_error(kubectl: Path) -
 def test_what_kubectl_refuses_is_one_line(kubectl: Path) -> None:
     with (
         pytest.raises(InputError, match=r"kubectl apply failed: .*Forbidden"),
-        applied(profile(context="refused"), 2),
+        applied(profile(context="refused")),
     ):
         pass
 
 
 def test_no_kubectl_is_one_line(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="kubectl is not here"), applied(profile(), 2):
+    with pytest.raises(InputError, match="kubectl is not here"), applied(profile()):
         pass
 
 
@@ -72,7 +72,7 @@ def test_certificates_are_looked_for_before_anything_is_made(kubectl: Path) -> N
     wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=kubectl)
     with (
         pytest.raises(InputError, match="a certificate file is missing"),
-        dask_client(wrong, kubectl, tasks_per_worker=2),
+        dask_client(wrong, kubectl),
     ):
         pass
     assert not (kubectl / "notes").exists()
@@ -81,7 +81,7 @@ def test_certificates_are_looked_for_before_anything_is_made(kubectl: Path) -> N
 @pytest.mark.parametrize("container", ["scheduler", "worker"])
 def test_what_a_container_runs_is_a_command_of_this_dask(container: str) -> None:
     """Every option of the arguments is one that the command knows."""
-    pod = manifest(profile(), 2)["spec"][container]["spec"]["containers"][0]
+    pod = manifest(profile())["spec"][container]["spec"]["containers"][0]
     python, *words = pod["args"]
     assert python == "python"
     known = subprocess.run(

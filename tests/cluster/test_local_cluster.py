@@ -16,7 +16,7 @@ PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
 
 def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) -> None:
     """The number of tasks tells the number of people, which add-remove keeps private."""
-    with dask_client(LocalProfile(workers=1), tmp_path, tasks_per_worker=2) as client:
+    with dask_client(LocalProfile(workers=1), tmp_path) as client:
         assert client.submit(int, 1).result() == 1
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         ports = {

@@ -44,7 +44,7 @@ def test_a_lost_job_is_replaced_and_none_is_left(kind: str, tmp_path: Path, monk
     def jobs() -> list[str]:
         return [path.name for path in queue.iterdir()]
 
-    with dask_client(profile(kind, tmp_path), scratch, tasks_per_worker=2) as client:
+    with dask_client(profile(kind, tmp_path), scratch) as client:
         assert client.submit(os.getpgid, 0).result(120)
         (first,) = jobs()
         os.killpg(int(first), signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_a_lost_job_is_replaced_and_none_is_left(kind: str, tmp_path: Path, monk
 @pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
 def test_a_queue_that_is_not_here_is_one_line(kind: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    cluster = dask_client(profile(kind, tmp_path), tmp_path, tasks_per_worker=2)
+    cluster = dask_client(profile(kind, tmp_path), tmp_path)
     tmp_path.chmod(0o700)
     with pytest.raises(InputError, match="--cluster: "), cluster:
         pass

@@ -24,7 +24,7 @@ TLS = 'tls = "certificates"\n'
 def read(directory: Path, text: str) -> object:
     file = directory / "profile.toml"
     file.write_text(text)
-    return read_profile(file, 2)
+    return read_profile(file)
 
 
 @pytest.mark.parametrize("kind", ["slurm", "pbs", "lsf", "sge"])
@@ -39,7 +39,7 @@ def test_a_kind_alone_is_a_profile_of_a_queue(kind: str, tmp_path: Path) -> None
     "name", [path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir()]
 )
 def test_every_kind_has_an_example_a_readme_and_a_script(name: str) -> None:
-    read_profile(EXAMPLES / name / f"{name}.toml", 2)
+    read_profile(EXAMPLES / name / f"{name}.toml")
     assert (EXAMPLES / name / "README.md").is_file()
     assert [*(EXAMPLES / name).glob("*.sh"), *(EXAMPLES / name).glob("*.yaml")]
 
@@ -47,14 +47,14 @@ def test_every_kind_has_an_example_a_readme_and_a_script(name: str) -> None:
 def test_what_is_written_is_what_is_meant(tmp_path: Path) -> None:
     profile = read(
         tmp_path,
-        TLS + 'kind = "slurm"\n[jobs]\nmaximum = 3\ncores = 6\nmemory = "3GiB"\n'
+        TLS + 'kind = "slurm"\n[jobs]\nmaximum = 3\ncores = 3\nmemory = "3GiB"\n'
         'directives = ["--qos=x"]\n[scheduler]\nhost = "login1"\n',
     )
     assert isinstance(profile, JobQueueProfile)
     assert (profile.jobs.maximum, profile.jobs.directives) == (3, ("--qos=x",))
     assert profile.scheduler.host == "login1"
     assert profile.tls == tmp_path / "certificates"
-    assert worker_memory(profile, 2) == 2**30  # three processes share 3 GiB
+    assert worker_memory(profile) == 2**30  # three processes share 3 GiB
 
 
 def test_a_local_profile_is_the_options_of_the_command_line(tmp_path: Path) -> None:
@@ -88,7 +88,6 @@ REFUSED = {
         'kind = "slurm"\n[jobs]\nminimum = 3\nmaximum = 2',
         ["jobs.minimum is above jobs.maximum"],
     ),
-    "odd cores": ('kind = "slurm"\n[jobs]\ncores = 3', ["jobs.cores is no multiple"]),
     "resources elsewhere": ('kind = "lsf"\n[jobs]\nresources = "x"', ["for PBS and SGE"]),
     "host and interface": (
         'kind = "slurm"\n[scheduler]\nhost = "a"\ninterface = "b"',

@@ -57,9 +57,9 @@ def validate(resource: dict[str, Any]) -> None:
 
 
 def example() -> dict[str, Any]:
-    profile = read_profile(EXAMPLES / "kubernetes" / "kubernetes.toml", 2)
+    profile = read_profile(EXAMPLES / "kubernetes" / "kubernetes.toml")
     assert isinstance(profile, KubernetesProfile)
-    return manifest(profile, 2)
+    return manifest(profile)
 
 
 BARE = KubernetesProfile(Pods("i"), "a", address="tcp://a:8786", tls=False)
@@ -76,7 +76,7 @@ FULL = KubernetesProfile(
 
 @pytest.mark.parametrize(
     "resource",
-    [example(), manifest(BARE, 2), manifest(FULL, 2)],
+    [example(), manifest(BARE), manifest(FULL)],
     ids=["example", "bare", "full"],
 )
 def test_a_manifest_is_what_the_operator_published(resource: dict[str, Any]) -> None:

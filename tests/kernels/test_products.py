@@ -13,7 +13,7 @@ from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, 
 from primo_scale.kernels import product_avx512
 from primo_scale.kernels.choice import NAMES
 from primo_scale.kernels.product_avx512 import Signs, Vnni
-from primo_scale.kernels.product_blas import Blas, outcome_gram
+from primo_scale.kernels.product_blas import Blas
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
@@ -242,20 +242,39 @@ class TestBytePlanes:
         assert found.dtype == np.int64
         np.testing.assert_array_equal(found, codes.astype(np.int64) @ outcomes.astype(np.int64))
 
+    @kernels
+    @settings(max_examples=10, deadline=None)
+    @given(
+        q=st.integers(1, 5),
+        people=st.sampled_from([1, 63, 64, 700]),
+        extreme=st.booleans(),
+        seed=st.integers(0, 2**32),
+    )
+    def test_products_of_outcomes_with_themselves(
+        self, name: str, q: int, people: int, extreme: bool, seed: int
+    ) -> None:
+        kernel, rng = available(name, LARGEST_BYTE), np.random.default_rng(seed)
+        values = np.array([-(2**15), 2**15 - 1]) if extreme else np.arange(-(2**15), 2**15)
+        outcomes = rng.choice(values.astype(np.int16), (people, q))
+        planes = with_ones(byte_planes(outcomes))
+        total = ProductSum(kernel, (2 * q + 1, 2 * q + 1), LARGEST_BYTE**2)
+        total.add(planes, planes)
+        found = from_byte_planes(from_byte_planes(mirrored(total.total())).T)
+        np.testing.assert_array_equal(
+            found, outcomes.T.astype(np.int64) @ outcomes.astype(np.int64)
+        )
 
-@settings(deadline=None)
-@given(st.integers(1, 5), st.sampled_from([1, 3, 64, 1000]), st.integers(0, 2**32))
-def test_outcome_gram(q: int, people: int, seed: int) -> None:
-    outcomes = np.random.default_rng(seed).integers(-(2**15), 2**15, (people, q)).astype(np.int16)
-    expected = outcomes.T.astype(object) @ outcomes.astype(object)
-    np.testing.assert_array_equal(outcome_gram(outcomes), expected.astype(np.int64))
-
-
-def test_outcome_gram_beyond_2_to_the_53() -> None:
-    """8,388,609 squares of 2^15 are 2^53 + 2^30; one of 2^15 - 1 makes the sum odd."""
-    outcomes = np.full((2**23 + 2, 1), -(2**15), dtype=np.int16)
-    outcomes[0] = 2**15 - 1
-    assert outcome_gram(outcomes)[0, 0] == (2**23 + 1) * 2**30 + (2**15 - 1) ** 2
+    def test_sums_of_outcomes_beyond_2_to_the_53(self) -> None:
+        """8,388,609 squares of 2^15 are 2^53 + 2^30; one of 2^15 - 1 makes the sum odd."""
+        outcomes = np.full((2**20, 1), -(2**15), dtype=np.int16)
+        planes = with_ones(byte_planes(outcomes))
+        total = ProductSum(available("auto", LARGEST_BYTE), (3, 3), LARGEST_BYTE**2)
+        for _ in range(8):
+            total.add(planes, planes)
+        last = with_ones(byte_planes(np.array([[-(2**15)], [2**15 - 1]], dtype=np.int16)))
+        total.add(last, last)
+        found = from_byte_planes(from_byte_planes(mirrored(total.total())).T)
+        assert found[0, 0] == (2**23 + 1) * 2**30 + (2**15 - 1) ** 2
 
 
 @pytest.mark.parametrize("side", [1, 2, 127, 128, 129, 300])

@@ -13,9 +13,9 @@ from primo_scale.storage.block_matrices import BlockLayout
 
 # What one of each weighs in primo_scale/accumulate/amounts.py.
 RATES = Rates(
-    diagonal=6, beside=10, outcomes=10, outcome_gram=75, decoding=90, norms=170, kernel_bytes=0
+    diagonal=5, beside=10, outcomes=23, outcome_gram=12, decoding=230, norms=400, kernel_bytes=0
 )
-BYTE = 1800  # four genotypes
+BYTE = 4400  # four genotypes
 ROWS = 64
 
 

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines import accumulate, gwas_release
-from primo_scale.accumulate.task_memory import TASKS_PER_WORKER
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.performance import performance_reported
 from primo_scale.cluster.profile import LocalProfile
@@ -22,9 +21,7 @@ BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
 def test_report_of_the_local_cluster(tmp_path) -> None:
     report = tmp_path / "report.html"
-    with dask_client(
-        LocalProfile(1), tmp_path / "scratch", tasks_per_worker=TASKS_PER_WORKER
-    ) as client:
+    with dask_client(LocalProfile(1), tmp_path / "scratch") as client:
         with performance_reported(client, report):
             assert client.gather(client.map(abs, range(-7, 0))) == list(range(7, 0, -1))
         page = report.read_text()

@@ -8,6 +8,9 @@
 #PBS -e WORK_DIR/scratch/logs/
 #PBS -o WORK_DIR/scratch/logs/
 umask 077
+export MALLOC_TRIM_THRESHOLD_=134217728
+export MALLOC_MMAP_THRESHOLD_=33554432
+export MALLOC_ARENA_MAX=1
 export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]
 export OMP_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1
@@ -15,4 +18,4 @@ export MKL_NUM_THREADS=1
 export NUMBA_NUM_THREADS=1
 export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True
 module load python/3.11
-PYTHON -m distributed.cli.dask_worker tls://SCHEDULER:PORT --name NAME --nthreads 2 --memory-limit 4.00GiB --nworkers 4 --nanny --death-timeout 120 --local-directory ${TMPDIR:-/tmp} --no-dashboard --lifetime 42600s --lifetime-stagger 300s --interface ib0 --protocol tls:// --tls-ca-file WORK_DIR/scratch/tls/ca.pem --tls-cert WORK_DIR/scratch/tls/cert.pem --tls-key WORK_DIR/scratch/tls/key.pem
+PYTHON -m distributed.cli.dask_worker tls://SCHEDULER:PORT --name NAME --nthreads 1 --memory-limit 2.00GiB --nworkers 8 --nanny --death-timeout 120 --local-directory ${TMPDIR:-/tmp} --no-dashboard --lifetime 42600s --lifetime-stagger 300s --interface ib0 --protocol tls:// --tls-ca-file WORK_DIR/scratch/tls/ca.pem --tls-cert WORK_DIR/scratch/tls/cert.pem --tls-key WORK_DIR/scratch/tls/key.pem

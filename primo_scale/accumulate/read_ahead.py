@@ -1,0 +1,27 @@
+"""Reading ahead: the next people are read while these are multiplied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+_Part = TypeVar("_Part")
+_Read = TypeVar("_Read")
+
+
+def read_ahead(read: Callable[[_Part], _Read], parts: Iterable[_Part]) -> Iterator[_Read]:
+    """What `read` gives for every part, in order; one more is under way while one is in use.
+
+    Memory is therefore that of two: the one in use and the one being read. Waiting for a disk or a
+    network, checking a checksum and copying bytes let go of the interpreter's lock.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
+        ahead = None
+        for part in parts:
+            following = thread.submit(read, part)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = following
+        if ahead is not None:
+            yield ahead.result()

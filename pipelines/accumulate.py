@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pipelines.choices import ExecutionChoices, OutcomeChoices
     from pipelines.design import Design, PaidMoments
     from pipelines.design_choices import ModelChoices
+    from pipelines.work_places import WorkPlaces
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.store import GenotypeStore
@@ -103,17 +105,18 @@ def accumulate_stage(
     Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
     """
     from pipelines.rehearsal import preflight, settled_design
-    from pipelines.work_places import STATISTICS, claim, work_places
+    from pipelines.work_places import claim, work_places
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.statistics import finished_plan_digest
     from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 
     design = settled_design(store, outcomes, model, moments)
-    if finished_plan_digest(work_dir / STATISTICS) is None:
-        preflight(store, design, execution, work_dir)
     places = work_places(work_dir, execution.object_store)
+    if finished_plan_digest(places.statistics) is None:
+        preflight(store, design, execution, work_dir)
     if execution.object_store is not None:
         claim(execution.object_store, work_dir)
+        design = replace(design, object_store=str(execution.object_store))
     with stage("outcomes"):
         aligned = align_outcomes(
             places.outcomes,
@@ -136,7 +139,7 @@ def accumulate_stage(
             "design": design.digest,
         },
     )
-    raw = _sum(work_dir, places.partials, design, inputs, execution)
+    raw = _sum(work_dir, places, design, inputs, execution)
     design.save(work_dir / "design.json")
     click.echo(f"statistics sha256: {raw.sha256}")
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
@@ -146,13 +149,12 @@ def accumulate_stage(
 @stage("accumulate")
 def _sum(
     work_dir: Path,
-    partials_place: Place,
+    places: WorkPlaces,
     design: Design,
     inputs: Inputs,
     execution: ExecutionChoices,
 ) -> RawStatistics:
     from pipelines.progress import progress_bar
-    from pipelines.work_places import STATISTICS
     from primo_scale.accumulate.partials import open_partials
     from primo_scale.accumulate.plan import default_plan, plan_digest
     from primo_scale.accumulate.run import accumulate
@@ -165,28 +167,27 @@ def _sum(
     from primo_scale.storage.files import make_private_directory
 
     plan = default_plan(design.layout, design.n_samples)
-    finished = work_dir / STATISTICS
-    found = finished_plan_digest(finished)
+    found = finished_plan_digest(places.statistics)
     if found == plan_digest(plan, inputs.to_json()):
         LOGGER.info("the statistics are there already: nothing to sum")
-        remove_partials(partials_place)
-        return open_raw_statistics(finished, plan.layout, plan.n_samples)
+        remove_partials(places.partials)
+        return open_raw_statistics(places.statistics, plan.layout, plan.n_samples)
     if found is not None:
         raise InputError(
-            "the work directory holds statistics of other inputs or options",
-            where=finished,
-            remedy="Use another --work-dir, or remove this one to start afresh",
+            "there are statistics of other inputs or options",
+            where=str(places.statistics),
+            remedy="Use another --work-dir, and another --object-store if there is one",
         )
     codes = design.genotypes.code_table
-    partials = open_partials(partials_place, plan, inputs, codes, execution.kernel)
+    partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
     scratch = make_private_directory(work_dir.absolute() / "scratch")
     with (
         dask_client(execution.profile, scratch) as client,
         _reported(client, work_dir, execution),
         progress_bar("accumulate") as move,
     ):
-        raw = accumulate(client, partials, finished, move)
-    remove_partials(partials_place)
+        raw = accumulate(client, partials, places.statistics, move)
+    remove_partials(places.partials)
     return raw
 
 

@@ -97,6 +97,8 @@ class Design:
         False for statistics of unclipped rows, which can never be made private.
     genotype_store
         Where the genotypes are, for the variant list.
+    object_store
+        Prefix of a bucket where the statistics are, or None: in the work directory.
     """
 
     n_samples: int
@@ -115,6 +117,7 @@ class Design:
     moments: PaidMoments | None
     clipped: bool
     genotype_store: str
+    object_store: str | None = None
 
     @property
     def clip(self) -> float:
@@ -214,8 +217,8 @@ class Design:
 
     @property
     def digest(self) -> str:
-        """Hexadecimal SHA-256 of every choice; the place of the genotype store is none."""
-        return sha256_of_json({**self._as_json(), "genotype_store": None})
+        """Hexadecimal SHA-256 of every choice; places are none."""
+        return sha256_of_json({**self._as_json(), "genotype_store": None, "object_store": None})
 
     def save(self, path: Path) -> None:
         """Write the design, atomically."""

@@ -33,7 +33,7 @@ from pipelines.options import (
 )
 from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import charge_of, check_out, exists_already
-from pipelines.work_places import NOISE, STATISTICS
+from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.storage.places import Place, place
 
@@ -162,7 +162,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.private_statistics import privatise
 
-    raw = open_raw_statistics(work_dir / STATISTICS, design.layout, design.n_samples)
+    statistics = finished_statistics(work_dir, design.object_store)
+    raw = open_raw_statistics(statistics, design.layout, design.n_samples)
     store = open_genotype_store(place(design.genotype_store))
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)

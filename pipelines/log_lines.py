@@ -26,6 +26,7 @@ _EVENTS_IN_TEXT = (
     ("option", re.compile(r"  --(?P<name>\S+) (?P<value>.*)$")),
     ("stage begins", re.compile(r"stage (?P<stage>[\w ]+): begins$")),
     ("stage ends", re.compile(r"stage (?P<stage>[\w ]+): ended after (?P<seconds>[\d.]+) s$")),
+    ("summed", re.compile(r"statistics sha256: (?P<sha256>[0-9a-f]{64})$")),
     ("published", re.compile(r"published (?P<out>.+)$")),
     ("error", re.compile(r"error: ")),
 )  # fmt: skip

@@ -309,8 +309,8 @@ execution_options = _together(
             "--object-store",
             type=BucketType(),
             metavar="URL",
-            help="Keep what workers read and write at s3://bucket/prefix, for workers that do not "
-            "see this machine's files.",
+            help="Keep what workers read and write, and the sums of it, at s3://bucket/prefix, for "
+            "workers that do not see this machine's files.",
         ),
         click.option(
             "--kernel",

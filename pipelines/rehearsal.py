@@ -16,14 +16,15 @@ from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
-from pipelines.work_places import OUTCOMES, PARTIALS
+from pipelines.work_places import work_places
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import (
     Where,
     described,
-    exchanged_bytes,
+    disk_bytes,
     needs_of,
     refuse_if_too_small,
+    statistics_bytes,
 )
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
@@ -43,6 +44,7 @@ from primo_scale.kernels.packed import packed_width
 from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import make_private_directory
+from primo_scale.storage.places import Place
 
 
 @dataclass(frozen=True)
@@ -147,18 +149,20 @@ def preflight(
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
     if execution.object_store is not None:
-        exchanged = exchanged_bytes(work)
-        # Rows of people are put in order on this disk before they go there.
+        there = disk_bytes(work)
+        # Rows of people are put in order on this disk before they go there, and statistics come
+        # back to it with noise.
         ordered = 2 * work.plan.n_samples * work.plan.layout.n_outcomes
-        needs = replace(needs, disk_bytes=needs.disk_bytes - exchanged + ordered)
-        LOGGER.info("pre-flight: %.0f MiB in %s", exchanged / 2**20, execution.object_store)
-    profile = execution.profile
+        noisy = statistics_bytes(work) if design.clipped else 0
+        needs = replace(needs, disk_bytes=needs.disk_bytes - there + max(ordered, noisy))
+        LOGGER.info("pre-flight: %.0f MiB in %s", there / 2**20, execution.object_store)
+    profile, places = execution.profile, work_places(work_dir, execution.object_store)
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
         local_workers=0 if local is None else local.workers or usable_cpus(),
         memory_limit=None if local is None else local.memory_limit,
         work_dir=work_dir,
-        bytes_there=_bytes_below([work_dir / OUTCOMES, work_dir / PARTIALS]),
+        bytes_there=_bytes_below([places.outcomes, places.partials]),
         elsewhere_limit=worker_memory(profile),
     )
     for line in described(needs, work, rates, where):
@@ -204,11 +208,12 @@ def check_work_dir(work_dir: Path) -> None:
         )
 
 
-def _bytes_below(paths: Sequence[Path]) -> int:
-    """Bytes of the files in some directories, which need not exist."""
+def _bytes_below(places: Sequence[Place]) -> int:
+    """Bytes of the files in some directories, which need not exist; what is elsewhere is none."""
     return sum(
         (Path(directory) / name).stat().st_size
-        for path in paths
+        for path in places
+        if isinstance(path, Path)
         for directory, _, names in os.walk(path)
         for name in names
     )

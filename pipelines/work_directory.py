@@ -74,7 +74,7 @@ class Status:
     last_commit
         Seconds since the epoch.
     object_store
-        URL of the prefix where outcomes and partial sums lie, if not in the directory. It is not
+        URL of the prefix where outcomes and sums lie, if not in the directory. It is not
         looked into, so that `counts` and what follows from them stay empty.
     disk
         Bytes by name in the directory.
@@ -151,7 +151,7 @@ _NOTHING = _Progress({}, Amount(0, 0), ())
 
 def _stage(work_dir: Path, log: Sequence[LogLine]) -> tuple[str, _Progress]:
     charges = _charges(work_dir / NOISE)
-    summed = _is_summed(work_dir / STATISTICS)
+    summed = _is_summed(work_dir, log)
     if _is_published(log, charges, summed):
         return "published", _NOTHING
     if summed:
@@ -182,12 +182,21 @@ def _charges(noise: Path) -> frozenset[str]:
     return NoiseAtHand(noise).charges()
 
 
-def _is_summed(statistics: Path) -> bool:
-    if not statistics.is_dir():
-        return False
-    from primo_scale.accumulate.statistics import finished_plan_digest
+def _is_summed(work_dir: Path, log: Iterable[LogLine]) -> bool:
+    """Whether the statistics are finished; of those in a bucket as the log has it."""
+    if (work_dir / STATISTICS).is_dir():
+        from primo_scale.accumulate.statistics import finished_plan_digest
 
-    return finished_plan_digest(statistics) is not None
+        return finished_plan_digest(work_dir / STATISTICS) is not None
+    if last_claimed(work_dir) is None:
+        return False
+    said = [
+        line.event
+        for line in log
+        if line.event == "summed"
+        or (line.event == "stage begins" and line.fields["stage"] != "finalize")
+    ]
+    return said[-1:] == ["summed"]
 
 
 def _of_tasks(commits: Commits) -> _Progress:

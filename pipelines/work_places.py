@@ -1,4 +1,4 @@
-"""Where a run keeps its stores: the work directory, or a bucket for what workers exchange."""
+"""Where a run keeps its stores: the work directory, or a bucket for the large ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.command_line import LOGGER
 from primo_scale.errors import InputError
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.places import ObjectUrl, Place, place
+
+if TYPE_CHECKING:
+    from primo_scale.storage.place_store import PlaceStore
 
 STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
@@ -21,7 +25,10 @@ _CLAIM = "claim"  # in a bucket
 
 @dataclass(frozen=True)
 class WorkPlaces:
-    """What workers read and write. All else of a run stays in the work directory.
+    """The stores whose sizes grow with the cohort; all else of a run stays in the work directory.
+
+    What says which noise was paid for stays there as well, with that noise: it has to be durable
+    before anything is drawn, and under the work directory's lock.
 
     Attributes
     ----------
@@ -31,17 +38,20 @@ class WorkPlaces:
         Lattice rows.
     partials
         Committed results of tasks.
+    statistics
+        Their exact sums, which workers do not touch.
     """
 
     genotypes: Place
     outcomes: Place
     partials: Place
+    statistics: Place
 
 
 def work_places(work_dir: Path, object_store: ObjectUrl | None) -> WorkPlaces:
     """The places of a run; ``--object-store`` is for workers that do not see the work directory."""
     where: Place = work_dir if object_store is None else object_store
-    return WorkPlaces(where / STORE, where / OUTCOMES, where / PARTIALS)
+    return WorkPlaces(where / STORE, where / OUTCOMES, where / PARTIALS, where / STATISTICS)
 
 
 @dataclass(frozen=True)
@@ -69,16 +79,41 @@ class _Claims:
         return cls(stored["name"], tuple(stored["urls"]))
 
 
-def claim(object_store: ObjectUrl, work_dir: Path) -> None:
+def finished_statistics(work_dir: Path, object_store: str | None) -> Place:
+    """Where `accumulate` left the statistics, in a bucket only while the prefix is claimed.
+
+    Parameters
+    ----------
+    work_dir
+        Locked by this run.
+    object_store
+        As the design has it.
+
+    Raises
+    ------
+    InputError
+        As `claim`.
+    """
+    if object_store is None:
+        return work_dir / STATISTICS
+    claim(place(object_store), work_dir)
+    return place(object_store) / STATISTICS
+
+
+def claim(object_store: Place, work_dir: Path) -> None:
     """Let one work directory use a prefix: its lock then keeps two runs apart there as well.
 
     The first run writes the name of its work directory, drawn at random, by conditional put. The
     work directory has the prefix on record before anything is in it, so that a purge finds it.
 
+    What sums lie there are then this work directory's own. Of others they may be of a subsample
+    that has served a release, and only the other work directory has that on record.
+
     Raises
     ------
     InputError
-        Another work directory uses the prefix, or the service knows no conditional put.
+        Another work directory uses the prefix, or left sums there; or the service knows no
+        conditional put.
     """
     from primo_scale.storage.place_store import no_conditional_put
     from primo_scale.storage.stores import store_at
@@ -89,18 +124,32 @@ def claim(object_store: ObjectUrl, work_dir: Path) -> None:
     if claims != before:
         write_atomically(work_dir / CLAIMS, canonical_json(asdict(claims)))
     name, store = claims.name.encode(), store_at(object_store)
+    if not store.holds(_CLAIM):
+        _refuse_unclaimed_sums(object_store, store)
     if store.put_if_absent(_CLAIM, name):
         # Some services take the condition and ignore it: then this does not fail, as it must.
         if store.put_if_absent(_CLAIM, name):
             raise no_conditional_put(object_store)
     elif store.read(_CLAIM) != name:
         raise InputError(
-            "another work directory keeps its partial sums there",
+            "another work directory keeps its sums there",
             where=str(object_store),
-            remedy=f"Choose another --object-store; or, if that run is given up, delete "
-            f"{object_store / _CLAIM} and run the same command again",
+            remedy="Choose another --object-store; or, if that run is given up, delete "
+            f"{PARTIALS}, {STATISTICS} and then {_CLAIM} there",
         )
-    LOGGER.debug("outcomes and partial sums: %s", object_store)
+    LOGGER.debug("outcomes and sums: %s", object_store)
+
+
+def _refuse_unclaimed_sums(object_store: Place, store: PlaceStore) -> None:
+    from primo_scale.storage.sealed_store import HEADER
+
+    sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
+    if sums:
+        raise InputError(
+            "the sums there are of a work directory whose claim on them is gone",
+            where=str(object_store),
+            remedy=f"Choose another --object-store, or delete {' and '.join(sums)} there",
+        )
 
 
 def last_claimed(work_dir: Path) -> str | None:
@@ -130,7 +179,7 @@ def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
         store = store_at(place(url))
         if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
             continue  # another's, or emptied by a run that was interrupted afterwards
-        for name in (PARTIALS, OUTCOMES, *((STORE,) if genotypes else ())):
+        for name in (PARTIALS, STATISTICS, OUTCOMES, *((STORE,) if genotypes else ())):
             store.remove_below(name)
         store.remove(_CLAIM)
         left = sorted({key.partition("/")[0] for key in store.all_keys()})

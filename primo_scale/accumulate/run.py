@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 from distributed import Client
 
@@ -15,6 +14,7 @@ from primo_scale.accumulate.plan import Order, Task, remaining
 from primo_scale.accumulate.statistics import RawStatistics, reduce_partials
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.storage.places import Place
 
 LOGGER = logging.getLogger("primo_scale")
 # A disk that goes on tearing what is written to it is not worked around.
@@ -23,7 +23,7 @@ Progress = Callable[[Amount, Amount], None]
 
 
 def accumulate(
-    client: Client, partials: Partials, destination: Path, on_progress: Progress
+    client: Client, partials: Partials, destination: Place, on_progress: Progress
 ) -> RawStatistics:
     """Run every task that is not committed yet, then sum the row groups.
 

@@ -80,7 +80,7 @@ def open_raw_statistics(path: Place, layout: BlockLayout, n_samples: int) -> Raw
         raise InputError(
             "the statistics are damaged or of another design",
             where=str(path),
-            remedy="Remove the work directory and run accumulate again",
+            remedy="Remove them and run accumulate again",
         )
     inputs: Any = attributes["inputs"]
     return RawStatistics(matrices, n_samples, str(attributes["sha256"]), dict(inputs))

@@ -86,7 +86,7 @@ def pay_and_draw(
     charges = at_hand.charges()
     if mechanism.recipe.subsample is not None:
         replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
-        refuse_second_use(raw, replayed, charges)
+        refuse_second_use(at_hand, replayed)
     reservation = ledger.reserve(request, noise_at_hand=charges)
     history = "paid for this release"
     if reservation.charge.id in charges:
@@ -142,6 +142,6 @@ def _drawn(
     key = at_hand.key(charge.id) if sampler is Sampler.KEYSTREAM else b""
     step("key stored")
     if recipe.subsample is not None:
-        record_use(raw, charge)
+        record_use(at_hand, charge)
     make_private_directory(at_hand.directory)
     return privatise(raw, Draw(mechanism, noise_from(sampler, key), store, on_block))

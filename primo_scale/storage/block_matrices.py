@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from primo_scale.storage.groups import (
     Array,
+    Group,
     array_of,
     attributes_of,
     create_array,
@@ -131,8 +132,7 @@ class BlockMatrices:
     @property
     def gram_copies(self) -> int:
         """Copies of X'X, each with noise of its own."""
-        attributes = attributes_of(open_group(self.path, self.kind, complete=False))
-        return int(str(attributes["gram_copies"]))
+        return int(str(attributes_of(self._group)["gram_copies"]))
 
     def gram(self, block: int, copy: int = 0) -> Int64:
         """X_b' X_b, shape (d_b, d_b): 8 d_b^2 bytes of memory, 3.2 GB at d_b = 20,000."""
@@ -174,15 +174,14 @@ class BlockMatrices:
 
     def smallest_eigenvalue(self) -> int | None:
         """Smallest eigenvalue of X'X, noisy and rounded, or None where it was not measured."""
-        if "eigenvalue" not in open_group(self.path, self.kind, complete=False):
+        if "eigenvalue" not in self._group:
             return None
         return int(self._whole("eigenvalue")[0])
 
     def sha256(self) -> str:
         """Digest of the integers and their shapes, whatever their history; reads all of them."""
-        group = open_group(self.path, self.kind, complete=False)
-        copies, measured = self.gram_copies, "eigenvalue" in group
-        opened = lru_cache(maxsize=_OPEN_ARRAYS)(lambda name: array_of(group, name))
+        copies, measured = self.gram_copies, "eigenvalue" in self._group
+        opened = lru_cache(maxsize=_OPEN_ARRAYS)(self._array)
 
         def digest(piece: _Piece) -> bytes:
             name, index = piece
@@ -197,7 +196,12 @@ class BlockMatrices:
         return read_block(array, (slice(None),) * array.ndim)
 
     def _array(self, name: str) -> Array:
-        return array_of(open_group(self.path, self.kind, complete=False), name)
+        return array_of(self._group, name)
+
+    @cached_property
+    def _group(self) -> Group:
+        """Opened once: in a bucket every opening is some requests."""
+        return open_group(self.path, self.kind, complete=False)
 
 
 class BlockMatricesWriter:

@@ -1,14 +1,14 @@
 """Encryption at rest: the user's key, and what of a store is sealed with it.
 
 AES-256-GCM under a key of the store's own, derived (HKDF-SHA-256) from the user's key and the
-store's random name; a fresh random nonce of 96 bits for each chunk or set of attributes, which
-come to far fewer than the 2^32 that NIST SP 800-38D allows for one key.
+store's random name; a fresh random nonce of 96 bits for each object, which come to far fewer than
+the 2^32 that NIST SP 800-38D allows for one key.
 
-A sealed text is nonce | ciphertext | tag. **Bound** to it, so that it opens nowhere else: the
-user's key, the store, the array. **Not bound**, for Zarr tells a codec no more: the place of a
-chunk in its array, and the shapes and types in ``zarr.json``. Whoever can write to the work
-directory can swap two chunks of one array; finished statistics, raw and private, have a digest over
-all their pieces that finds it.
+A sealed text is nonce | ciphertext | tag. Bound to it, so that it opens nowhere else: the user's
+key, the store, and the name of the object in the store (``gram/0/c/1/2``, ``gram/0/zarr.json``),
+which for a chunk is its array and its place there. Whoever can write to the work directory can
+take objects away, which is found, or put back what the same store held before under the same name,
+which is not.
 
 The key is in a file of the user's. Every process finds the file by the environment variable
 `KEY_VARIABLE`, which local workers inherit; workers elsewhere are started with it. The key is never
@@ -206,12 +206,12 @@ def check_key(sealing: Sealing | None, where: str | Path) -> None:
         )
 
 
-def seal_attributes(sealing: Sealing, attributes: Mapping[str, Any]) -> str:
+def seal_attributes(sealing: Sealing, attributes: Mapping[str, Any], about: str) -> str:
     """Attributes of a group as one string: digests of private integers confirm guesses of them."""
-    return base64.b64encode(sealing.seal(json.dumps(attributes).encode(), "attributes")).decode()
+    return base64.b64encode(sealing.seal(json.dumps(attributes).encode(), about)).decode()
 
 
-def open_attributes(sealing: Sealing, sealed: str, where: str | Path) -> dict[str, Any]:
+def open_attributes(sealing: Sealing, sealed: str, about: str, where: str | Path) -> dict[str, Any]:
     """What `seal_attributes` was given.
 
     Raises
@@ -220,7 +220,7 @@ def open_attributes(sealing: Sealing, sealed: str, where: str | Path) -> dict[st
         They were changed.
     """
     try:
-        content = sealing.open(base64.b64decode(sealed), "attributes")
+        content = sealing.open(base64.b64decode(sealed), about)
     except ValueError as error:
         raise InputError(
             "the attributes of a store are damaged",

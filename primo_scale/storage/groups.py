@@ -3,7 +3,7 @@
 Every group this project writes says what it is (``primo_scale_kind``) and in which version of
 that layout; readers refuse what they do not know. Every chunk carries a CRC-32C, so a torn or
 flipped chunk is an error when it is read, never a wrong number. Under a key of the user's the
-kinds that hold anything about people are encrypted, chunks and attributes (`encryption`).
+kinds that hold anything about people are encrypted, all but this header (`encryption`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ from primo_scale.storage.encryption import (
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.place_store import PlaceStore, is_chunk
 from primo_scale.storage.places import Place
-from primo_scale.storage.sealed_chunks import SealedChunks
+from primo_scale.storage.sealed_store import HEADER, SealedStore
 from primo_scale.storage.stores import store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
 _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
-_METADATA = "zarr.json"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
@@ -63,18 +62,16 @@ Group: TypeAlias = zarr.Group
 
 def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
     """Create an empty group of `kind` at `place`, replacing what an unfinished run left there."""
-    store = store_at(place)
     sealing = new_sealing() if kind in _ENCRYPTED_KINDS else None
-    header: dict[str, Any] = {
-        KIND_ATTRIBUTE: kind,
-        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
-        COMPLETE_ATTRIBUTE: False,
-    }
-    if sealing is not None:
-        header[_SEALING_ATTRIBUTE] = asdict(sealing)
+    store = _under_key(store_at(place), sealing)
     with disk_errors_explained(place):
-        group = zarr.open_group(store, mode="w", zarr_format=3)
-        group.attrs.put({**header, **_as_stored(sealing, attributes)})
+        # In one write: a group that does not say what it is would be nobody's.
+        group = zarr.open_group(
+            store,
+            mode="w",
+            zarr_format=3,
+            attributes=_stored_attributes(sealing, kind, attributes, complete=False),
+        )
         store.close_to_others()
     return group
 
@@ -89,7 +86,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
         writing was never finished, or one that the key in effect does not open.
     """
     store = store_at(place)
-    if not store.holds(_METADATA):
+    if not store.holds(HEADER):
         raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
     group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
@@ -104,20 +101,22 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
             limit=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
         )
+    stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
+    sealing = None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
     if kind in _ENCRYPTED_KINDS:
-        check_key(_sealing_of(group), str(place))
+        check_key(sealing, str(place))
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
             where=str(place),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return group
+    return group if sealing is None else _group_in(_under_key(_store_of(group), sealing), group)
 
 
 def is_complete(place: Place, kind: str) -> bool:
     """Whether `place` holds a finished group of `kind`."""
-    if not store_at(place).holds(_METADATA):
+    if not store_at(place).holds(HEADER):
         return False
     return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
@@ -126,7 +125,9 @@ def attributes_of(group: zarr.Group) -> dict[str, Any]:
     """What `create_group` and `mark_complete` were given."""
     sealing, stored = _sealing_of(group), group.attrs.asdict()
     if sealing is not None:
-        return open_attributes(sealing, str(stored[_SEALED_ATTRIBUTE]), str(_place_of(group)))
+        kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
+        sealed = str(stored[_SEALED_ATTRIBUTE])
+        return open_attributes(sealing, sealed, _about(kind, complete), str(_place_of(group)))
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE):
         stored.pop(name, None)
     return stored
@@ -139,11 +140,11 @@ def flush(group: zarr.Group) -> None:
 
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     """Set the last attributes of a group and declare it finished, in one atomic write."""
-    store = _store_of(group)
+    store, kind = _store_of(group), str(group.attrs[KIND_ATTRIBUTE])
     with disk_errors_explained(store.place):
         every = {**attributes_of(group), **attributes}
-        group.attrs.update({**_as_stored(_sealing_of(group), every), COMPLETE_ATTRIBUTE: True})
-        store.flush(_key(group, _METADATA))
+        group.attrs.put(_stored_attributes(_sealing_of(group), kind, every, complete=True))
+        store.flush(_key(group, HEADER))
 
 
 def create_array(
@@ -155,8 +156,7 @@ def create_array(
     dtype: npt.DTypeLike,
     fill_value: int = 0,
 ) -> Array:
-    """Create an uncompressed, checksummed array whose every chunk is written."""
-    sealing = _sealing_of(group)
+    """Create an uncompressed array, checksummed or sealed, whose every chunk is written."""
     return group.create_array(
         name,
         shape=shape,
@@ -164,7 +164,8 @@ def create_array(
         dtype=np.dtype(dtype),
         fill_value=fill_value,
         filters=None,
-        compressors=[Crc32cCodec() if sealing is None else SealedChunks(sealing, name)],
+        # A seal checks what a checksum does.
+        compressors=[Crc32cCodec()] if _sealing_of(group) is None else None,
         config=_EVERY_CHUNK,
         overwrite=True,
     )
@@ -186,7 +187,7 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     """
     try:
         return np.asarray(array[selection])
-    except ValueError as error:  # what a mismatch of its checksum or its tag raises
+    except ValueError as error:  # what a mismatch of its checksum raises
         raise DamagedChunk(
             "a stored chunk is damaged",
             where=str(_place_of(array)),
@@ -260,27 +261,35 @@ def array_of(group: zarr.Group, name: str) -> Array:
     if not isinstance(member, zarr.Array):
         raise InputError("the store is damaged: not an array", where=name)
     array: Array = member
-    _check_sealed_as(_sealing_of(group), name, array)
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
 
 
+def _under_key(store: PlaceStore, sealing: Sealing | None) -> PlaceStore:
+    return store if sealing is None else SealedStore(store, sealing)
+
+
 def _sealing_of(group: zarr.Group) -> Sealing | None:
-    stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
-    return None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
+    store = group.store_path.store
+    return store.sealing if isinstance(store, SealedStore) else None
 
 
-def _as_stored(sealing: Sealing | None, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_attributes(
+    sealing: Sealing | None, kind: str, attributes: Mapping[str, Any], *, complete: bool
+) -> dict[str, Any]:
+    header = {
+        KIND_ATTRIBUTE: kind,
+        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
+        COMPLETE_ATTRIBUTE: complete,
+    }
     if sealing is None:
-        return dict(attributes)
-    return {_SEALED_ATTRIBUTE: seal_attributes(sealing, attributes)}
+        return {**header, **attributes}
+    sealed = seal_attributes(sealing, attributes, _about(kind, complete))
+    return {**header, _SEALING_ATTRIBUTE: asdict(sealing), _SEALED_ATTRIBUTE: sealed}
 
 
-def _check_sealed_as(sealing: Sealing | None, name: str, array: Array) -> None:
-    """Refuse an array that was moved here, metadata and all, or laid open."""
-    expected = None if sealing is None else SealedChunks(sealing, name)
-    found = next((codec for codec in array.compressors if isinstance(codec, SealedChunks)), None)
-    if found != expected:
-        raise InputError("the store is damaged: an array of another store", where=name)
+def _about(kind: str, complete: bool) -> str:
+    """What sealed attributes are bound to: nobody calls a store complete that is not."""
+    return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
 def _store_of(node: zarr.Group | Array) -> PlaceStore:
@@ -301,6 +310,12 @@ def _key(node: zarr.Group | Array, name: str) -> str:
 
 def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
     return chunk_name(array.store_path.path, index)
+
+
+def _group_in(store: PlaceStore, group: zarr.Group) -> zarr.Group:
+    """The same group, read and written through another view of its store."""
+    path = StorePath(store, group.store_path.path)
+    return zarr.Group(zarr.AsyncGroup(group.metadata, path))
 
 
 def _kept_in(store: PlaceStore, array: Array) -> Array:

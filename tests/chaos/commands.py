@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,3 +149,24 @@ def error_in(stderr: str) -> str:
     lines = stderr.splitlines()
     assert [line for line in lines if line.startswith("error:")] == lines[-1:], stderr
     return lines[-1]
+
+
+def scheduler_at(address: str) -> list[str]:
+    host, port = address.removeprefix("tcp://").split(":")
+    return ["scheduler", "--host", host, "--port", port, "--no-dashboard"]
+
+
+def worker_of(address: str) -> list[str]:
+    return ["worker", address, "--no-dashboard", "--no-nanny", "--nthreads", "2"]
+
+
+@contextmanager
+def dask_process(
+    directory: Path, journal: Journal, *words: str, environment: Mapping[str, str] = os.environ
+) -> Iterator[subprocess.Popen[str]]:
+    """``dask scheduler`` or ``dask worker``, as a user starts them."""
+    command = [sys.executable, "-m", "dask", *words]
+    with started(
+        command, {**environment, **journal.environment()}, directory / f"{words[0]}.log"
+    ) as process:
+        yield process

@@ -8,7 +8,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,11 +16,14 @@ import pytest
 from commands import (
     PATIENCE_SECONDS,
     Journal,
+    dask_process,
     digest_in,
     error_in,
     kill_group,
+    scheduler_at,
     started,
     wait_until,
+    worker_of,
 )
 from conftest import Cohort, Finished, run
 
@@ -171,21 +173,3 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def scheduler_at(address: str) -> list[str]:
-    host, port = address.removeprefix("tcp://").split(":")
-    return ["scheduler", "--host", host, "--port", port, "--no-dashboard"]
-
-
-def worker_of(address: str) -> list[str]:
-    return ["worker", address, "--no-dashboard", "--no-nanny", "--nthreads", "2"]
-
-
-@contextmanager
-def dask_process(directory: Path, journal: Journal, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """``dask scheduler`` or ``dask worker``, as a user starts them."""
-    environment = {**os.environ, **journal.environment()}
-    command = [sys.executable, "-m", "dask", *words]
-    with started(command, environment, directory / f"{words[0]}.log") as process:
-        yield process

@@ -11,12 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from bucket_runs import COHORT, PANEL, run
 from faulty_proxy import SECRET, FaultyProxy
 
 from primo_scale.storage import buckets
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.places import ObjectUrl
 
 _START_S = 60
@@ -105,3 +108,21 @@ def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
     yield start
     for each in proxies:
         each.close()
+
+
+@pytest.fixture(scope="session")
+def cohort(tmp_path_factory) -> Path:
+    """Prefix of a simulated cohort, with its genotype store beside it in small chunks."""
+    prefix = tmp_path_factory.mktemp("cohort") / "c"
+    run("simulate", "--bfile", PANEL, "--out", prefix, *COHORT)
+    run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr", "--chunk-variants", 32,
+        "--chunk-samples", 128)  # fmt: skip
+    return prefix
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An encryption key in effect."""
+    make_key_file(tmp_path / "user.key")
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
+    return tmp_path / "user.key"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.work_places import OUTCOMES, PARTIALS, STORE, claim, empty_claimed, last_claimed
+from pipelines.work_places import (
+    OUTCOMES,
+    PARTIALS,
+    STATISTICS,
+    STORE,
+    claim,
+    empty_claimed,
+    last_claimed,
+)
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.storage.places import ObjectUrl
 from primo_scale.storage.stores import store_at
@@ -12,7 +20,7 @@ from primo_scale.storage.stores import store_at
 
 def fill(prefix: ObjectUrl) -> None:
     """What a run may leave, and a file of the user's."""
-    for name in (OUTCOMES, PARTIALS, STORE):
+    for name in (OUTCOMES, PARTIALS, STATISTICS, STORE):
         store_at(prefix).put_if_absent(f"{name}/zarr.json", b"{}")
     store_at(prefix).put_if_absent("mine.txt", b"the user's own")
 
@@ -48,6 +56,21 @@ def test_what_another_work_directory_claims_is_left_alone(prefix, tmp_path):
         claim(prefix, ours)
     empty_claimed(ours, genotypes=True)
     assert names(prefix) == before
+
+
+@pytest.mark.parametrize("sums", [PARTIALS, STATISTICS])
+def test_sums_that_nobody_claims_are_nobodys(prefix, tmp_path, sums):
+    """They may be of a subsample that served: only the work directory that lost them knew."""
+    store = store_at(prefix)
+    store.put_if_absent(f"{OUTCOMES}/zarr.json", b"{}")
+    store.put_if_absent(f"{sums}/zarr.json", b"{}")
+    with pytest.raises(InputError, match=f"claim on them is gone.*delete {sums} there"):
+        claim(prefix, tmp_path)
+    assert "claim" not in names(prefix)
+    store.remove_below(sums)
+    claim(prefix, tmp_path)
+    store.put_if_absent(f"{sums}/zarr.json", b"{}")
+    claim(prefix, tmp_path)  # its own by now
 
 
 def test_emptying_goes_on_after_an_interruption(prefix, tmp_path, monkeypatch):

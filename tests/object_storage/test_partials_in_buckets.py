@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from bucket_runs import contents
 
 from primo_scale.accumulate.partials import KIND, Inputs, Partials, open_partials
 from primo_scale.accumulate.plan import Plan, Task, TileTask, default_plan
@@ -52,19 +51,6 @@ def commit_all(partials: Partials) -> set[Task]:
     return {*partials.plan.row_tasks(), *partials.plan.tile_tasks()}
 
 
-def contents(place: Place) -> dict[str, bytes]:
-    store = store_at(place)
-    return {key: store.read(key) for key in store.all_keys()}
-
-
-@pytest.fixture
-def key(tmp_path, monkeypatch) -> Path:
-    """A key in effect."""
-    make_key_file(tmp_path / "user.key")
-    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
-    return tmp_path / "user.key"
-
-
 def test_a_thief_of_the_bucket_reads_no_sums_and_no_digests(prefix, key, tmp_path, monkeypatch):
     partials = opened(prefix)
     assert partials.committed() == set()
@@ -97,7 +83,7 @@ def test_a_sealed_array_of_elsewhere_is_refused(prefix, key):
         target.put_if_absent(f"{here.store_id}/{name}", source.read(f"{there.store_id}/{name}"))
     group = open_group(here.path, KIND, complete=False)
     for name in ("gram/0", "cross/0"):
-        with pytest.raises(InputError, match="another store"):
+        with pytest.raises(InputError, match="the store is damaged"):
             array_of(group, f"{here.store_id}/{name}")
 
 

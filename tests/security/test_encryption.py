@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from security_runs import run
 
 from primo_scale.accumulate.statistics import open_raw_statistics
-from primo_scale.errors import InputError
+from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file
@@ -92,17 +92,20 @@ def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
 
 
 def test_anybody_with_the_key_can_open_a_chunk_by_the_documented_recipe(tmp_path, key) -> None:
-    """HKDF (RFC 5869) of the key and the store's name, then AES-256-GCM about the array's name."""
+    """HKDF (RFC 5869) of the key and the store's name, then AES-256-GCM about each file's name."""
     write_store(tmp_path / "s.zarr")
-    metadata = json.loads((tmp_path / "s.zarr" / "a" / "zarr.json").read_text())
-    codec = metadata["codecs"][-1]
-    assert codec["name"] == "primo_scale.aes256gcm"
-    salt = bytes.fromhex(codec["configuration"]["store"])
+    header = json.loads((tmp_path / "s.zarr" / "zarr.json").read_text())["attributes"]
+    salt = bytes.fromhex(header["encryption"]["store"])
     extracted = hmac.digest(salt, key.read_bytes(), "sha256")
     store_key = hmac.digest(extracted, b"primo_scale store\x01", "sha256")
-    sealed = chunk_path(array_at(tmp_path / "s.zarr"), (1, 0)).read_bytes()
-    opened = AESGCM(store_key).decrypt(sealed[:12], sealed[12:], b"a")
-    np.testing.assert_array_equal(np.frombuffer(opened, "<i8").reshape(2, 6), VALUES[2:])
+
+    def opened(name: str) -> bytes:
+        sealed = (tmp_path / "s.zarr" / name).read_bytes()
+        return AESGCM(store_key).decrypt(sealed[:12], sealed[12:], name.encode())
+
+    chunk = np.frombuffer(opened("a/c/1/0"), "<i8")
+    np.testing.assert_array_equal(chunk.reshape(2, 6), VALUES[2:])
+    assert json.loads(opened("a/zarr.json"))["shape"] == [4, 6]
 
 
 def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
@@ -143,6 +146,53 @@ def test_a_torn_chunk_is_found(kept, tmp_path, key) -> None:
         read_block(array_at(tmp_path / "s.zarr"), EVERYTHING)
 
 
+def swap(one: Path, other: Path) -> None:
+    one.rename(one.with_name("kept"))
+    other.rename(one)
+    one.with_name("kept").rename(other)
+
+
+def test_swapped_chunks_of_one_array_are_refused(tmp_path, key) -> None:
+    write_store(tmp_path / "s.zarr")
+    chunks = tmp_path / "s.zarr" / "a" / "c"
+    swap(chunks / "0" / "0", chunks / "1" / "0")
+    for row in (0, 2):
+        with pytest.raises(DamagedChunk, match=rf"a/c/{row // 2}/0: a stored chunk is damaged"):
+            read_block(array_at(tmp_path / "s.zarr"), (slice(row, row + 2), slice(None)))
+    swap(chunks / "0" / "0", chunks / "1" / "0")
+    np.testing.assert_array_equal(read_block(array_at(tmp_path / "s.zarr"), EVERYTHING), VALUES)
+
+
+def test_what_describes_arrays_is_sealed_and_refused_when_swapped_or_laid_open(
+    tmp_path, key, monkeypatch
+) -> None:
+    """Shapes tell n and m; a forged one would read people as others."""
+    write_store(tmp_path / "s.zarr")
+    for path in (tmp_path / "s.zarr").rglob("*"):
+        clear = path.is_file() and any(word in path.read_bytes() for word in (b"shape", b"codecs"))
+        assert not clear, path
+    monkeypatch.delenv(KEY_VARIABLE)
+    write_store(tmp_path / "plain.zarr")
+    monkeypatch.setenv(KEY_VARIABLE, str(key))
+    one, other = (tmp_path / "s.zarr" / name / "zarr.json" for name in "ab")
+    swap(one, other)
+    for name in "ab":
+        with pytest.raises(InputError, match="the store is damaged"):
+            array_at(tmp_path / "s.zarr", name)
+    shutil.copy(tmp_path / "plain.zarr" / "a" / "zarr.json", one)
+    with pytest.raises(InputError, match="the store is damaged"):
+        array_at(tmp_path / "s.zarr")
+
+
+def test_nobody_without_the_key_calls_a_store_complete(tmp_path, key) -> None:
+    create_group(tmp_path / "s.zarr", "statistics", {"first": 1})
+    header = tmp_path / "s.zarr" / "zarr.json"
+    assert attributes_of(open_group(tmp_path / "s.zarr", "statistics", complete=False))
+    header.write_text(header.read_text().replace('"complete": false', '"complete": true'))
+    with pytest.raises(InputError, match="attributes of a store are damaged"):
+        attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
+
+
 def test_chunks_and_arrays_of_elsewhere_are_refused(tmp_path, key) -> None:
     """Of another array, of another store, and a whole array with its metadata."""
     for name in ("s", "t"):
@@ -155,7 +205,7 @@ def test_chunks_and_arrays_of_elsewhere_are_refused(tmp_path, key) -> None:
             read_block(array_at(tmp_path / "copy.zarr"), EVERYTHING)
         shutil.rmtree(copied)
         shutil.copytree(stranger, copied)
-        with pytest.raises(InputError, match="array of another store"):
+        with pytest.raises(InputError, match="the store is damaged"):
             array_at(tmp_path / "copy.zarr")
         shutil.rmtree(tmp_path / "copy.zarr")
 
@@ -171,8 +221,11 @@ def test_changed_attributes_are_found(tmp_path, key) -> None:
         attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
 
 
-def test_swapped_chunks_of_finished_statistics_are_found_by_their_digest(tmp_path, key) -> None:
-    """The codec does not know where in its array a chunk lies; the digest of the store does."""
+@pytest.mark.parametrize("sealed", [True, False])
+def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, sealed) -> None:
+    """Without a key, by the digest of the store."""
+    if sealed:
+        request.getfixturevalue("key")
     layout = BlockLayout((0, 1030), 1, 1)
     writer = BlockMatricesWriter(tmp_path / "s.zarr", "statistics", layout)
     gram = np.arange(1030 * 1030).reshape(1030, 1030)
@@ -183,9 +236,7 @@ def test_swapped_chunks_of_finished_statistics_are_found_by_their_digest(tmp_pat
     writer.finish({"sha256": writer.sha256(), "inputs": {}, "plan_digest": ""})
     open_raw_statistics(tmp_path / "s.zarr", layout, 5)
     chunks = tmp_path / "s.zarr" / "gram" / "0" / "c"
-    (chunks / "0" / "1").rename(chunks / "kept")
-    (chunks / "1" / "1").rename(chunks / "0" / "1")
-    (chunks / "kept").rename(chunks / "1" / "1")
+    swap(chunks / "0" / "1", chunks / "1" / "1")
     with pytest.raises(InputError, match="damaged"):
         open_raw_statistics(tmp_path / "s.zarr", layout, 5)
 

@@ -1,0 +1,128 @@
+"""Clocks that are wrong, each in its own way, and that are set while a run goes on.
+
+Time of day is made up by libfaketime for each process; time that passes (`monotonic`) stays true,
+as it does when somebody sets a clock.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from commands import (
+    PATIENCE_SECONDS,
+    Journal,
+    dask_process,
+    digest_in,
+    scheduler_at,
+    started,
+    wait_until,
+    worker_of,
+)
+from conftest import Cohort, Finished, run
+from presence import missing
+
+from pipelines.log_lines import read_log
+
+pytestmark = pytest.mark.chaos
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time of day for a process and those it starts, days apart from the true one."""
+
+    file: Path
+    library: Path
+
+    def set(self, days: int) -> dict[str, str]:
+        """Let those who look at it, also those who run already, see another day."""
+        beside = self.file.with_suffix(".new")
+        beside.write_text(f"{days:+d}d\n")
+        beside.rename(self.file)
+        return {
+            "LD_PRELOAD": str(self.library),
+            "FAKETIME_TIMESTAMP_FILE": str(self.file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Callable[[str], Clock]:
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        missing("libfaketime")
+    return lambda name: Clock(tmp_path / f"{name}.clock", found[0])
+
+
+def days_ahead(work: Path) -> float:
+    """By how much the last line of a log is in the future."""
+    return (read_log(work / "run.log")[-1].time - datetime.now(UTC)).total_seconds() / 86400
+
+
+def test_clocks_that_disagree_and_jump(
+    clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
+) -> None:
+    """A client a year ahead, a worker two days behind; then otherwise; and then a kill."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    work, log = tmp_path / "work", tmp_path / "stderr"
+    command = cohort.command(work, "--scheduler", address)
+    clients, workers, schedulers = clock("client"), clock("worker"), clock("scheduler")
+    environment = {**cohort.environment, **journal.environment(), **clients.set(+365)}
+    journal.gate.touch()
+    with ExitStack() as stack:
+        for words, seen in (
+            (scheduler_at(address), schedulers.set(0)),
+            (worker_of(address), workers.set(-2)),
+        ):
+            stack.enter_context(
+                dask_process(tmp_path, journal, *words, environment={**cohort.environment, **seen})
+            )
+        with started(command, environment, log) as client:
+            wait_until(journal.begun, of=client)
+            assert client.poll() is None, log.read_text()
+            assert 364 < days_ahead(work) < 366
+            clients.set(-3650)
+            workers.set(+40)
+            schedulers.set(+1)
+            journal.gate.unlink()
+            wait_until(journal.computed, of=client)
+            client.kill()
+            client.wait()
+        clients.set(+700)
+        continued = run(command, environment)
+    assert continued.returncode == 0, continued.stderr
+    assert digest_in(continued.stdout) == undisturbed.digest
+    assert 699 < days_ahead(work) < 701
+    # A scheduler may take a worker for dead whose last word is days old, and have a task begun once
+    # more. What is committed is not.
+    over: set[str] = set()
+    for event in journal.update():
+        assert event.kind != "begin" or event.task not in over
+        over |= {event.task} if event.kind == "end" else set()
+    assert len(over) == 2
+
+
+@pytest.mark.parametrize("days", [+500, -500])
+def test_the_clock_of_the_whole_machine_jumps(
+    days, clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
+) -> None:
+    """In the middle of the tasks; the local cluster has certificates, which know dates."""
+    machine, work = clock("machine"), tmp_path / "work"
+    environment = {**cohort.environment, **journal.environment(), **machine.set(0)}
+    journal.gate.touch()
+    with started(cohort.command(work, "--workers", 1), environment, tmp_path / "stderr") as client:
+        wait_until(journal.begun, of=client)
+        machine.set(days)
+        journal.gate.unlink()
+        stdout, _ = client.communicate(timeout=PATIENCE_SECONDS)
+    assert client.returncode == 0, (tmp_path / "stderr").read_text()
+    assert digest_in(stdout) == undisturbed.digest
+    assert abs(days_ahead(work) - days) < 1

@@ -1,0 +1,63 @@
+"""Commands of whole runs with a bucket, in this process."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import signal
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from primo_scale.storage.places import Place
+from primo_scale.storage.stores import store_at
+
+ROOT = Path(__file__).resolve().parents[2]
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
+
+
+def run(command: str, *arguments: object, exit_code: int = 0) -> str:
+    """Run ``python -m pipelines.COMMAND`` in this process; what it printed, errors included."""
+    main = importlib.import_module(f"pipelines.{command}").main
+    output, ended = io.StringIO(), 0
+    on_termination = signal.getsignal(signal.SIGTERM)
+    try:
+        with redirect_stdout(output), redirect_stderr(output):
+            main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        ended = end.code
+    finally:
+        signal.signal(signal.SIGTERM, on_termination)
+    assert ended == exit_code, f"exit code {ended}: {output.getvalue()}"
+    return output.getvalue()
+
+
+def statistics_sha256(output: str) -> str:
+    (found,) = re.findall(r"statistics sha256: ([0-9a-f]{64})", output)
+    return found
+
+
+def options(cohort: Path, work: Path) -> list[str]:
+    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
+    words = (*files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6", "--epsilon", 2,
+             "--delta", 1e-7, "--workers", 1, "--work-dir", work)  # fmt: skip
+    return [str(word) for word in words]
+
+
+def ledger(folder: Path, epsilon: float = 2) -> Path:
+    """A ledger with a budget for the cohort c."""
+    from primo_scale.privacy.ledger import Ledger
+
+    with Ledger(folder / "ledger.sqlite"):
+        pass
+    run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
+        "--epsilon", epsilon, "--delta", 1e-7)  # fmt: skip
+    return folder / "ledger.sqlite"
+
+
+def contents(place: Place) -> dict[str, bytes]:
+    """Every key of a store, and the bytes under it."""
+    store = store_at(place)
+    return {key: store.read(key) for key in store.all_keys()}

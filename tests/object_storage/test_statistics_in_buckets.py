@@ -1,0 +1,213 @@
+"""Finished statistics in a bucket: whole or not there, the bytes of a disk, and whose they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bucket_runs import contents, ledger, options, run, statistics_sha256
+from faulty_proxy import seeded
+
+from pipelines.work_places import STATISTICS, claim
+from primo_scale.accumulate import preflight
+from primo_scale.accumulate.statistics import finished_plan_digest, open_raw_statistics
+from primo_scale.errors import InputError
+from primo_scale.storage import buckets
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
+from primo_scale.storage.places import Place
+from primo_scale.storage.stores import store_at
+
+LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
+SMALL_DISK = 30_000  # bytes: less than partial sums, more than statistics with noise
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """Numbers whose bytes nothing else has, symmetric where they are square."""
+    return 76543 + np.add.outer(np.arange(shape[0]), np.arange(shape[1]))
+
+
+def summed(place: Place, inputs: dict[str, str] | None = None) -> None:
+    """Finished statistics at a place."""
+    writer = BlockMatricesWriter(place, "statistics", LAYOUT)
+    q = LAYOUT.n_outcomes
+    for block, size in enumerate(LAYOUT.sizes):
+        writer.write_gram(block, numbers(size, size))
+        writer.write_cross(block, numbers(size, q))
+    writer.write_outcome_gram(numbers(q, q) + 1)
+    writer.write_observed(np.array([5, 6]))
+    writer.finish({"sha256": writer.sha256(), "inputs": inputs or {}, "plan_digest": "the plan's"})
+
+
+def test_however_far_it_came_an_interrupted_sum_does_not_count(prefix, proxy, tmp_path):
+    """The service refuses from the k-th PUT on, for every k; the next run leaves nothing of it."""
+    summed(tmp_path / "s")
+    there = prefix / "s"
+    put, refused_from = 0, 1000
+
+    def choose(method: str, path: str, attempt: int) -> str | None:
+        nonlocal put
+        put += method == "PUT"
+        return "status 403" if method == "PUT" and put > refused_from else None
+
+    proxy(choose)
+    summed(prefix / "counted")
+    n_puts = put
+    assert n_puts > 8  # every chunk and its array
+    for refused_from in range(n_puts):  # noqa: B007
+        put = 0
+        with pytest.raises(InputError, match="refuses access"):
+            summed(there)
+        assert finished_plan_digest(there) is None
+        with pytest.raises(InputError, match=r"unfinished|holds no statistics"):
+            open_raw_statistics(there, LAYOUT, 9)
+    refused_from = 1000
+    store_at(there).put_if_absent("gram/99/c/0/0", b"of a plan that was given up")
+    summed(there)
+    assert contents(there) == contents(tmp_path / "s")
+    assert finished_plan_digest(there) == "the plan's"
+
+
+def test_a_thief_of_the_bucket_reads_no_statistics_and_no_digest(
+    prefix, key, tmp_path, monkeypatch
+):
+    secrets = {"guess": "digest-that-would-confirm-it"}
+    summed(prefix / "s", secrets)
+    raw = open_raw_statistics(prefix / "s", LAYOUT, 9)
+    assert raw.inputs == secrets
+    sealed = b"".join(contents(prefix / "s").values())
+    monkeypatch.delenv(KEY_VARIABLE)
+    summed(prefix / "plain", secrets)
+    plain = b"".join(contents(prefix / "plain").values())
+    for words in (numbers(3, 3).tobytes(), raw.sha256.encode(), secrets["guess"].encode()):
+        assert words in plain and words not in sealed
+    with pytest.raises(InputError, match="is encrypted"):
+        open_raw_statistics(prefix / "s", LAYOUT, 9)
+    make_key_file(tmp_path / "another.key")
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "another.key"))
+    with pytest.raises(InputError, match="another key"):
+        finished_plan_digest(prefix / "s")
+
+
+@pytest.mark.parametrize("change", ["flipped", "gone", "another's"])
+def test_damaged_statistics_are_refused(prefix, change):
+    summed(prefix / "s")
+    store = store_at(prefix / "s")
+    content = store.read("cross/0/c/0/0")
+    store.remove("cross/0/c/0/0")
+    if change == "flipped":
+        store.put_if_absent("cross/0/c/0/0", bytes([content[0] ^ 1]) + content[1:])
+    if change == "another's":  # of the same shape, and whole
+        store.remove("gram/0/c/0/0")
+        store.put_if_absent("cross/0/c/0/0", content)
+        store.put_if_absent("gram/0/c/0/0", store.read("outcome_gram/c/0/0"))
+    with pytest.raises(InputError, match="damaged" if change != "gone" else "missing"):
+        open_raw_statistics(prefix / "s", LAYOUT, 9)
+
+
+def weights(release: Path) -> bytes:
+    return gzip.decompress((release / "weights.tsv.gz").read_bytes())
+
+
+def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_bucket(
+    cohort, prefix, proxy, tmp_path, monkeypatch
+):
+    """Interrupted while it sums up, continued, and published by a command of its own."""
+    disk, work, there = tmp_path / "disk", tmp_path / "work", prefix / "run"
+    finish = ("--non-private", "--out")
+    arguments = ["--genotypes", f"{cohort}.zarr", "--non-private"]
+    digest = statistics_sha256(run("accumulate", *arguments, *plain(cohort, disk)))
+    run("finalize", "--work-dir", disk, *finish, tmp_path / "expected")
+    arguments += [*plain(cohort, work), "--object-store", str(there)]
+
+    monkeypatch.setattr(preflight, "_free", lambda where: SMALL_DISK)
+    on_disk = run("accumulate", "--genotypes", f"{cohort}.zarr", "--non-private",
+                  *plain(cohort, tmp_path / "refused"), exit_code=4)  # fmt: skip
+    assert "not enough free disk" in on_disk
+    proxy(lambda method, path, attempt: "status 403" if f"{STATISTICS}/gram/7/c" in path else None)
+    run("accumulate", *arguments, exit_code=3)
+    half = contents(there / STATISTICS)
+    assert "gram/0/c/0/0" in half and b'"complete": false' in half["zarr.json"]
+    assert ": accumulate, stopped" in run("status", work, exit_code=5)
+    assert "holds no statistics" in run("finalize", "--work-dir", work, *finish,
+                                        tmp_path / "early", exit_code=3)  # fmt: skip
+    again = proxy(seeded(5, 0.1))
+    assert statistics_sha256(run("accumulate", *arguments)) == digest
+    assert not any("/partials.zarr/" in path and "/gram/" in path for path in again.paths_put())
+    assert contents(there / STATISTICS) == contents(disk / STATISTICS)
+    assert not list(work.glob("*.zarr"))
+    run("finalize", "--work-dir", work, *finish, tmp_path / "release")
+    assert weights(tmp_path / "release") == weights(tmp_path / "expected")
+    assert sum(number for fault, number in again.traffic.faults.items() if fault != "none") > 20
+
+    # status asks no service, and finalize says when there is none.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(buckets, "PATIENCE", buckets.Patience(2, 0.01, 0.01))
+    buckets.open_bucket.cache_clear()
+    said = json.loads(run("status", work, "--json"))
+    assert (said["stage"], said["state"]) == ("published", "finished")
+    (tmp_path / "release").rename(tmp_path / "elsewhere")
+    assert json.loads(run("status", work, "--json", exit_code=5))["stage"] == "summed"
+    assert "no usable answer" in run("finalize", "--work-dir", work, *finish,
+                                     tmp_path / "release", exit_code=5)  # fmt: skip
+
+
+def plain(cohort: Path, work: Path) -> list[str]:
+    """Options of a run that is not private."""
+    words = options(cohort, work)
+    budget = words.index("--epsilon")
+    return words[:budget] + words[budget + 4 :]
+
+
+def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_path):
+    """What it has served lies on the disk; without that its sums are nobody's. All is sealed."""
+    work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path, epsilon=9)
+    arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work), "--subsample", 150,
+                 "--object-store", there)  # fmt: skip
+    digest = statistics_sha256(run("accumulate", *arguments))
+    assert ": summed, finished" in run("status", work)
+    release = ("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", "--delta",
+               1e-7)  # fmt: skip
+    run(*release, "--epsilon", 2, "--out", tmp_path / "release")
+    assert (work / "statistics.charge").is_file()
+    assert "served a release already" in run(
+        *release, "--epsilon", 1, "--out", tmp_path / "second", exit_code=3
+    )
+    assert not any("charge" in key for key in store_at(there).all_keys())
+    # Its noise at hand, the same release is made again; nothing more is spent.
+    (tmp_path / "release").rename(tmp_path / "elsewhere")
+    again = run(*release, "--epsilon", 2, "--out", tmp_path / "release")
+    assert "paid for before" in again
+    # The work directory is lost, and the claim deleted: whether it served is not known any more.
+    shutil.rmtree(work)
+    assert "another work directory" in run("accumulate", *arguments, exit_code=3)
+    store_at(there).remove("claim")
+    refused = run("accumulate", *arguments, exit_code=3)
+    assert "whose claim on them is gone" in refused and STATISTICS in refused
+    store_at(there / STATISTICS).remove_below("")
+    assert statistics_sha256(run("accumulate", *arguments)) != digest  # a fresh one
+
+
+def test_statistics_are_read_while_the_prefix_is_claimed(prefix, tmp_path):
+    """Another's statistics may be of the same design, and of a subsample that served."""
+    from pipelines.work_places import finished_statistics
+
+    for work in ("ours", "theirs"):
+        (tmp_path / work).mkdir()
+    assert finished_statistics(tmp_path / "ours", None) == tmp_path / "ours" / STATISTICS
+    claim(prefix, tmp_path / "ours")
+    summed(prefix / STATISTICS)
+    assert finished_statistics(tmp_path / "ours", str(prefix)) == prefix / STATISTICS
+    store_at(prefix).remove("claim")
+    for work in ("ours", "theirs"):
+        with pytest.raises(InputError, match="claim on them is gone"):
+            finished_statistics(tmp_path / work, str(prefix))
+    store_at(prefix / STATISTICS).remove_below("")
+    claim(prefix, tmp_path / "theirs")
+    summed(prefix / STATISTICS)
+    with pytest.raises(InputError, match="another work directory"):
+        finished_statistics(tmp_path / "ours", str(prefix))

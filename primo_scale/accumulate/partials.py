@@ -36,12 +36,14 @@ from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.groups import (
     Array,
+    ArrayLayout,
     Group,
     array_of,
     attributes_of,
     chunk_name,
     commit_chunk,
     create_array,
+    create_arrays,
     create_group,
     drop_chunk,
     flush,
@@ -336,8 +338,8 @@ def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.
     """Create the empty store and return its identity."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
-    for name, (shape, chunks, dtype) in _arrays(plan, inputs.row_rule, code_table).items():
-        create_array(group, f"{store_id}/{name}", shape=shape, chunks=chunks, dtype=dtype)
+    arrays = _arrays(plan, inputs.row_rule, code_table)
+    create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
@@ -361,22 +363,23 @@ def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.
 
 def _arrays(
     plan: Plan, rule: RowRule | None, code_table: npt.NDArray[np.int8]
-) -> dict[str, tuple[tuple[int, ...], tuple[int, ...], npt.DTypeLike]]:
-    """Shape, chunks and type of every array but a subsample."""
+) -> dict[str, ArrayLayout]:
+    """Every array but a subsample."""
     layout, q = plan.layout, plan.layout.n_outcomes
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
     columns = 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
-    arrays: dict[str, tuple[tuple[int, ...], tuple[int, ...], npt.DTypeLike]] = {
-        "code_table": (code_table.shape, (65536, 4), np.int8),
-        "row_multipliers": ((n, columns), (rows, min(columns, _MULTIPLIER_COLUMNS)), np.uint32),
-        "outcome_planes": ((2 * q, n), (2 * q, rows), np.int8),
-        "outcome_gram": ((plan.n_stripes, q, q), (1, q, q), np.int64),
+    multipliers = (rows, min(columns, _MULTIPLIER_COLUMNS))
+    arrays = {
+        "code_table": ArrayLayout(code_table.shape, (65536, 4), np.int8),
+        "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
+        "outcome_planes": ArrayLayout((2 * q, n), (2 * q, rows), np.int8),
+        "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
     }
     kind = gram_dtype(plan, int(np.abs(code_table.astype(np.int64)).max()))
     for block, size in enumerate(layout.sizes):
         side = min(plan.tile, size)
-        arrays[f"gram/{block}"] = ((groups, size, size), (1, side, side), kind)
-        arrays[f"cross/{block}"] = ((groups, size, q), (1, side, q), np.int64)
+        arrays[f"gram/{block}"] = ArrayLayout((groups, size, size), (1, side, side), kind)
+        arrays[f"cross/{block}"] = ArrayLayout((groups, size, q), (1, side, q), np.int64)
     return arrays
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import dask
 from distributed import LocalCluster
 
-from primo_scale.cluster.dask_settings import KEEP_MEMORY, NO_WEB_PAGES
+from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SELDOM_INTERRUPTED, WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InterruptedRun
 from primo_scale.machine import usable_cpus
 
-_KEEP_MEMORY = "distributed.nanny.pre-spawn-environ"
+_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 
 
 def local_cluster(profile: LocalProfile, scratch: Path) -> LocalCluster:
@@ -37,7 +37,7 @@ def local_cluster(profile: LocalProfile, scratch: Path) -> LocalCluster:
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        with dask.config.set({**NO_WEB_PAGES, _KEEP_MEMORY: KEEP_MEMORY}):
+        with dask.config.set({**NO_WEB_PAGES, **SELDOM_INTERRUPTED, _ENVIRONMENT: WORKER_PROCESS}):
             return LocalCluster(
                 security=True,
                 n_workers=profile.workers or usable_cpus(),

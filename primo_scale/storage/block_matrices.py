@@ -32,10 +32,12 @@ import numpy.typing as npt
 
 from primo_scale.storage.groups import (
     Array,
+    ArrayLayout,
     Group,
     array_of,
     attributes_of,
     create_array,
+    create_arrays,
     create_group,
     flush,
     flush_chunk,
@@ -235,16 +237,8 @@ class BlockMatricesWriter:
         )
         attributes = {"boundaries": list(layout.boundaries), "gram_copies": gram_copies}
         self._group = create_group(path, kind, attributes)
-        self._arrays: dict[str, Array] = {}
+        self._arrays = create_arrays(self._group, self._array_layouts())
         self._digests: dict[_Piece, bytes] = {}
-        q = layout.n_outcomes
-        for block, size in enumerate(layout.sizes):
-            side = tile_side(size)
-            for copy in range(gram_copies):
-                self._create(_gram_name(block, copy), (size, size), (side, side), self.gram_type)
-            self._create(f"cross/{block}", (size, q), (min(panel_height(q), size), q))
-        self._create("outcome_gram", (q, q))
-        self._create("observed", (layout.n_phenotypes,))
 
     def write_gram(self, block: int, values: Integers, copy: int = 0) -> None:
         """Store X_b' X_b, given whole: of what is below the diagonal tiles nothing is read."""
@@ -274,7 +268,8 @@ class BlockMatricesWriter:
 
     def write_smallest_eigenvalue(self, value: int) -> None:
         """Store the noisy smallest eigenvalue of X'X."""
-        self._create("eigenvalue", (1,))
+        array = create_array(self._group, "eigenvalue", shape=(1,), chunks=(1,), dtype=np.int64)
+        self._arrays["eigenvalue"] = array
         self._write("eigenvalue", (0,), np.array([value], dtype=np.int64))
 
     def sha256(self) -> str:
@@ -289,16 +284,19 @@ class BlockMatricesWriter:
         mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
 
-    def _create(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        chunks: tuple[int, ...] | None = None,
-        dtype: npt.DTypeLike = np.int64,
-    ) -> None:
-        self._arrays[name] = create_array(
-            self._group, name, shape=shape, chunks=chunks or shape, dtype=dtype
-        )
+    def _array_layouts(self) -> dict[str, ArrayLayout]:
+        q, phenotypes = self._layout.n_outcomes, self._layout.n_phenotypes
+        layouts = {
+            "outcome_gram": ArrayLayout((q, q), (q, q), np.int64),
+            "observed": ArrayLayout((phenotypes,), (phenotypes,), np.int64),
+        }
+        for block, size in enumerate(self._layout.sizes):
+            side = tile_side(size)
+            gram = ArrayLayout((size, size), (side, side), self.gram_type)
+            layouts |= {_gram_name(block, copy): gram for copy in range(self._copies)}
+            panel = (min(panel_height(q), size), q)
+            layouts[f"cross/{block}"] = ArrayLayout((size, q), panel, np.int64)
+        return layouts
 
     def _write(self, name: str, index: tuple[int, ...], values: Integers) -> None:
         array = self._arrays[name]

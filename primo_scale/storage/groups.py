@@ -9,15 +9,16 @@ kinds that hold anything about people are encrypted, all but this header (`encry
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
 from zarr.core.array_spec import ArrayConfigParams
+from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import DamagedChunk, InputError
@@ -169,6 +170,41 @@ def create_array(
         config=_EVERY_CHUNK,
         overwrite=True,
     )
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """Shape, chunks and type of an array."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: npt.DTypeLike
+
+
+def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict[str, Array]:
+    """Create arrays by name in a new group, each as `create_array` would, side by side.
+
+    One by one, those of a thousand LD blocks would take seconds on a disk and minutes in a bucket.
+    """
+    created: dict[str, Array] = {}
+    headers: dict[np.dtype[Any], ArrayV3Metadata] = {}
+    nodes: dict[str, Any] = {}
+    for name, layout in layouts.items():
+        shape, chunks, dtype = layout.shape, layout.chunks, np.dtype(layout.dtype)
+        if dtype not in headers:  # the first of its type shows what Zarr makes of it
+            created[name] = create_array(group, name, shape=shape, chunks=chunks, dtype=dtype)
+            headers[dtype] = cast(ArrayV3Metadata, created[name].metadata)
+            continue
+        grid = {"chunk_shape": [max(1, size) for size in chunks]}
+        changes: dict[str, Any] = {
+            "shape": shape,
+            "chunk_grid": {"name": "regular", "configuration": grid},
+        }
+        nodes[name] = ArrayV3Metadata.from_dict({**headers[dtype].to_dict(), **changes})
+    for name, node in group.create_hierarchy(nodes):
+        if isinstance(node, zarr.Array):
+            created[name] = node.with_config(_EVERY_CHUNK)
+    return created
 
 
 def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[Any]) -> None:

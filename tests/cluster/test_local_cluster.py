@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from primo_scale.cluster.connect import dask_client
+from primo_scale.cluster.dask_settings import WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile
 
 PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
@@ -30,3 +31,19 @@ def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) 
             for page in PAGES:
                 with pytest.raises((urllib.error.HTTPError, OSError)):
                     urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=5)
+
+
+def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path) -> None:
+    def seen() -> dict[str, str | int | None]:
+        import os
+
+        from threadpoolctl import threadpool_info
+
+        pools = [pool["num_threads"] for pool in threadpool_info()]
+        return {**os.environ, "BLAS threads": max(pools, default=1)}
+
+    with dask_client(LocalProfile(workers=1), tmp_path) as client:
+        assert set(client.nthreads().values()) == {1}
+        found = client.submit(seen, pure=False).result()
+    assert {name: found.get(name) for name in WORKER_PROCESS} == WORKER_PROCESS
+    assert found["BLAS threads"] == 1

@@ -190,8 +190,10 @@ def _sum_region(
 
 
 def _sum_tile(array: Array, tile: Tile, kind: np.dtype[np.signedinteger[Any]]) -> Integers:
-    # What was read is this function's own: no copy of the first row group.
-    total = _group(array, 0, tile.selection).astype(kind, copy=False)
+    first = _group(array, 0, tile.selection)
+    if array.shape[0] == 1:
+        return first.astype(kind, copy=False)
+    total = first.astype(kind)
     for group in range(1, array.shape[0]):
         total += _group(array, group, tile.selection)
     return total

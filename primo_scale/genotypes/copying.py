@@ -15,6 +15,7 @@ import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
+from primo_scale.storage.chunk_bytes import crc32c_of_chunk
 from primo_scale.storage.groups import (
     array_of,
     chunk_name,
@@ -22,7 +23,6 @@ from primo_scale.storage.groups import (
     open_group,
     read_block,
 )
-from primo_scale.storage.growing_chunks import crc32c_of_chunk
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 

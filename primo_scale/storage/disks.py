@@ -62,7 +62,12 @@ class DiskStore(LocalStore, PlaceStore):
 
     def read(self, key: str) -> bytes:
         """Content of a file."""
-        return (self.root / key).read_bytes()
+        try:
+            return (self.root / key).read_bytes()
+        except FileNotFoundError:
+            if is_chunk(key):
+                raise missing_chunk(self.root / key) from None
+            raise
 
     def put_if_absent(self, key: str, content: bytes) -> bool:
         """Write beside the name and link to it, which fails where it is taken."""

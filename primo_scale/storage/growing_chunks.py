@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from zarr.codecs import BytesCodec, Crc32cCodec
 
+from primo_scale.storage.chunk_bytes import CHECKSUM_BYTES
 from primo_scale.storage.groups import Array, chunk_path
-
-_CHECKSUM_BYTES = 4
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -67,7 +66,7 @@ class GrowingChunks:
             missing = self._height - self._rows
             if missing:
                 self._write(column, np.full((missing, self._width), self._fill))
-            _write_all(descriptor, self._checksums[column].to_bytes(_CHECKSUM_BYTES, "little"))
+            _write_all(descriptor, self._checksums[column].to_bytes(CHECKSUM_BYTES, "little"))
         for descriptor in self._descriptors:
             os.fsync(descriptor)
         return np.array(self._checksums, dtype=np.uint32)
@@ -107,13 +106,6 @@ def growing_chunks(
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-def crc32c_of_chunk(content: bytes) -> int | None:
-    """CRC-32C of a stored chunk, or None if it does not end with that of what comes before."""
-    values, stored = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
-    computed = int(google_crc32c.value(values))
-    return computed if stored == computed.to_bytes(_CHECKSUM_BYTES, "little") else None
 
 
 def _write_all(descriptor: int, content: bytes | memoryview) -> None:

@@ -9,16 +9,20 @@ import zarr
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.groups import (
     VERSION_ATTRIBUTE,
+    ArrayLayout,
     array_of,
+    attributes_of,
     chunk_path,
     commit_chunk,
     create_array,
+    create_arrays,
     create_group,
     is_complete,
     mark_complete,
     open_group,
     read_block,
     read_strings,
+    write_block,
     write_strings,
 )
 
@@ -89,3 +93,58 @@ def test_text_columns_come_back_as_they_were(tmp_path):
     assert read_strings(group, "names").tolist() == values
     write_strings(group, "none", [])
     assert read_strings(group, "none").tolist() == []
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64])
+def test_one_whole_chunk_is_what_zarr_reads(dtype, tmp_path) -> None:
+    """Chunks inside and at both edges, straight from the store and by way of Zarr."""
+    group = create_group(tmp_path / "g.zarr", "statistics", {})
+    values = np.arange(7 * 5).reshape(7, 5).astype(dtype)
+    array = create_array(group, "a", shape=(7, 5), chunks=(3, 2), dtype=dtype)
+    write_block(array, (slice(0, 7), slice(0, 5)), values)
+    for i in range(3):
+        for j in range(3):
+            chunk = (slice(3 * i, 3 * i + 3), slice(2 * j, 2 * j + 2))
+            found = read_block(array, chunk)
+            np.testing.assert_array_equal(found, values[chunk])
+            assert found.dtype == dtype
+    np.testing.assert_array_equal(read_block(array, (slice(1, 6), slice(None))), values[1:6])
+
+
+@pytest.mark.parametrize("harm", ["flipped", "torn", "grown", "empty", "gone"])
+def test_a_damaged_chunk_is_found_however_it_is_read(harm, tmp_path) -> None:
+    group = create_group(tmp_path / "g.zarr", "statistics", {})
+    array = create_array(group, "a", shape=(4, 4), chunks=(2, 4), dtype=np.int32)
+    write_block(array, (slice(0, 4), slice(0, 4)), np.arange(16, dtype=np.int32).reshape(4, 4))
+    path = chunk_path(array, (1, 0))
+    whole = path.read_bytes()
+    flipped = bytes([whole[0] ^ 1]) + whole[1:]
+    content = {"flipped": flipped, "torn": whole[:-3], "grown": whole + b"0", "empty": b""}
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[harm])
+    for rows in (slice(2, 4), slice(0, 4), slice(3, 4)):
+        with pytest.raises(DamagedChunk):
+            read_block(array, (rows, slice(0, 4)))
+
+
+def test_arrays_made_together_are_those_made_one_by_one(tmp_path) -> None:
+    layouts = {
+        "x/one": ArrayLayout((7, 5), (3, 2), np.int32),
+        "x/two": ArrayLayout((1,), (4,), np.int32),
+        "x/none": ArrayLayout((0, 3), (0, 3), np.int32),
+        "y": ArrayLayout((9,), (2,), np.uint8),
+        "z": ArrayLayout((9, 1, 2), (2, 1, 1), np.uint8),
+    }
+    together = create_group(tmp_path / "together.zarr", "statistics", {})
+    alone = create_group(tmp_path / "alone.zarr", "statistics", {})
+    created = create_arrays(together, layouts)
+    assert created.keys() == layouts.keys()
+    for name, layout in layouts.items():
+        one = create_array(
+            alone, name, shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype
+        )
+        assert created[name].metadata == one.metadata == array_of(together, name).metadata
+        assert created[name].async_array.config == one.async_array.config
+    assert attributes_of(together) == {}

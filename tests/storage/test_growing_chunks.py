@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primo_scale.storage.chunk_bytes import crc32c_of_chunk
 from primo_scale.storage.groups import (
     Array,
     chunk_path,
@@ -18,7 +19,7 @@ from primo_scale.storage.groups import (
     read_block,
     write_block,
 )
-from primo_scale.storage.growing_chunks import crc32c_of_chunk, growing_chunks
+from primo_scale.storage.growing_chunks import growing_chunks
 
 
 def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> Array:

@@ -21,7 +21,8 @@ from unittest import mock
 
 from pipelines.design import load_design
 from primo_scale.accumulate import partials as checkpoint
-from primo_scale.accumulate.partials import Inputs, open_partials
+from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.outcomes.store import open_outcome_store

@@ -21,7 +21,8 @@ from distributed import Client
 from benchmarks.random_outcomes import random_coding, write_random_outcomes
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
 from primo_scale.accumulate.amounts import Amount
-from primo_scale.accumulate.partials import Inputs, open_partials
+from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import Plan, default_plan
 from primo_scale.accumulate.run import accumulate
 from primo_scale.accumulate.statistics import RawStatistics

@@ -155,7 +155,7 @@ def _sum(
     execution: ExecutionChoices,
 ) -> RawStatistics:
     from pipelines.progress import progress_bar
-    from primo_scale.accumulate.partials import open_partials
+    from primo_scale.accumulate.checkpoint import open_partials
     from primo_scale.accumulate.plan import default_plan, plan_digest
     from primo_scale.accumulate.run import accumulate
     from primo_scale.accumulate.statistics import (

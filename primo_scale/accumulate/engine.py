@@ -65,64 +65,82 @@ def run_tasks(
     PrimoError
         Of a task, after some retries.
     """
-    call = partial(function, partials.address)
-
-    def named(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
-        return [(task, f"{task.key}-{partials.store_id}") for task in tasks]
-
-    waiting, held_back = deque(named([*order.first, *order.beside])), named(order.after)
-    awaited = set(order.first)
-    in_flight: dict[str, tuple[Task, Future]] = {}
-    ended: SimpleQueue[Future] = SimpleQueue()
-    murders: Counter[Task] = Counter()
+    stream = _Stream(client, partial(function, partials.address), partials.store_id, order)
     workers = _WorkerThreads(client)
-
-    def fill() -> None:
-        # Workers come and go: the depth is that of the workers there are now. A batch at a time,
-        # because a graph of one task costs as much as a graph of many.
-        if not awaited:
-            waiting.extend(held_back)
-            held_back.clear()
-        busy = max(1, workers.threads)
-        depth = _depth(busy, len(waiting) + len(held_back))
-        if len(in_flight) > max(busy, depth // 2):
-            return
-        batch = [waiting.popleft() for _ in range(min(len(waiting), depth - len(in_flight)))]
-        if not batch:
-            return
-        chosen, keys = [task for task, _ in batch], [key for _, key in batch]
-        futures = client.map(call, chosen, key=keys, retries=_RETRIES)
-        for (task, key), future in zip(batch, futures, strict=True):
-            in_flight[key] = (task, future)
-            future.add_done_callback(ended.put)
-
-    def settle(future: Future) -> None:
-        task, _ = in_flight[future.key]
-        try:
-            _raise_failure(future)
-        except KilledWorker as error:
-            murders[task] += 1
-            if murders[task] == _TRIALS:
-                raise _murderous(task) from error
-            # Dask suspects whatever a dead worker had in hand. Another name, for it knows this one.
-            waiting.appendleft((task, f"{task.key}-{partials.store_id}-{murders[task]}"))
-        else:
-            awaited.discard(task)
-            on_done(task)
-        del in_flight[future.key]
-        future.release()
-
     try:
         with _scheduler_loss_explained():
-            fill()
-            while in_flight:
+            stream.fill(workers.threads)
+            while stream.in_flight:
                 workers.look()
-                for future in _those_that_ended(ended):
-                    settle(future)
-                fill()
+                for task in stream.settle():
+                    on_done(task)
+                stream.fill(workers.threads)
     finally:
-        for _, future in in_flight.values():
+        stream.release()
+
+
+class _Stream:
+    """Tasks on their way: those that wait, those that may not begin yet, those in flight."""
+
+    def __init__(
+        self, client: Client, call: Callable[[Task], object], store_id: str, order: Order
+    ) -> None:
+        self._client, self._call, self._store_id = client, call, store_id
+        self._waiting = deque(self._named([*order.first, *order.beside]))
+        self._awaited, self._held_back = set(order.first), self._named(order.after)
+        self._ended: SimpleQueue[Future] = SimpleQueue()
+        self._murders: Counter[Task] = Counter()
+        self.in_flight: dict[str, tuple[Task, Future]] = {}
+
+    def fill(self, threads: int) -> None:
+        """Submit what may begin, for so many threads: workers come and go."""
+        if not self._awaited:
+            self._waiting.extend(self._held_back)
+            self._held_back.clear()
+        busy = max(1, threads)
+        depth = _depth(busy, len(self._waiting) + len(self._held_back))
+        # A batch at a time: a graph of one task costs as much as a graph of many.
+        if len(self.in_flight) > max(busy, depth // 2):
+            return
+        room = min(len(self._waiting), depth - len(self.in_flight))
+        batch = [self._waiting.popleft() for _ in range(room)]
+        if not batch:
+            return
+        tasks, keys = [task for task, _ in batch], [key for _, key in batch]
+        futures = self._client.map(self._call, tasks, key=keys, retries=_RETRIES)
+        for (task, key), future in zip(batch, futures, strict=True):
+            self.in_flight[key] = (task, future)
+            future.add_done_callback(self._ended.put)
+
+    def settle(self) -> Iterator[Task]:
+        """Tasks that ended well since; those that workers died over wait again."""
+        for future in _those_that_ended(self._ended):
+            task, _ = self.in_flight[future.key]
+            try:
+                _raise_failure(future)
+            except KilledWorker as error:
+                self._begin_again(task, error)
+            else:
+                self._awaited.discard(task)
+                yield task
+            del self.in_flight[future.key]
             future.release()
+
+    def release(self) -> None:
+        """Let the cluster forget what is in flight."""
+        for _, future in self.in_flight.values():
+            future.release()
+
+    def _begin_again(self, task: Task, error: KilledWorker) -> None:
+        self._murders[task] += 1
+        if self._murders[task] == _TRIALS:
+            raise _murderous(task) from error
+        # Dask suspects whatever a dead worker had in hand. Another name, for it knows this one.
+        name = f"{task.key}-{self._store_id}-{self._murders[task]}"
+        self._waiting.appendleft((task, name))
+
+    def _named(self, tasks: Sequence[Task]) -> list[tuple[Task, str]]:
+        return [(task, f"{task.key}-{self._store_id}") for task in tasks]
 
 
 def _depth(threads: int, waiting: int) -> int:

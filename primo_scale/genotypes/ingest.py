@@ -238,24 +238,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
         Partitions are missing (they are named), a source changed during the run, or the
         self-test failed.
     """
-    missing = missing_partitions(plan)
-    if missing:
-        raise InputError(
-            "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
-            where=plan.partial,
-            value=f"{len(missing)} missing",
-            limit=f"{plan.n_partitions} in all",
-            remedy="Run the same command again to write them",
-        )
-    if any(source.sha256 == NOT_HASHED for source in plan.sources):
-        plan = replace(plan, sources=_BedHashes(plan).complete())
-    known = {source.path: source for source in plan.sources}
-    if fingerprint(plan.filesets.files(), known) != plan.sources:
-        raise InputError(
-            "an input file changed while it was read",
-            where=plan.filesets.prefixes[0],
-            remedy=f"Remove {plan.partial} and start again",
-        )
+    plan = _read_to_the_end(plan)
     group = open_group(plan.growing_store, KIND, complete=False)
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
@@ -290,6 +273,29 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
         sync_directory(plan.destination.parent)
     shutil.rmtree(plan.partial)
     return open_genotype_store(plan.destination)
+
+
+def _read_to_the_end(plan: IngestPlan) -> IngestPlan:
+    """The plan with the digests of all sources, once every partition is there and none changed."""
+    missing = missing_partitions(plan)
+    if missing:
+        raise InputError(
+            "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
+            where=plan.partial,
+            value=f"{len(missing)} missing",
+            limit=f"{plan.n_partitions} in all",
+            remedy="Run the same command again to write them",
+        )
+    if any(source.sha256 == NOT_HASHED for source in plan.sources):
+        plan = replace(plan, sources=_BedHashes(plan).complete())
+    known = {source.path: source for source in plan.sources}
+    if fingerprint(plan.filesets.files(), known) != plan.sources:
+        raise InputError(
+            "an input file changed while it was read",
+            where=plan.filesets.prefixes[0],
+            remedy=f"Remove {plan.partial} and start again",
+        )
+    return plan
 
 
 def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> None:

@@ -20,7 +20,8 @@ import pytest
 from distributed import Client
 
 from pipelines.design import load_design
-from primo_scale.accumulate.partials import Inputs, Partials, open_partials
+from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.partials import Inputs, Partials
 from primo_scale.accumulate.plan import Plan, default_plan
 from primo_scale.accumulate.run import accumulate
 from primo_scale.accumulate.statistics import reduce_partials

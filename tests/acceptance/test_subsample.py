@@ -10,7 +10,8 @@ import pytest
 from acceptance_inputs import RealSet
 
 from pipelines.design import load_design
-from primo_scale.accumulate.partials import Inputs, open_partials
+from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.statistics import reduce_partials
 from primo_scale.accumulate.tasks import run_task

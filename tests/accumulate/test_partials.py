@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from primo_scale.accumulate import run
-from primo_scale.accumulate.partials import Inputs, open_partials
+from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import Plan, RowTask, TileTask, default_plan
 from primo_scale.accumulate.run import accumulate
 from primo_scale.errors import DamagedChunk, InputError

@@ -24,7 +24,8 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 60}
 @explain_errors
 def main(inputs: Path, work: Path) -> None:
     from pipelines.design import load_design
-    from primo_scale.accumulate.partials import Inputs, open_partials
+    from primo_scale.accumulate.checkpoint import open_partials
+    from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.plan import default_plan
     from primo_scale.accumulate.run import accumulate
     from primo_scale.cluster.connect import dask_client

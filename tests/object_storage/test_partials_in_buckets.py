@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from bucket_runs import contents
 
-from primo_scale.accumulate.partials import KIND, Inputs, Partials, open_partials
+from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.partials import KIND, Inputs, Partials
 from primo_scale.accumulate.plan import Plan, Task, TileTask, default_plan
 from primo_scale.accumulate.statistics import remove_partials
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun

@@ -1,0 +1,156 @@
+"""Opening the checkpoint of a plan, or beginning one.
+
+Everything that decides what tasks would sum is in the plan digest, so that nothing is ever merged
+into the sums of another plan.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.accumulate.partials import (
+    KIND,
+    MULTIPLIER_COLUMNS,
+    SUBSAMPLE,
+    Inputs,
+    Partials,
+)
+from primo_scale.accumulate.plan import Plan, plan_digest
+from primo_scale.accumulate.row_rules import RowRule
+from primo_scale.errors import InputError
+from primo_scale.kernels.choice import AUTOMATIC
+from primo_scale.kernels.products import LARGEST_INT32
+from primo_scale.storage.groups import (
+    Array,
+    ArrayLayout,
+    Group,
+    array_of,
+    attributes_of,
+    create_array,
+    create_arrays,
+    create_group,
+    flush,
+    is_complete,
+    mark_complete,
+    open_group,
+    write_block,
+)
+from primo_scale.storage.places import Place
+
+
+def open_partials(
+    path: Place,
+    plan: Plan,
+    inputs: Inputs,
+    code_table: npt.NDArray[np.int8],
+    kernel: str = AUTOMATIC,
+) -> Partials:
+    """Open the store of this very plan, creating it where there is none.
+
+    Raises
+    ------
+    InputError
+        The store holds partial sums of another plan: other inputs, coding, bounds or cutting.
+    """
+    digest = plan_digest(plan, inputs.to_json())
+    if is_complete(path, KIND):
+        attributes = attributes_of(open_group(path, KIND))
+        if attributes["plan_digest"] != digest:
+            raise InputError(
+                "the work directory holds partial sums of other inputs or options",
+                where=str(path),
+                value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
+                remedy="Use another --work-dir, or remove this one to start afresh",
+            )
+        partials = Partials(path, str(attributes["store_id"]), kernel)
+        _write_code_table(partials.array("code_table"), code_table)  # in case it was damaged
+        return partials
+    return Partials(path, _create(path, plan, inputs, code_table), kernel)
+
+
+def gram_dtype(plan: Plan, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
+    """int32 where no sum over a row group can leave it, else int64."""
+    people = min(plan.row_group, plan.n_samples)
+    return np.dtype(np.int32 if people * largest_code**2 <= LARGEST_INT32 else np.int64)
+
+
+def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
+    """Create the empty store and return its identity."""
+    store_id = uuid.uuid4().hex
+    group = create_group(path, KIND, {})
+    arrays = _arrays(plan, inputs.row_rule, code_table)
+    create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
+    _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
+    if inputs.subsample is not None:
+        _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
+    # Chunks are recomputed when a loss of power tears them; what describes them could not be.
+    flush(group)
+    mark_complete(
+        group,
+        {
+            "store_id": store_id,
+            "plan": plan.to_json(),
+            "inputs": inputs.to_json(),
+            "plan_digest": plan_digest(plan, inputs.to_json()),
+            "paths": {
+                "genotypes": str(inputs.genotypes.resolve()),
+                "outcomes": str(inputs.outcomes.resolve()),
+            },
+        },
+    )
+    return store_id
+
+
+def _arrays(
+    plan: Plan, rule: RowRule | None, code_table: npt.NDArray[np.int8]
+) -> dict[str, ArrayLayout]:
+    """Every array but a subsample."""
+    layout, q = plan.layout, plan.layout.n_outcomes
+    groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
+    columns = 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
+    multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
+    arrays = {
+        "code_table": ArrayLayout(code_table.shape, (65536, 4), np.int8),
+        "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
+        "outcome_planes": ArrayLayout((2 * q, n), (2 * q, rows), np.int8),
+        "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
+    }
+    kind = gram_dtype(plan, int(np.abs(code_table.astype(np.int64)).max()))
+    for block, size in enumerate(layout.sizes):
+        side = min(plan.tile, size)
+        arrays[f"gram/{block}"] = ArrayLayout((groups, size, size), (1, side, side), kind)
+        arrays[f"cross/{block}"] = ArrayLayout((groups, size, q), (1, side, q), np.int64)
+    return arrays
+
+
+def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
+    """Draw who is in the subsample, uniformly and without replacement; it leaves with the store.
+
+    Amplification holds for a subsample that nobody knows, so it is drawn from the operating
+    system's entropy, once for this store, and is deleted with it.
+    """
+    chosen = np.zeros(n_samples, dtype=np.uint8)
+    chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
+    chunks = (min(n_samples, 1 << 20),)
+    array = create_array(group, name, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
+    write_block(array, (slice(None),), chosen)
+
+
+def _write_code_table(array: Array, code_table: npt.NDArray[np.int8]) -> None:
+    write_block(array, (slice(None), slice(None)), code_table)
+
+
+def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
+    """Names of what differs between a store and a request; names only, values are private."""
+    stored = {**attributes["plan"], **attributes["inputs"]}
+    asked = {**plan.to_json(), **inputs.to_json()}
+    return sorted(
+        name.replace("_", " ")
+        for name in stored.keys() | asked.keys()
+        if stored.get(name) != asked.get(name)
+    )

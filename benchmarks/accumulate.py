@@ -91,8 +91,8 @@ def biobank(
 
 
 @_measuring
-@click.option("--samples", default=50_000, show_default=True)
-@click.option("--variants", default=4_096, show_default=True)
+@click.option("--samples", default=100_000, show_default=True)
+@click.option("--variants", default=8_192, show_default=True)
 def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
     """From one CPU to all."""
     return run_scaling(bench, samples, variants)

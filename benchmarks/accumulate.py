@@ -63,7 +63,7 @@ def headline(
 
 
 @_measuring
-@click.option("--samples", default="50000,100000,200000,400000", show_default=True)
+@click.option("--samples", default="50000,100000,200000,400000,800000", show_default=True)
 @click.option("--variants", default="1024,2048,4096,8192,16384", show_default=True)
 @click.option("--at-samples", default=100_000, show_default=True)
 @click.option("--at-variants", default=8_192, show_default=True)

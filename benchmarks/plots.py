@@ -41,8 +41,9 @@ def _time(axes: Axes, measured: dict[str, Any], part: str, size: str) -> None:
         at_last = y[x.index(last)]
         line = [at_last * (value / last) ** slope for value in fit["sizes"]]
         axes.loglog(fit["sizes"], line, "--", label=f"exponent {slope:.2f}")
-    overhead = median(measured["overhead"]["seconds"])
-    axes.axhline(overhead, color="grey", linewidth=0.8, label="next to nothing to sum")
+    few = measured["few"][part]
+    label = f"{few['samples']:,} people, {few['variants']:,} variants"
+    axes.axhline(median(few["seconds"]), color="grey", linewidth=0.8, label=label)
     axes.legend(frameon=False)
     axes.set_title(_title(rows, size))
 

@@ -13,8 +13,9 @@ from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 
 _SWEEP_REPETITIONS = 3
-_OVERHEAD = (2_000, 256)
-# A point is fitted where it takes so many times as long as a run that has nothing to do.
+_FEW_PEOPLE, _FEW_VARIANTS = 2_000, 256
+# A point is fitted where it takes so many times as long as a run that has next to nothing to do:
+# few people with as many variants, whose statistics are as large; and few of both.
 _FITTED_ABOVE = 5.0
 
 
@@ -25,17 +26,20 @@ def sweep(
     bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
     by_people = simulated(bench.data, max(people), fixed[1])
     by_variants = simulated(bench.data, fixed[0], max(variants))
-    nothing = bench.ours("next to nothing", part_of(by_variants, *_OVERHEAD))
+    few = {
+        "people": bench.ours("few people", part_of(by_people, _FEW_PEOPLE, fixed[1])),
+        "variants": bench.ours("few", part_of(by_variants, _FEW_PEOPLE, _FEW_VARIANTS)),
+    }
+    above = {size: _FITTED_ABOVE * median(row["seconds"]) for size, row in few.items()}
     in_people = [bench.ours(f"n = {n}", part_of(by_people, n, fixed[1])) for n in people]
     in_variants = [bench.ours(f"d = {d}", part_of(by_variants, fixed[0], d)) for d in variants]
-    overhead = median(nothing["seconds"])
     return {
-        "overhead": nothing,
-        "fitted_above": _FITTED_ABOVE * overhead,
+        "few": few,
+        "fitted_above": above,
         "people": in_people,
         "variants": in_variants,
-        "exponent_people": fitted_exponent(in_people, "samples", _FITTED_ABOVE * overhead),
-        "exponent_variants": fitted_exponent(in_variants, "variants", _FITTED_ABOVE * overhead),
+        "exponent_people": fitted_exponent(in_people, "samples", above["people"]),
+        "exponent_variants": fitted_exponent(in_variants, "variants", above["variants"]),
     }
 
 

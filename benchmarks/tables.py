@@ -120,12 +120,12 @@ def _sweep(measured: Measured) -> str:
         other = "variants" if size == "samples" else "samples"
         parts.append(f"Against {letter}, with {rows[0][other]:,} {_words(other)}:")
         parts.append(_table((letter, *_COSTS), [(f"{row[size]:,}", *_costs(row)) for row in rows]))
-        parts.append(_fit(measured[f"exponent_{part}"], letter))
-    overhead = measured["overhead"]
-    parts.append(
-        f"Points of less than {measured['fitted_above']:.2f} s are not fitted: five times what a "
-        f"cohort of {overhead['samples']:,} people and {overhead['variants']} variants takes."
-    )
+        few = measured["few"][part]
+        parts.append(
+            f"{_fit(measured[f'exponent_{part}'], letter)} Points of less than "
+            f"{measured['fitted_above'][part]:.2f} s are not fitted: five times what "
+            f"{few['samples']:,} people and {few['variants']:,} variants take."
+        )
     return "\n\n".join(parts)
 
 

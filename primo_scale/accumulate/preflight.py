@@ -215,7 +215,7 @@ def _memory_limit(memory_limit: str | None) -> int | None:
     """What Dask makes of a limit: a share of this machine where none is given, none of 0."""
     machine = int(psutil.virtual_memory().total)
     if memory_limit is None:
-        return int(machine * 1 / usable_cpus())
+        return machine // usable_cpus()
     return min(machine, parse_bytes(memory_limit)) or None
 
 

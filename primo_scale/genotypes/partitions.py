@@ -153,6 +153,7 @@ class _Tally:
         self.haploid_problems = np.zeros(2, dtype=np.int64)
 
     def add(self, packed: PackedGenotypes, variants: slice, samples: slice) -> None:
+        """Count a slab, by its positions among the partition's variants and samples."""
         self.counts[variants] += count_genotypes(packed, samples.stop - samples.start)
         columns = slice(samples.start // 4, samples.start // 4 + packed.shape[1])
         self.never_called[columns] &= always_missing(packed)

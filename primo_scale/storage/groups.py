@@ -219,8 +219,8 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     """Read `selection`; a chunk that is missing or fails its checksum is a DamagedChunk.
 
     What is returned may be read-only. One whole chunk comes straight from the store: of several
-    Zarr makes one array, at the price of a copy and of a few turns of its event loop, which take
-    ten times as long as the reading while every core computes.
+    Zarr makes one array, at the price of a copy and of a few turns of its event loop, which wait
+    for a core while all of them compute.
 
     Raises
     ------

@@ -210,6 +210,17 @@ class TestWhatTheCheckRejects:
         assert_exact(Blas(np.float32, 127), codes, codes.copy())
 
 
+def with_outcomes(test):
+    """Run a test for every kernel, on outcomes of several shapes."""
+    shapes = given(
+        q=st.integers(1, 5),
+        people=st.sampled_from([1, 63, 64, 700]),
+        extreme=st.booleans(),
+        seed=st.integers(0, 2**32),
+    )
+    return kernels(settings(max_examples=10, deadline=None)(shapes(test)))
+
+
 class TestBytePlanes:
     """Outcomes of 16 bits by way of 8."""
 
@@ -219,14 +230,7 @@ class TestBytePlanes:
         assert planes.shape == (2, 2**16)
         np.testing.assert_array_equal(256 * planes[0] + planes[1] + 128, values)
 
-    @kernels
-    @settings(max_examples=10, deadline=None)
-    @given(
-        q=st.integers(1, 5),
-        people=st.sampled_from([1, 63, 64, 700]),
-        extreme=st.booleans(),
-        seed=st.integers(0, 2**32),
-    )
+    @with_outcomes
     def test_products_with_outcomes(
         self, name: str, q: int, people: int, extreme: bool, seed: int
     ) -> None:
@@ -242,14 +246,7 @@ class TestBytePlanes:
         assert found.dtype == np.int64
         np.testing.assert_array_equal(found, codes.astype(np.int64) @ outcomes.astype(np.int64))
 
-    @kernels
-    @settings(max_examples=10, deadline=None)
-    @given(
-        q=st.integers(1, 5),
-        people=st.sampled_from([1, 63, 64, 700]),
-        extreme=st.booleans(),
-        seed=st.integers(0, 2**32),
-    )
+    @with_outcomes
     def test_products_of_outcomes_with_themselves(
         self, name: str, q: int, people: int, extreme: bool, seed: int
     ) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import CHUNK_BYTES, KIND, OutcomeStore, open_outcome_store
-from primo_scale.storage.groups import create_array, create_group, mark_complete, write_block
+from primo_scale.storage.chunks import write_block
+from primo_scale.storage.groups import create_array, create_group, mark_complete
 
 _SDS = 4.0
 

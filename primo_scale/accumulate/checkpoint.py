@@ -25,6 +25,7 @@ from primo_scale.accumulate.row_rules import RowRule
 from primo_scale.errors import InputError
 from primo_scale.kernels.choice import AUTOMATIC
 from primo_scale.kernels.products import LARGEST_INT32
+from primo_scale.storage.chunks import write_block
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
@@ -38,7 +39,6 @@ from primo_scale.storage.groups import (
     is_complete,
     mark_complete,
     open_group,
-    write_block,
 )
 from primo_scale.storage.places import Place
 

@@ -14,7 +14,8 @@ from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.partials import KIND, Partials
 from primo_scale.accumulate.plan import RowTask, Task
 from primo_scale.storage.chunk_times import Index, chunk_times
-from primo_scale.storage.groups import attributes_of, chunk_path, is_complete, open_group
+from primo_scale.storage.chunks import chunk_path
+from primo_scale.storage.groups import attributes_of, is_complete, open_group
 
 
 @dataclass(frozen=True)

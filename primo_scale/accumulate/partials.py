@@ -31,18 +31,14 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.choice import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.storage.groups import (
-    Array,
-    Group,
-    array_of,
-    attributes_of,
+from primo_scale.storage.chunks import (
     chunk_name,
     commit_chunk,
     drop_chunk,
-    open_group,
     read_block,
     stored_chunks,
 )
+from primo_scale.storage.groups import Array, Group, array_of, attributes_of, open_group
 from primo_scale.storage.places import Place, place
 from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import in_threads

@@ -19,7 +19,8 @@ from primo_scale.storage.block_matrices import (
     Int64,
     Integers,
 )
-from primo_scale.storage.groups import Array, attributes_of, is_complete, open_group, read_block
+from primo_scale.storage.chunks import read_block
+from primo_scale.storage.groups import Array, attributes_of, is_complete, open_group
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import (

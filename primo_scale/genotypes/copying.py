@@ -15,14 +15,8 @@ import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
-from primo_scale.storage.chunk_bytes import crc32c_of_chunk
-from primo_scale.storage.groups import (
-    array_of,
-    chunk_name,
-    is_complete,
-    open_group,
-    read_block,
-)
+from primo_scale.storage.chunks import chunk_name, crc32c_of_chunk, read_block
+from primo_scale.storage.groups import array_of, is_complete, open_group
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 

@@ -42,6 +42,7 @@ from primo_scale.genotypes.orientation import check_orientation
 from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
+from primo_scale.storage.chunks import chunk_path, write_block
 from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
@@ -53,13 +54,11 @@ from primo_scale.storage.files import (
 from primo_scale.storage.groups import (
     Group,
     array_of,
-    chunk_path,
     create_array,
     create_group,
     is_complete,
     mark_complete,
     open_group,
-    write_block,
     write_strings,
 )
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.dosage import decode_dosages
 from primo_scale.genotypes.filesets import JoinedFilesets
-from primo_scale.storage.groups import Array, read_block
+from primo_scale.storage.chunks import read_block
+from primo_scale.storage.groups import Array
 
 Index = npt.NDArray[np.intp]
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from primo_scale.genotypes.filesets import JoinedFilesets
 from primo_scale.genotypes.hazards import GenotypeTallies, count_haploid_problems
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
+from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import sync_directory, write_atomically
-from primo_scale.storage.groups import Array, chunk_path
+from primo_scale.storage.groups import Array
 from primo_scale.storage.growing_chunks import growing_chunks
 
 # So that memory is the same for thousands of people and millions.

@@ -21,13 +21,8 @@ from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.hazards import Hazards
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes, packed_width
-from primo_scale.storage.groups import (
-    Array,
-    array_of,
-    open_group,
-    read_block,
-    read_strings,
-)
+from primo_scale.storage.chunks import read_block
+from primo_scale.storage.groups import Array, array_of, open_group, read_strings
 from primo_scale.storage.places import Place
 
 KIND = "genotypes"

@@ -21,6 +21,7 @@ from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.scratch import ScratchRows
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
+from primo_scale.storage.chunks import read_block, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import (
     Array,
@@ -31,8 +32,6 @@ from primo_scale.storage.groups import (
     is_complete,
     mark_complete,
     open_group,
-    read_block,
-    write_block,
 )
 from primo_scale.storage.places import Place
 

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.storage.chunks import flush_chunk, read_block, write_block
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
@@ -40,11 +41,8 @@ from primo_scale.storage.groups import (
     create_arrays,
     create_group,
     flush,
-    flush_chunk,
     mark_complete,
     open_group,
-    read_block,
-    write_block,
 )
 from primo_scale.storage.places import Place
 from primo_scale.storage.tiles import (

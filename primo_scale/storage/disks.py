@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from primo_scale.storage.files import (
     sync_directory,
     sync_file,
     sync_tree,
+    write_all,
 )
 from primo_scale.storage.place_store import PlaceStore, is_chunk, missing_chunk
 
@@ -68,6 +69,19 @@ class DiskStore(LocalStore, PlaceStore):
             if is_chunk(key):
                 raise missing_chunk(self.root / key) from None
             raise
+
+    def write(self, key: str, parts: Sequence[memoryview]) -> None:
+        """Write beside the name and rename."""
+        path = self.root / key
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("xb", buffering=0) as file:
+                for part in parts:
+                    write_all(file.fileno(), part)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def put_if_absent(self, key: str, content: bytes) -> bool:
         """Write beside the name and link to it, which fails where it is taken."""

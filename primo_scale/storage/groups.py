@@ -8,10 +8,8 @@ kinds that hold anything about people are encrypted, all but this header (`encry
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -22,8 +20,7 @@ from zarr.core.array_spec import ArrayConfigParams
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
-from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage.chunk_bytes import crc32c_of_chunk, values_of_chunk
+from primo_scale.errors import InputError
 from primo_scale.storage.disks import DiskStore
 from primo_scale.storage.encryption import (
     Sealing,
@@ -33,7 +30,7 @@ from primo_scale.storage.encryption import (
     seal_attributes,
 )
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.place_store import PlaceStore, is_chunk
+from primo_scale.storage.place_store import PlaceStore
 from primo_scale.storage.places import Place
 from primo_scale.storage.sealed_store import HEADER, SealedStore
 from primo_scale.storage.stores import store_at
@@ -114,7 +111,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
             where=str(place),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return group if sealing is None else _group_in(_under_key(_store_of(group), sealing), group)
+    return group if sealing is None else _group_in(_under_key(store_of(group), sealing), group)
 
 
 def is_complete(place: Place, kind: str) -> bool:
@@ -130,7 +127,7 @@ def attributes_of(group: zarr.Group) -> dict[str, Any]:
     if sealing is not None:
         kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
         sealed = str(stored[_SEALED_ATTRIBUTE])
-        return open_attributes(sealing, sealed, _about(kind, complete), str(_place_of(group)))
+        return open_attributes(sealing, sealed, _about(kind, complete), str(place_of(group)))
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE):
         stored.pop(name, None)
     return stored
@@ -138,12 +135,12 @@ def attributes_of(group: zarr.Group) -> dict[str, Any]:
 
 def flush(group: zarr.Group) -> None:
     """Make everything in a group survive a loss of power."""
-    _store_of(group).flush(group.store_path.path)
+    store_of(group).flush(group.store_path.path)
 
 
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     """Set the last attributes of a group and declare it finished, in one atomic write."""
-    store, kind = _store_of(group), str(group.attrs[KIND_ATTRIBUTE])
+    store, kind = store_of(group), str(group.attrs[KIND_ATTRIBUTE])
     with disk_errors_explained(store.place):
         every = {**attributes_of(group), **attributes}
         group.attrs.put(_stored_attributes(_sealing_of(group), kind, every, complete=True))
@@ -209,115 +206,6 @@ def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict
     return created
 
 
-def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[Any]) -> None:
-    """Write `values` at `selection`, a whole number of chunks."""
-    with disk_errors_explained(_place_of(array)):
-        array[selection] = values
-
-
-def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
-    """Read `selection`; a chunk that is missing or fails its checksum is a DamagedChunk.
-
-    What is returned may be read-only. One whole chunk comes straight from the store: of several
-    Zarr makes one array, at the price of a copy and of a few turns of its event loop, which wait
-    for a core while all of them compute.
-
-    Raises
-    ------
-    InterruptedRun
-        The object store that it lies in gave no usable answer.
-    """
-    index = _whole_chunk(array, selection)
-    if index is not None:
-        return _read_chunk(array, index)
-    try:
-        return np.asarray(array[selection])
-    except ValueError as error:  # what a mismatch of its checksum raises
-        raise _damaged(array) from error
-
-
-def _whole_chunk(array: Array, selection: tuple[slice, ...]) -> tuple[int, ...] | None:
-    """Grid position of the one chunk that a selection covers, if it is all of one."""
-    index = []
-    for part, extent, size in zip(selection, array.shape, array.chunks, strict=True):
-        start, stop, _ = part.indices(extent)
-        if start % size or stop != min(start + size, extent):
-            return None
-        index.append(start // size)
-    return tuple(index)
-
-
-def _read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
-    stored = _store_of(array).read(_chunk_key(array, index))
-    if not array.compressors:  # it was sealed, and opened
-        values = np.frombuffer(stored, np.uint8)
-    elif crc32c_of_chunk(stored) is not None:
-        values = values_of_chunk(stored)
-    else:
-        raise _damaged(array)
-    dtype = array.dtype.newbyteorder("<")
-    if values.size != dtype.itemsize * math.prod(array.chunks):
-        raise _damaged(array)
-    inside = (
-        slice(0, extent - i * size)
-        for i, size, extent in zip(index, array.chunks, array.shape, strict=True)
-    )
-    return values.view(dtype).reshape(array.chunks)[tuple(inside)]
-
-
-def _damaged(array: Array) -> DamagedChunk:
-    return DamagedChunk(
-        "a stored chunk is damaged",
-        where=str(_place_of(array)),
-        remedy="Remove the store and run the same command again",
-    )
-
-
-def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
-    """Write one whole chunk that is complete once it has its name, or fails its checksum.
-
-    On a disk that is a rename; in an object store a conditional put, so that of several workers
-    that come with one chunk the first wins, and the others find it committed.
-    """
-    chunks = array.chunks
-    selection = tuple(
-        slice(i * size, min((i + 1) * size, extent))
-        for i, size, extent in zip(index, chunks, array.shape, strict=True)
-    )
-    write_block(_kept_in(_store_of(array).for_commits(), array), selection, values)
-
-
-def flush_chunk(array: Array, index: tuple[int, ...]) -> None:
-    """Make the chunk at grid position `index` survive a loss of power."""
-    _store_of(array).flush(_chunk_key(array, index))
-
-
-def chunk_name(array: str, index: tuple[int, ...]) -> str:
-    """Name of a chunk in its group, such as ``gram/0/c/1/0/2``."""
-    return "/".join((array, "c", *(str(i) for i in index)))
-
-
-def stored_chunks(place: Place) -> set[str]:
-    """Names, as of `chunk_name`, of all chunks below a place.
-
-    A listing and no more: they are there, and whether they are whole is seen when they are read.
-    """
-    return {key for key in store_at(place).all_keys() if is_chunk(key)}
-
-
-def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
-    """Take the chunk at grid position `index` away, if it is there."""
-    _store_of(array).remove(_chunk_key(array, index))
-
-
-def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
-    """File of the chunk at grid position `index`, of a store in a directory."""
-    place = _store_of(array).place
-    if not isinstance(place, Path):
-        raise ValueError(f"{place} is no directory")
-    return place / _chunk_key(array, index)
-
-
 def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
     """Store a column of text as a Zarr variable-length UTF-8 array."""
     array = group.create_array(
@@ -370,14 +258,16 @@ def _about(kind: str, complete: bool) -> str:
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
-def _store_of(node: zarr.Group | Array) -> PlaceStore:
+def store_of(node: zarr.Group | Array) -> PlaceStore:
+    """The store that a group or an array lies in."""
     store = node.store_path.store
     # Whoever opened it with Zarr alone did so on a disk.
     return store if isinstance(store, PlaceStore) else DiskStore(store.root)  # type: ignore[attr-defined]
 
 
-def _place_of(node: zarr.Group | Array) -> Place:
-    place = _store_of(node).place
+def place_of(node: zarr.Group | Array) -> Place:
+    """Where a group or an array lies."""
+    place = store_of(node).place
     return place / node.store_path.path if node.store_path.path else place
 
 
@@ -386,20 +276,7 @@ def _key(node: zarr.Group | Array, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
-    return chunk_name(array.store_path.path, index)
-
-
 def _group_in(store: PlaceStore, group: zarr.Group) -> zarr.Group:
     """The same group, read and written through another view of its store."""
     path = StorePath(store, group.store_path.path)
     return zarr.Group(zarr.AsyncGroup(group.metadata, path))
-
-
-def _kept_in(store: PlaceStore, array: Array) -> Array:
-    """The same array, read and written through another view of its store."""
-    if store is array.store_path.store:
-        return array
-    opened = array.async_array
-    path = StorePath(store, opened.store_path.path)
-    return zarr.Array(zarr.AsyncArray(opened.metadata, path, opened.config))

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from zarr.codecs import BytesCodec, Crc32cCodec
 
-from primo_scale.storage.chunk_bytes import CHECKSUM_BYTES
-from primo_scale.storage.groups import Array, chunk_path
+from primo_scale.storage.chunks import CHECKSUM_BYTES, chunk_path
+from primo_scale.storage.files import write_all
+from primo_scale.storage.groups import Array
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -66,7 +67,7 @@ class GrowingChunks:
             missing = self._height - self._rows
             if missing:
                 self._write(column, np.full((missing, self._width), self._fill))
-            _write_all(descriptor, self._checksums[column].to_bytes(CHECKSUM_BYTES, "little"))
+            write_all(descriptor, self._checksums[column].to_bytes(CHECKSUM_BYTES, "little"))
         for descriptor in self._descriptors:
             os.fsync(descriptor)
         return np.array(self._checksums, dtype=np.uint32)
@@ -74,7 +75,7 @@ class GrowingChunks:
     def _write(self, column: int, rows: Bytes) -> None:
         content = rows.reshape(-1)
         self._checksums[column] = google_crc32c.extend(self._checksums[column], content)
-        _write_all(self._descriptors[column], content.data)
+        write_all(self._descriptors[column], content.data)
 
 
 @contextmanager
@@ -106,9 +107,3 @@ def growing_chunks(
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-def _write_all(descriptor: int, content: bytes | memoryview) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zarr.abc.store import Store
 
@@ -34,6 +34,10 @@ class PlaceStore(Store):
     @abstractmethod
     def read(self, key: str) -> bytes:
         """The bytes under a name that is there."""
+
+    @abstractmethod
+    def write(self, key: str, parts: Sequence[memoryview]) -> None:
+        """Give these bytes, one part after the other, a name, in place of what has it."""
 
     @abstractmethod
     def put_if_absent(self, key: str, content: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +104,10 @@ class SealedStore(WrapperStore[PlaceStore], PlaceStore):
         """Content of an object that is there."""
         content = self._store.read(key)
         return content if key == HEADER else self._opened(key, content)
+
+    def write(self, key: str, parts: Sequence[memoryview]) -> None:
+        """Seal an object, in place of what has its name."""
+        self._store.write(key, [memoryview(self._sealed(key, b"".join(parts)))])
 
     def put_if_absent(self, key: str, content: bytes) -> bool:
         """Seal an object if nothing has its name."""

@@ -18,7 +18,7 @@ from primo_scale.accumulate.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.storage.groups import read_block
+from primo_scale.storage.chunks import read_block
 
 SIZE = 120
 

@@ -14,7 +14,7 @@ from primo_scale.accumulate.plan import Plan, RowTask, TileTask, default_plan
 from primo_scale.accumulate.run import accumulate
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.groups import chunk_path
+from primo_scale.storage.chunks import chunk_path
 
 LAYOUT = BlockLayout((0, 5, 8), 1, 1)
 PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)

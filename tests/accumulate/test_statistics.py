@@ -20,15 +20,14 @@ from primo_scale.accumulate.statistics import (
 )
 from primo_scale.errors import InputError
 from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.chunks import chunk_path, write_block
 from primo_scale.storage.groups import (
     array_of,
-    chunk_path,
     create_array,
     create_group,
     is_complete,
     mark_complete,
     open_group,
-    write_block,
 )
 from primo_scale.storage.tiles import upper_tiles
 

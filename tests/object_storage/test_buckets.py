@@ -16,16 +16,14 @@ from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageEr
 from primo_scale.storage import buckets
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.buckets import Patience
+from primo_scale.storage.chunks import commit_chunk, drop_chunk, read_block
 from primo_scale.storage.groups import (
     array_of,
-    commit_chunk,
     create_array,
     create_group,
-    drop_chunk,
     is_complete,
     mark_complete,
     open_group,
-    read_block,
     read_strings,
     write_strings,
 )

@@ -12,8 +12,9 @@ from primo_scale.accumulate.plan import Plan, Task, TileTask, default_plan
 from primo_scale.accumulate.statistics import remove_partials
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
 from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.chunks import read_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
-from primo_scale.storage.groups import array_of, is_complete, open_group, read_block
+from primo_scale.storage.groups import array_of, is_complete, open_group
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 

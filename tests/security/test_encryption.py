@@ -17,18 +17,16 @@ from primo_scale.accumulate.statistics import open_raw_statistics
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.chunks import chunk_path, read_block, write_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file
 from primo_scale.storage.groups import (
     array_of,
     attributes_of,
-    chunk_path,
     create_array,
     create_group,
     is_complete,
     mark_complete,
     open_group,
-    read_block,
-    write_block,
 )
 
 VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)

@@ -7,22 +7,19 @@ import pytest
 import zarr
 
 from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.storage.chunks import chunk_path, commit_chunk, read_block, write_block
 from primo_scale.storage.groups import (
     VERSION_ATTRIBUTE,
     ArrayLayout,
     array_of,
     attributes_of,
-    chunk_path,
-    commit_chunk,
     create_array,
     create_arrays,
     create_group,
     is_complete,
     mark_complete,
     open_group,
-    read_block,
     read_strings,
-    write_block,
     write_strings,
 )
 

@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.storage.chunk_bytes import crc32c_of_chunk
-from primo_scale.storage.groups import (
-    Array,
-    chunk_path,
-    create_array,
-    create_group,
-    read_block,
-    write_block,
-)
+from primo_scale.storage.chunks import chunk_path, crc32c_of_chunk, read_block, write_block
+from primo_scale.storage.groups import Array, create_array, create_group
 from primo_scale.storage.growing_chunks import growing_chunks
 
 

@@ -23,7 +23,7 @@ DEFAULT_TILE = 2048
 _ROWS_PER_CHUNK = 8192
 _MOST_CHUNKS_PER_READ = 4
 _LARGEST_STRIPE = 65_536
-_FEWEST_STRIPES = 4
+_FEWEST_STRIPES = 2
 # A task of so many multiplications and additions is a second or two on a core: long against
 # Dask's milliseconds and against writing its result, short against an interruption.
 _TASK_OPERATIONS = 10**12

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 from dask.utils import parse_bytes
 
+from primo_scale.accumulate.reduction import reduction_bytes
 from primo_scale.accumulate.speed import (
     STORE_RATE,
     Rates,
@@ -16,7 +17,6 @@ from primo_scale.accumulate.speed import (
     core_seconds,
     predicted_seconds,
 )
-from primo_scale.accumulate.statistics import reduction_bytes
 from primo_scale.accumulate.task_memory import (
     Workload,
     client_bytes,

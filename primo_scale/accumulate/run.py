@@ -1,4 +1,4 @@
-"""Accumulation from end to end: what remains, run it, sum it."""
+"""Accumulation from end to end: what remains, run it, and meanwhile sum what is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Order, Task, remaining
-from primo_scale.accumulate.statistics import RawStatistics, reduce_partials
+from primo_scale.accumulate.reduction import Reduction
+from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.places import Place
@@ -25,7 +26,7 @@ Progress = Callable[[Amount, Amount], None]
 def accumulate(
     client: Client, partials: Partials, destination: Place, on_progress: Progress
 ) -> RawStatistics:
-    """Run every task that is not committed yet, then sum the row groups.
+    """Run every task that is not committed yet, and sum the row groups.
 
     Parameters
     ----------
@@ -50,8 +51,9 @@ def accumulate(
     """
     for _ in range(_ROUNDS):
         try:
-            _run_what_remains(client, partials, on_progress)
-            return reduce_partials(partials, destination)
+            with Reduction(partials, destination) as reduction:
+                _run_what_remains(client, partials, reduction, on_progress)
+                return reduction.finish()
         except DamagedChunk:
             # What is committed was listed, not read. Reading it all takes a while, so it is for
             # the day when a disk was full, or the power went.
@@ -66,7 +68,9 @@ def accumulate(
     )
 
 
-def _run_what_remains(client: Client, partials: Partials, on_progress: Progress) -> None:
+def _run_what_remains(
+    client: Client, partials: Partials, reduction: Reduction, on_progress: Progress
+) -> None:
     plan = partials.plan
     committed = partials.committed()
     rows = remaining(plan.row_tasks(), committed)
@@ -77,11 +81,14 @@ def _run_what_remains(client: Client, partials: Partials, on_progress: Progress)
     done = scales.amount(committed)
     total = done + scales.amount([*rows, *tiles])
     on_progress(done, total)
+    for task in committed:
+        reduction.add(task)
 
     def count(task: Task) -> None:
         nonlocal done
         done += scales.amount([task])
         on_progress(done, total)
+        reduction.add(task)
 
     # Beside the diagonal a tile needs nothing of the row tasks, unless they scale people back.
     free = [] if partials.may_clip else [task for task in tiles if not task.on_diagonal]

@@ -108,7 +108,7 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
     tasks
         Tasks in all.
     reduction
-        Of `accumulate.statistics.reduction_bytes`.
+        Of `accumulate.reduction.reduction_bytes`.
     """
     return (
         _CLUSTER_BASE

@@ -38,9 +38,22 @@ if TYPE_CHECKING:
 AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.pem", "cert.pem", "key.pem"
 DEFAULT_DAYS = 30
 _AUTHORITY, _MEMBER = "primo_scale cluster authority", "primo_scale cluster member"
-_THROW_AWAY, _LONGEST_RUN_DAYS = "tls-", 366
+_THROW_AWAY = "tls-"
 _CLOCKS_APART = datetime.timedelta(minutes=10)
 _RENEW = "python -m pipelines.certificates renew"
+
+
+@dataclass(frozen=True)
+class _Period:
+    begin: datetime.datetime
+    end: datetime.datetime
+
+
+# The first and the last moment that a certificate can name (RFC 5280, section 4.1.2.5).
+_ALWAYS = _Period(
+    datetime.datetime(1950, 1, 1, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC),
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ def make_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certifica
         `directory` exists.
     """
     with directory_published_at_end(directory) as staging:
-        _write(staging, days)
+        _write(staging, _from_now(days))
     return read_certificates(directory)
 
 
@@ -92,13 +105,13 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
             where=directory,
             remedy="Run python -m pipelines.certificates new",
         )
-    _write(directory, days)
+    _write(directory, _from_now(days))
     return read_certificates(directory)
 
 
 @contextmanager
 def throw_away_certificates(parent: Path) -> Iterator[Path]:
-    """Certificates that live as long as a run.
+    """Certificates that live as long as a run, whatever clocks say meanwhile.
 
     Parameters
     ----------
@@ -114,7 +127,8 @@ def throw_away_certificates(parent: Path) -> Iterator[Path]:
     for left in parent.glob(f"{_THROW_AWAY}*"):
         shutil.rmtree(left)
     directory = parent / f"{_THROW_AWAY}{uuid.uuid4().hex}"
-    make_certificates(directory, days=_LONGEST_RUN_DAYS)
+    with directory_published_at_end(directory) as staging:
+        _write(staging, _ALWAYS)
     try:
         yield directory
     finally:
@@ -308,9 +322,14 @@ def _check_private(directory: Path) -> None:
             )
 
 
-def _write(directory: Path, days: int) -> None:
+def _from_now(days: int) -> _Period:
+    now = datetime.datetime.now(datetime.UTC)
+    return _Period(now - _CLOCKS_APART, now + datetime.timedelta(days=days))
+
+
+def _write(directory: Path, period: _Period) -> None:
     """Write a new authority's certificate, the one that it signs, and the key to that."""
-    authority, certificate, key = _issue(datetime.timedelta(days=days))
+    authority, certificate, key = _issue(period)
     pem = serialization.Encoding.PEM
     unencrypted = serialization.NoEncryption()
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, unencrypted)
@@ -320,13 +339,13 @@ def _write(directory: Path, days: int) -> None:
 
 
 def _issue(
-    validity: datetime.timedelta,
+    period: _Period,
 ) -> tuple[x509.Certificate, x509.Certificate, ec.EllipticCurvePrivateKey]:
     """An authority, the one certificate that it ever signs, and the key to that certificate."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     authority = (
-        _form(_AUTHORITY, authority_key, validity)
+        _form(_AUTHORITY, authority_key, period)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .issuer_name(_name(_AUTHORITY))
@@ -334,7 +353,7 @@ def _issue(
     )
     both_ends = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
-        _form(_MEMBER, key, validity)
+        _form(_MEMBER, key, period)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
@@ -345,19 +364,16 @@ def _issue(
     return authority, certificate, key
 
 
-def _form(
-    name: str, key: ec.EllipticCurvePrivateKey, validity: datetime.timedelta
-) -> x509.CertificateBuilder:
+def _form(name: str, key: ec.EllipticCurvePrivateKey, period: _Period) -> x509.CertificateBuilder:
     """What both certificates say of their subject."""
-    now = datetime.datetime.now(datetime.UTC)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_APART)
-        .not_valid_after(now + validity)
+        .not_valid_before(period.begin)
+        .not_valid_after(period.end)
         .add_extension(identifier, critical=False)
     )
 

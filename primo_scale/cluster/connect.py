@@ -54,7 +54,8 @@ def dask_client(profile: Profile, scratch: Path) -> Iterator[Client]:
             yield client
     elif isinstance(profile, LocalProfile):
         with (
-            local_cluster(profile, scratch) as cluster,
+            throw_away_certificates(scratch) as certificates,
+            local_cluster(profile, security_of(certificates), scratch) as cluster,
             workers_replaced(cluster),
             Client(cluster) as client,
         ):

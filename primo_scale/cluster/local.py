@@ -8,17 +8,24 @@ import threading
 from pathlib import Path
 
 import dask
-from distributed import LocalCluster
+from distributed import LocalCluster, Security
 
 from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SELDOM_INTERRUPTED, WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InterruptedRun
 from primo_scale.machine import usable_cpus
 
-_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+_SETTINGS = {
+    **NO_WEB_PAGES,
+    **SELDOM_INTERRUPTED,
+    "distributed.nanny.pre-spawn-environ": WORKER_PROCESS,
+    # A worker whose last word is minutes old would be started again, and all of them if somebody
+    # sets the clock. Here the end of a process is seen at once, and a busy one is left alone.
+    "distributed.scheduler.worker-ttl": None,
+}
 
 
-def local_cluster(profile: LocalProfile, scratch: Path) -> LocalCluster:
+def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> LocalCluster:
     """Start worker processes that leave Ctrl-C to this process.
 
     A terminal sends SIGINT to every process of the job. Processes started while it is ignored go
@@ -29,17 +36,18 @@ def local_cluster(profile: LocalProfile, scratch: Path) -> LocalCluster:
     ----------
     profile
         How many, and how much memory each may have.
+    security
+        On a shared machine anyone may connect to a loopback port, and whoever joins a Dask cluster
+        runs code as its owner.
     scratch
         Directory for their spill, inside the work directory.
     """
-    # TLS under throw-away certificates: on a shared machine anyone may connect to a loopback port,
-    # and whoever joins a Dask cluster runs code as its owner.
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        with dask.config.set({**NO_WEB_PAGES, **SELDOM_INTERRUPTED, _ENVIRONMENT: WORKER_PROCESS}):
+        with dask.config.set(_SETTINGS):
             return LocalCluster(
-                security=True,
+                security=security,
                 n_workers=profile.workers or usable_cpus(),
                 threads_per_worker=1,
                 processes=True,

@@ -23,10 +23,11 @@ from pipelines.design import load_design
 from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.partials import Inputs, Partials
 from primo_scale.accumulate.plan import Plan, default_plan
+from primo_scale.accumulate.reduction import Reduction
 from primo_scale.accumulate.run import accumulate
-from primo_scale.accumulate.statistics import reduce_partials
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.storage.groups import is_complete
 
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
@@ -116,7 +117,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
         client.kill()  # the client alone: its workers find out by themselves
         client.wait()
     assert psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)[1] == []
-    assert not (work / "statistics.zarr").exists()
+    assert not is_complete(work / "statistics.zarr", "statistics")
     assert not (work / "design.json").exists()
 
     committed = chunks_of(work / "partials.zarr")
@@ -127,7 +128,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
         wait_for_chunks(work, client, more_than=len(committed) + 3)
         os.killpg(client.pid, signal.SIGKILL)
         client.wait()
-    assert not (work / "statistics.zarr").exists()
+    assert not is_complete(work / "statistics.zarr", "statistics")
 
     committed = chunks_of(work / "partials.zarr")
     with started("accumulate", arguments, environment) as client:
@@ -160,11 +161,13 @@ def test_cutting_kernel_and_order_of_tasks(
     )  # fmt: skip
     partials = replace(partials, kernel=kernel)
     shuffle = random.Random(row_group).shuffle
-    for tasks in (list(partials.plan.row_tasks()), list(partials.plan.tile_tasks())):
-        shuffle(tasks)
-        for task in tasks:
-            run_task(partials.address, task)
-    assert reduce_partials(partials, tmp_path / "statistics.zarr").sha256 == digest
+    with Reduction(partials, tmp_path / "statistics.zarr") as reduction:
+        for tasks in (list(partials.plan.row_tasks()), list(partials.plan.tile_tasks())):
+            shuffle(tasks)
+            for task in tasks:
+                run_task(partials.address, task)
+                reduction.add(task)
+        assert reduction.finish().sha256 == digest
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pipelines.design import load_design
 from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import default_plan
-from primo_scale.accumulate.statistics import reduce_partials
+from primo_scale.accumulate.reduction import Reduction
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
@@ -55,7 +55,8 @@ def test_gram_is_of_the_subsample_and_the_rest_of_everybody(everybody, tmp_path)
     assert chosen.sum() == SIZE and chosen[:100].any() and not chosen[:100].all()
     for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:
         run_task(partials.address, task)
-    matrices = reduce_partials(partials, tmp_path / "statistics.zarr").matrices
+    with Reduction(partials, tmp_path / "statistics.zarr") as reduction:
+        matrices = reduction.finish().matrices
 
     store = open_genotype_store(Path(design.genotype_store))
     everyone = slice(0, design.n_samples)

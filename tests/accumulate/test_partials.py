@@ -99,7 +99,7 @@ def test_a_late_commit_of_another_store_at_the_same_path_is_not_seen(tmp_path):
 def test_a_disk_that_tears_everything_ends_the_run(tmp_path, monkeypatch):
     partials, rounds = store(tmp_path), []
 
-    def torn(client, partials, on_progress):
+    def torn(client, partials, reduction, on_progress):
         rounds.append(1)
         commit(partials, RowTask(0))
         chunk_path(partials.array("outcome_gram"), (0, 0, 0)).write_bytes(b"torn")

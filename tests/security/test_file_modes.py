@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.accumulate import run as accumulation
+from primo_scale.accumulate.reduction import Reduction
 
 
 def modes(paths: list[Path]) -> set[str]:
@@ -46,14 +46,14 @@ def test_every_file_but_those_of_the_release_is_its_owners_alone(
 ) -> None:
     """Also in the middle, while workers have their scratch and partial sums lie about."""
     work, middle = tmp_path / "release.work", []
-    reduce_partials = accumulation.reduce_partials
+    finish = Reduction.finish
 
-    def look_and_reduce(partials, destination):
+    def look_and_finish(reduction):
         assert open_to_others(work) == []
         middle.append(names_below(work))
-        return reduce_partials(partials, destination)
+        return finish(reduction)
 
-    monkeypatch.setattr(accumulation, "reduce_partials", look_and_reduce)
+    monkeypatch.setattr(Reduction, "finish", look_and_finish)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     arguments = [
         "--bfile", cohort.directory / "cohort", *cohort.outcome_options, "--pheno-moments",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from primo_scale.accumulate.plan import Plan
+from primo_scale.kernels.product_lookup import whole_panels
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
 
@@ -216,6 +217,11 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
     if name == "signs":
         # Two bits a code; and one operand at a time is padded to whole masks.
         return copies // 4 + max(operands) * row_stride(people)
+    if name == "lookup":
+        # A byte for four codes, of rows that fill panels; once more of the right ones; padded too.
+        digits = sum(whole_panels(rows) * row_stride(-(-people // 4)) for rows in operands)
+        transposed = whole_panels(right) * row_stride(-(-people // 4))
+        return digits + transposed + max(operands) * row_stride(people)
     if name in ("torch", "cuda"):
         return copies + left * right * _INT32
     itemsize = _INT32 if name == "float32" else _FLOAT64

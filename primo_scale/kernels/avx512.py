@@ -24,12 +24,18 @@ SUMS = 32
 SIGN_LEFT_ROWS = 5
 SIGN_RIGHT_ROWS = 2
 
+LOOKUP_LEFT_ROWS = 5
+LOOKUP_VECTORS = 4
+TABLE_BYTES = 128
+"""Of the table that one instruction looks entries up in."""
+
 _LANES = 16
 _VECTOR_BYTES = 64
 
 _i8, _i32, _i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _v16 = ir.VectorType(_i32, _LANES)
 _v64 = ir.VectorType(_i8, _VECTOR_BYTES)
+_v32 = ir.VectorType(ir.IntType(16), _VECTOR_BYTES // 2)
 _ZERO = ir.Constant(_v16, [0] * _LANES)
 
 _QUARTERS = range(0, _LANES, 4)
@@ -48,7 +54,8 @@ Value = Any
 
 BYTE_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vnni"})
 SIGN_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vpopcntdq"})
-"""What `byte_tile` and `sign_tile` need, as LLVM calls it."""
+LOOKUP_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vbmi"})
+"""What `byte_tile`, `sign_tile` and `lookup_tile` need, as LLVM calls it."""
 
 
 def host_features() -> frozenset[str]:
@@ -61,6 +68,11 @@ def host_features() -> frozenset[str]:
     except RuntimeError:  # LLVM does not know how to ask this kind of processor
         return frozenset()
     return frozenset(name for name, present in features.items() if present)
+
+
+def looks_up_fast() -> bool:
+    """Whether one look-up is one operation: so on AMD's, while Intel's make three of it."""
+    return str(binding.get_host_cpu_name()).startswith("znver")
 
 
 def _intrinsic(function: Any) -> Any:
@@ -155,6 +167,63 @@ def sign_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
 
 
 @_intrinsic
+def lookup_tile(
+    _context: Any, left: Any, stride: Any, right: Any, steps: Any, tables: Any, sums: Any
+) -> Any:
+    """Look 5 rows up in 256 columns and add all that is found, per row and column.
+
+    A left byte says in which table to look, a right byte where in it. Entries are unsigned, and
+    those of all steps must add up to less than 256. ``sums[5, 4, 2, 32]`` of uint16 is added to:
+    of every row and 64 columns the sum of two neighbours (the second 256 times), and the second
+    alone; modulo 2^16.
+
+    Parameters
+    ----------
+    left, right, tables, sums : intp
+        Addresses. Right, 256 bytes a step; tables of 128 bytes, aligned to 64.
+    stride : intp
+        Bytes from one left row to the next.
+    steps : intp
+        At least one.
+    """
+
+    def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
+        left, stride, right, steps, tables, sums = arguments
+        look_up = _function(builder, "llvm.x86.avx512.vpermi2var.qi.512", [_v64] * 3, _v64)
+        columns_bytes = LOOKUP_VECTORS * _VECTOR_BYTES
+
+        def step(count: Value, totals: list[Value]) -> list[Value]:
+            first = builder.add(right, builder.mul(count, _word(columns_bytes)))
+            places = [
+                _load(builder, first, _word(_VECTOR_BYTES), vector, _word(0), _v64)
+                for vector in range(LOOKUP_VECTORS)
+            ]
+            found = []
+            for row in range(LOOKUP_LEFT_ROWS):
+                number = builder.zext(_load(builder, left, stride, row, count, _i8), _i64)
+                table = builder.add(tables, builder.mul(number, _word(TABLE_BYTES)))
+                low, high = (
+                    _load(builder, table, _word(_VECTOR_BYTES), half, _word(0), _v64)
+                    for half in (0, 1)
+                )
+                found += [builder.call(look_up, [low, place, high]) for place in places]
+            return [builder.add(*pair) for pair in zip(totals, found, strict=True)]
+
+        totals = _loop(builder, steps, 1, LOOKUP_LEFT_ROWS * LOOKUP_VECTORS, step, _v64)
+        for number, total in enumerate(totals):
+            pairs = builder.bitcast(total, _v32)
+            seconds = builder.lshr(pairs, ir.Constant(_v32, [8] * (_VECTOR_BYTES // 2)))
+            for half, values in enumerate((pairs, seconds)):
+                place = builder.add(sums, _word((2 * number + half) * _VECTOR_BYTES))
+                pointer = builder.inttoptr(place, _v32.as_pointer())
+                added = builder.add(builder.load(pointer, align=1), values)
+                builder.store(added, pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), generate
+
+
+@_intrinsic
 def store_unsigned(_context: Any, codes: Any, target: Any, steps: Any) -> Any:
     """Copy ``64 * steps`` int8 from one address to another, each with 128 added to it."""
 
@@ -215,8 +284,9 @@ def _loop(
     step_bytes: int,
     n_totals: int,
     step: Callable[[Value, list[Value]], list[Value]],
+    kind: Any = _v16,
 ) -> list[Value]:
-    """Run `step` from zero totals, `steps` times, with the byte offset of each."""
+    """Run `step` from zero totals of a `kind`, `steps` times, with the byte offset of each."""
     before, loop, after = (
         builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     )  # fmt: skip
@@ -224,9 +294,9 @@ def _loop(
     builder.position_at_end(loop)
     count = builder.phi(_i64)
     count.add_incoming(_word(0), before)
-    totals = [builder.phi(_v16) for _ in range(n_totals)]
+    totals = [builder.phi(kind) for _ in range(n_totals)]
     for total in totals:
-        total.add_incoming(_ZERO, before)
+        total.add_incoming(ir.Constant(kind, [0] * kind.count), before)
     advanced = step(builder.mul(count, _word(step_bytes)), totals)
     done = builder.add(count, _word(1))
     count.add_incoming(done, loop)
@@ -261,10 +331,12 @@ def _transposed_sum(builder: Builder, vectors: list[Value]) -> Value:
     return vectors[0]
 
 
-def _load(builder: Builder, base: Value, stride: Value, row: int, offset: Value) -> Value:
-    """The vector at `offset` of a row."""
+def _load(
+    builder: Builder, base: Value, stride: Value, row: int, offset: Value, kind: Any = _v16
+) -> Value:
+    """What is at `offset` of a row."""
     address = builder.add(builder.add(base, builder.mul(stride, _word(row))), offset)
-    return builder.load(builder.inttoptr(address, _v16.as_pointer()), align=1)
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
 
 
 def _function(builder: Builder, name: str, arguments: list[Any], result: Any = _v16) -> Value:

@@ -7,15 +7,16 @@ from functools import cache
 import numpy as np
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels.avx512 import host_features
+from primo_scale.kernels.avx512 import host_features, looks_up_fast
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.product_avx512 import Signs, Vnni
 from primo_scale.kernels.product_blas import Blas
+from primo_scale.kernels.product_lookup import Lookup
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE, ProductKernel, ProductSum
 
 AUTOMATIC = "auto"
-NAMES = (AUTOMATIC, "signs", "vnni", "torch", "cuda", "float32", "float64")
+NAMES = (AUTOMATIC, "lookup", "signs", "vnni", "torch", "cuda", "float32", "float64")
 """What ``--kernel`` takes."""
 
 
@@ -40,7 +41,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
         return _fastest(largest_code)
     kernel = _kernels(largest_code)[name]
     if largest_code > kernel.largest_code:
-        # signs multiplies genotypes coded about 1, and leaves everything else to its neighbour.
+        # Some multiply genotypes coded about 1, and leave everything else to their neighbour.
         kernel = _kernels(largest_code)["vnni"]
     if not kernel.is_available():
         raise UsageError(
@@ -74,7 +75,8 @@ def warmed_up(name: str, largest_code: int) -> str:
 def _fastest(largest_code: int) -> ProductKernel:
     kernels = _kernels(largest_code)
     matrix_unit = ("torch",) if "amx-int8" in host_features() else ()
-    names = ("cuda", *matrix_unit, "signs", "vnni", "float32")
+    about_1 = ("lookup", "signs") if looks_up_fast() else ("signs", "lookup")
+    names = ("cuda", *matrix_unit, *about_1, "vnni", "float32")
     suitable = (kernels[name] for name in names if largest_code <= kernels[name].largest_code)
     return next(kernel for kernel in suitable if kernel.is_available())
 
@@ -82,6 +84,6 @@ def _fastest(largest_code: int) -> ProductKernel:
 def _kernels(largest_code: int) -> dict[str, ProductKernel]:
     float32, float64 = (Blas(kind, largest_code) for kind in (np.float32, np.float64))
     found: list[ProductKernel] = [
-        Signs(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64,
+        Lookup(), Signs(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64,
     ]  # fmt: skip
     return {kernel.name: kernel for kernel in found}

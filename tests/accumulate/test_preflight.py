@@ -21,7 +21,8 @@ from primo_scale.errors import ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 
 N, D = 44, 6
-KERNELS = ("signs", "vnni", "torch", "float32", "float64")
+ABOUT_1 = ("lookup", "signs")
+KERNELS = ("lookup", "signs", "vnni", "torch", "float32", "float64")
 
 
 def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
@@ -29,8 +30,8 @@ def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
     return Workload(
         plan=default_plan(layout, n),
         kernel=kernel,
-        outcome_kernel="vnni" if kernel == "signs" else kernel,
-        largest_code=1 if kernel == "signs" else code,
+        outcome_kernel="vnni" if kernel in ABOUT_1 else kernel,
+        largest_code=1 if kernel in ABOUT_1 else code,
         chunk_shape=(2048, 8192),
         may_clip=True,
         multiplier_columns=1 if len(sizes) == 1 else len(sizes),

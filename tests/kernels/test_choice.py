@@ -13,13 +13,13 @@ import pytest
 from integer_products import available, product
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import avx512, choice, product_avx512
+from primo_scale.kernels import avx512, choice, product_avx512, product_lookup
 from primo_scale.kernels.choice import AUTOMATIC, NAMES, choose_kernel, warmed_up
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE, ProductSum, spread_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL_FEATURES = avx512.BYTE_FEATURES | avx512.SIGN_FEATURES
+ALL_FEATURES = avx512.BYTE_FEATURES | avx512.SIGN_FEATURES | avx512.LOOKUP_FEATURES
 
 # Prints what is chosen for small and for large codes, and a digest of products by both.
 PROGRAM = """
@@ -45,9 +45,10 @@ print(*names, digest.hexdigest())
 def features(monkeypatch: pytest.MonkeyPatch):
     """A function that sets what processor this seems to be."""
 
-    def pretend(names: frozenset[str]) -> None:
-        for module in (choice, product_avx512):
+    def pretend(names: frozenset[str], maker: str = "Intel") -> None:
+        for module in (choice, product_avx512, product_lookup):
             monkeypatch.setattr(module, "host_features", lambda: names)
+        monkeypatch.setattr(choice, "looks_up_fast", lambda: maker == "AMD")
         monkeypatch.setattr(Torch, "is_available", lambda _: False)
         choice._fastest.cache_clear()
 
@@ -60,25 +61,28 @@ def test_a_kernel_is_had_by_its_name(name: str) -> None:
     assert available(name, 1).name == name
 
 
-def test_signs_leaves_larger_codes_to_its_neighbour(features) -> None:
+@pytest.mark.parametrize("name", ["lookup", "signs"])
+def test_larger_codes_are_left_to_a_neighbour(features, name: str) -> None:
     features(ALL_FEATURES)
-    assert choose_kernel("signs", 1).name == "signs"
-    assert choose_kernel("signs", 2).name == "vnni"
-    assert choose_kernel("signs", LARGEST_BYTE).name == "vnni"
+    assert choose_kernel(name, 1).name == name
+    assert choose_kernel(name, 2).name == "vnni"
+    assert choose_kernel(name, LARGEST_BYTE).name == "vnni"
 
 
 @pytest.mark.parametrize(
-    ("processor", "small", "large"),
+    ("maker", "processor", "small", "large"),
     [
-        (ALL_FEATURES, "signs", "vnni"),
-        (avx512.BYTE_FEATURES, "vnni", "vnni"),
-        (avx512.SIGN_FEATURES, "signs", "float32"),
-        (frozenset({"avx2", "fma"}), "float32", "float32"),
-        (frozenset(), "float32", "float32"),
+        ("AMD", ALL_FEATURES, "lookup", "vnni"),
+        ("Intel", ALL_FEATURES, "signs", "vnni"),
+        ("Intel", avx512.BYTE_FEATURES, "vnni", "vnni"),
+        ("AMD", avx512.SIGN_FEATURES, "signs", "float32"),
+        ("Intel", avx512.LOOKUP_FEATURES, "lookup", "float32"),
+        ("AMD", frozenset({"avx2", "fma"}), "float32", "float32"),
+        ("Intel", frozenset(), "float32", "float32"),
     ],
 )
-def test_the_fastest_for_a_processor(features, processor, small: str, large: str) -> None:
-    features(processor)
+def test_the_fastest_for_a_processor(features, maker, processor, small: str, large: str) -> None:
+    features(processor, maker)
     assert choose_kernel(AUTOMATIC, 1).name == small
     assert choose_kernel(AUTOMATIC, 2).name == large
 
@@ -88,6 +92,7 @@ def test_the_fastest_for_a_processor(features, processor, small: str, large: str
     [
         ("vnni", "a processor with AVX-512 VNNI"),
         ("signs", "a processor with AVX-512 VPOPCNTDQ"),
+        ("lookup", "a processor with AVX-512 VBMI"),
         ("torch", "PyTorch"),
         ("cuda", "an NVIDIA GPU"),
     ],
@@ -122,7 +127,7 @@ def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, st
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     small, large, digest = done.stdout.split()
-    assert {small, large}.isdisjoint({"signs", "vnni"})
+    assert {small, large}.isdisjoint({"lookup", "signs", "vnni"})
     expected = hashlib.sha256()
     for largest in (1, 127):
         codes = np.random.default_rng(largest).integers(-largest, largest + 1, (50, 3001))
@@ -132,18 +137,23 @@ def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, st
 
 def test_nothing_is_compiled_after_the_warm_up() -> None:
     """Or every worker would compile it again, at the same time."""
-    available("signs", 1)
-    available("vnni", LARGEST_BYTE)
+    small = ("lookup", "signs")
+    for name, largest in (*((name, 1) for name in small), ("vnni", LARGEST_BYTE)):
+        available(name, largest)
     compiled = (
         product_avx512._add_byte_products,
         product_avx512._masks,
         product_avx512._add_sign_products,
+        product_lookup._write_digits,
+        product_lookup._transpose_digits,
+        product_lookup._add_lookups,
     )
-    warmed_up("signs", 1)
+    for name in small:
+        warmed_up(name, 1)
     before = [len(function.signatures) for function in compiled]
     for people in (512, 700):
         left, right = (spread_rows(rows, people) for rows in (40, 50))
-        for name, largest in (("signs", 1), ("vnni", LARGEST_BYTE)):
+        for name, largest in (*((name, 1) for name in small), ("vnni", LARGEST_BYTE)):
             for other in (left, right):
                 ProductSum(choose_kernel(name, largest), (40, len(other)), 1).add(left, other)
     assert [len(function.signatures) for function in compiled] == before

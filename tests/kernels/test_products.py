@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
 
-from primo_scale.kernels import product_avx512
+from primo_scale.kernels import product_avx512, product_lookup
 from primo_scale.kernels.choice import NAMES
 from primo_scale.kernels.product_avx512 import Signs, Vnni
 from primo_scale.kernels.product_blas import Blas
+from primo_scale.kernels.product_lookup import Lookup
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
@@ -92,6 +93,15 @@ def test_any_layout_of_memory_gives_the_same(name: str, largest: int, people: in
         for right in (left, frozen):
             assert_exact(kernel, left, right)
             assert_exact(kernel, right, left)
+
+
+@kernels
+@pytest.mark.parametrize("people", [124, 125, 8_308, 8_309, 33_300])
+def test_people_who_are_all_alike(name: str, people: int) -> None:
+    """The largest sums that bytes and shorts of `lookup` must hold, and one more."""
+    alike = np.ones((3, people), dtype=np.int8)
+    for right in (alike, alike.copy(), -alike):
+        assert_exact(available(name, 1), alike, right)
 
 
 @kernels
@@ -198,6 +208,16 @@ class TestWhatTheCheckRejects:
             return copy
 
         monkeypatch.setattr(product_avx512, "_whole_masks", unclean)
+        with pytest.raises(AssertionError):
+            assert_exact(kernel, codes, codes.copy())
+
+    def test_entries_raised_by_more_than_is_taken_off(
+        self, codes: Int8, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kernel = available("lookup", 1)
+        assert isinstance(kernel, Lookup)
+        raised = product_lookup._TABLES + np.uint8(1)
+        monkeypatch.setattr(product_lookup, "_TABLES", raised)
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.products import spread_rows, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]
@@ -200,11 +201,7 @@ def _is_byte_aligned_run(keep: npt.NDArray[np.intp]) -> bool:
     return bool(aligned and np.all(np.diff(keep) == 1))
 
 
-def _kernel(function: Any) -> Any:
-    return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
-
-
-@_kernel
+@compiled
 def _decode_words(packed: Any, table: Any, words: Any) -> None:
     # One 32-bit word per packed byte: spread its four 2-bit fields to four bytes, then build the
     # code by exclusive or of masked differences, which cannot carry from one byte to the next.
@@ -229,7 +226,7 @@ def _decode_words(packed: Any, table: Any, words: Any) -> None:
             )
 
 
-@_kernel
+@compiled
 def _add_squares(words: Any, squares: Any, most: Any, sums: Any) -> None:
     # Every eighth field of a word at a time, in 16 bits each, which hold the squares of `most`
     # variants. The exclusive or is that of _decode_words. 64-bit words throughout: Numba widens
@@ -268,7 +265,7 @@ def _add_squares(words: Any, squares: Any, most: Any, sums: Any) -> None:
             short[:] = 0
 
 
-@_kernel
+@compiled
 def _count(words: Any, n_samples: Any, counts: Any) -> None:
     # Eight bytes at a time; the flags of one word sit in the even bits, and popcount adds them.
     even = np.uint64(0x5555555555555555)
@@ -297,7 +294,7 @@ def _ones(flags: Any) -> Any:
     return (bytes_ * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@_kernel
+@compiled
 def _repack(packed: Any, keep: Any, result: Any) -> None:
     whole = keep.shape[0] // 4
     source = keep >> 2
@@ -334,7 +331,7 @@ def _gather(row: Any, source: Any, shifts: Any, start: Any, count: Any) -> Any:
     return np.uint8(byte)
 
 
-@_kernel
+@compiled
 def _transpose(packed: Any, columns: Any, result: Any) -> None:
     source = columns >> 2
     shifts = ((columns & 3) << 1).astype(np.uint32)
@@ -346,7 +343,7 @@ def _transpose(packed: Any, columns: Any, result: Any) -> None:
             result[v, sample >> 2] |= np.uint8(value << place)
 
 
-@_kernel
+@compiled
 def _and_missing(packed: Any, result: Any) -> None:
     for v in range(packed.shape[0]):
         for b in range(packed.shape[1]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from primo_scale.kernels.avx512 import (
@@ -22,6 +21,7 @@ from primo_scale.kernels.avx512 import (
     store_signs,
     store_unsigned,
 )
+from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.products import Int8, Int32, row_stride, spread_rows
 
 _VECTOR = 64
@@ -111,13 +111,7 @@ def _spread(codes: Int8, row_multiple: int) -> Int8:
     return copy
 
 
-def _kernel(function: Any) -> Any:
-    # Compiled when first called: other processors could not. Arrays come in one layout only.
-    # The cache on disk sees changes of this file alone: touch it after one of avx512.py.
-    return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
-
-
-@_kernel
+@compiled
 def _add_byte_products(total: Any, left: Any, unsigned: Any, right: Any, same: Any) -> None:
     """Add ``left @ right.T``, of operands laid out alike and zero beyond their people.
 
@@ -153,7 +147,7 @@ def _add_byte_products(total: Any, left: Any, unsigned: Any, right: Any, same: A
                             total[i + row, j + column] += found - surplus[j + column]
 
 
-@_kernel
+@compiled
 def _masks(codes: Any) -> Any:
     """Two masks, not 0 and negative, for every 512 people of every row, and empty rows to spare."""
     rows, people = codes.shape
@@ -169,7 +163,7 @@ def _masks(codes: Any) -> Any:
     return masks
 
 
-@_kernel
+@compiled
 def _add_sign_products(total: Any, left: Any, right: Any, same: Any) -> None:
     stride = right.strides[0]
     steps = (right.shape[1] - _VECTOR) // (2 * _VECTOR)

@@ -22,6 +22,7 @@ from primo_scale.kernels.avx512 import (
     host_features,
     lookup_tile,
 )
+from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.products import Int8, Int32, row_stride, spread_rows, whole_rows
 
 UInt8 = npt.NDArray[np.uint8]
@@ -120,12 +121,7 @@ def _panels(digits: UInt8) -> UInt8:
     return panels.view(np.uint8)
 
 
-def _kernel(function: Any) -> Any:
-    # As in product_avx512: compiled when first called, for other processors could not.
-    return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
-
-
-@_kernel
+@compiled
 def _write_digits(codes: Any, width: Any, digits: Any) -> None:
     # Eight codes in each word. Codes are 255, 0, 1 as bytes; the sum of two is kept from carrying.
     for row in range(codes.shape[0]):
@@ -147,7 +143,7 @@ def _exchange(first: Any, second: Any, shift: Any, mask: Any) -> None:
         first[k] ^= swapped << shift
 
 
-@_kernel
+@compiled
 def _transpose_digits(digits: Any, panels: Any) -> None:
     # Squares of 8 x 8 bytes, for all words of eight rows at a time: halves, quarters, bytes.
     width = panels.shape[1] // _WORD
@@ -167,7 +163,7 @@ def _transpose_digits(digits: Any, panels: Any) -> None:
                 panels[panel, _WORD * k + row, place] = square[row, k]
 
 
-@_kernel
+@compiled
 def _add_lookups(total: Any, left: Any, panels: Any, tables: Any, same: Any) -> None:
     stride, width = left.strides[0], panels.shape[1]
     sums = np.empty((LOOKUP_LEFT_ROWS, LOOKUP_VECTORS, 2, 32), dtype=np.uint16)

@@ -31,6 +31,7 @@ TABLE_BYTES = 128
 
 _LANES = 16
 _VECTOR_BYTES = 64
+_STEP_BYTES = LOOKUP_VECTORS * _VECTOR_BYTES
 
 _i8, _i32, _i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _v16 = ir.VectorType(_i32, _LANES)
@@ -55,7 +56,7 @@ Value = Any
 BYTE_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vnni"})
 SIGN_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vpopcntdq"})
 LOOKUP_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vbmi"})
-"""What `byte_tile`, `sign_tile` and `lookup_tile` need, as LLVM calls it."""
+"""What `byte_tile`, `sign_tile` and `lookup_64` to `lookup_256` need, as LLVM calls it."""
 
 
 def host_features() -> frozenset[str]:
@@ -166,61 +167,60 @@ def sign_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
     return types.void(*[types.intp] * 5), generate
 
 
-@_intrinsic
-def lookup_tile(
-    _context: Any, left: Any, stride: Any, right: Any, steps: Any, tables: Any, sums: Any
-) -> Any:
-    """Look 5 rows up in 256 columns and add all that is found, per row and column.
+def _lookup_tile(vectors: int) -> Any:
+    """Make the function for 64 columns so many times, 1 to `LOOKUP_VECTORS`."""
 
-    A left byte says in which table to look, a right byte where in it. Entries are unsigned, and
-    those of all steps must add up to less than 256. ``sums[5, 4, 2, 32]`` of uint16 is added to:
-    of every row and 64 columns the sum of two neighbours (the second 256 times), and the second
-    alone; modulo 2^16.
+    @_intrinsic
+    def lookup_tile(
+        _context: Any, left: Any, stride: Any, right: Any, steps: Any, tables: Any, sums: Any
+    ) -> Any:
+        """Look 5 rows up in some columns and add all that is found, per row and column.
 
-    Parameters
-    ----------
-    left, right, tables, sums : intp
-        Addresses. Right, 256 bytes a step; tables of 128 bytes, aligned to 64.
-    stride : intp
-        Bytes from one left row to the next.
-    steps : intp
-        At least one.
-    """
+        A left byte says in which table to look, a right byte where in it. Entries are unsigned,
+        and those of all steps must add up to less than 256. ``sums[5, 4, 2, 32]`` of uint16 is
+        added to: of every row and 64 columns the sum of two neighbours (the second 256 times), and
+        the second alone; modulo 2^16.
 
-    def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
-        left, stride, right, steps, tables, sums = arguments
-        look_up = _function(builder, "llvm.x86.avx512.vpermi2var.qi.512", [_v64] * 3, _v64)
-        columns_bytes = LOOKUP_VECTORS * _VECTOR_BYTES
+        Parameters
+        ----------
+        left, right, tables, sums : intp
+            Addresses; of right and sums, those of the first column that is wanted. Right, 256
+            bytes a step; tables of 128 bytes, aligned to 64.
+        stride : intp
+            Bytes from one left row to the next.
+        steps : intp
+            At least one.
+        """
 
-        def step(count: Value, totals: list[Value]) -> list[Value]:
-            first = builder.add(right, builder.mul(count, _word(columns_bytes)))
-            places = [
-                _load(builder, first, _word(_VECTOR_BYTES), vector, _word(0), _v64)
-                for vector in range(LOOKUP_VECTORS)
-            ]
-            found = []
-            for row in range(LOOKUP_LEFT_ROWS):
-                number = builder.zext(_load(builder, left, stride, row, count, _i8), _i64)
-                table = builder.add(tables, builder.mul(number, _word(TABLE_BYTES)))
-                low, high = (
-                    _load(builder, table, _word(_VECTOR_BYTES), half, _word(0), _v64)
-                    for half in (0, 1)
-                )
-                found += [builder.call(look_up, [low, place, high]) for place in places]
-            return [builder.add(*pair) for pair in zip(totals, found, strict=True)]
+        def generate(
+            context: Any, builder: Builder, _signature: Any, arguments: list[Value]
+        ) -> Value:
+            left, stride, right, steps, tables, sums = arguments
+            look_up = _function(builder, "llvm.x86.avx512.vpermi2var.qi.512", [_v64] * 3, _v64)
 
-        totals = _loop(builder, steps, 1, LOOKUP_LEFT_ROWS * LOOKUP_VECTORS, step, _v64)
-        for number, total in enumerate(totals):
-            pairs = builder.bitcast(total, _v32)
-            seconds = builder.lshr(pairs, ir.Constant(_v32, [8] * (_VECTOR_BYTES // 2)))
-            for half, values in enumerate((pairs, seconds)):
-                place = builder.add(sums, _word((2 * number + half) * _VECTOR_BYTES))
-                pointer = builder.inttoptr(place, _v32.as_pointer())
-                added = builder.add(builder.load(pointer, align=1), values)
-                builder.store(added, pointer, align=1)
-        return context.get_dummy_value()
+            def step(count: Value, totals: list[Value]) -> list[Value]:
+                first = builder.add(right, builder.mul(count, _word(_STEP_BYTES)))
+                places = _vectors(builder, first, vectors)
+                found = []
+                for row in range(LOOKUP_LEFT_ROWS):
+                    number = builder.zext(_load(builder, left, stride, row, count, _i8), _i64)
+                    table = builder.add(tables, builder.mul(number, _word(TABLE_BYTES)))
+                    low, high = _vectors(builder, table, 2)
+                    found += [builder.call(look_up, [low, place, high]) for place in places]
+                return [builder.add(*pair) for pair in zip(totals, found, strict=True)]
 
-    return types.void(*[types.intp] * 6), generate
+            totals = _loop(builder, steps, 1, LOOKUP_LEFT_ROWS * vectors, step, _v64)
+            for number, total in enumerate(totals):
+                row, vector = divmod(number, vectors)
+                _add_neighbours(builder, total, sums, LOOKUP_VECTORS * row + vector)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 6), generate
+
+    return lookup_tile
+
+
+lookup_64, lookup_128, lookup_192, lookup_256 = map(_lookup_tile, range(1, LOOKUP_VECTORS + 1))
 
 
 @_intrinsic
@@ -329,6 +329,23 @@ def _transposed_sum(builder: Builder, vectors: list[Value]) -> Value:
             for first, second in zip(vectors[::2], vectors[1::2], strict=True)
         ]
     return vectors[0]
+
+
+def _add_neighbours(builder: Builder, found: Value, sums: Value, place: int) -> None:
+    """Add pairs of bytes as 16-bit words, and the second byte of each, to sums at two vectors."""
+    pairs = builder.bitcast(found, _v32)
+    seconds = builder.lshr(pairs, ir.Constant(_v32, [8] * (_VECTOR_BYTES // 2)))
+    for half, values in enumerate((pairs, seconds)):
+        address = builder.add(sums, _word((2 * place + half) * _VECTOR_BYTES))
+        pointer = builder.inttoptr(address, _v32.as_pointer())
+        added = builder.add(builder.load(pointer, align=1), values)
+        builder.store(added, pointer, align=1)
+
+
+def _vectors(builder: Builder, address: Value, count: int) -> list[Value]:
+    """So many vectors of bytes, one after the other."""
+    stride, start = _word(_VECTOR_BYTES), _word(0)
+    return [_load(builder, address, stride, number, start, _v64) for number in range(count)]
 
 
 def _load(

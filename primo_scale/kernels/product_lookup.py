@@ -20,7 +20,10 @@ from primo_scale.kernels.avx512 import (
     LOOKUP_VECTORS,
     TABLE_BYTES,
     host_features,
-    lookup_tile,
+    lookup_64,
+    lookup_128,
+    lookup_192,
+    lookup_256,
 )
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.products import Int8, Int32, row_stride, spread_rows, whole_rows
@@ -30,7 +33,8 @@ UInt64 = npt.NDArray[np.uint64]
 
 _CODES_PER_DIGIT = 4
 _WORD = 8  # digits in 64 bits
-_PANEL = 64 * LOOKUP_VECTORS
+_VECTOR = 64
+_PANEL = _VECTOR * LOOKUP_VECTORS
 # Entries of a table are raised by this, so that none is negative.
 _RAISE = _CODES_PER_DIGIT
 # As many entries as add up to less than 256; and then as many of these as fit 16 bits, which is
@@ -165,31 +169,47 @@ def _transpose_digits(digits: Any, panels: Any) -> None:
 
 @compiled
 def _add_lookups(total: Any, left: Any, panels: Any, tables: Any, same: Any) -> None:
-    stride, width = left.strides[0], panels.shape[1]
+    width = panels.shape[1]
     sums = np.empty((LOOKUP_LEFT_ROWS, LOOKUP_VECTORS, 2, 32), dtype=np.uint16)
     found = np.empty(_PANEL, dtype=np.int32)
     for start in range(0, width, _RUN):
         stop = min(start + _RUN, width)
         for panel in range(panels.shape[0]):
+            columns = min(_PANEL, total.shape[1] - panel * _PANEL)
             for i in range(0, total.shape[0], LOOKUP_LEFT_ROWS):
-                if same and i >= (panel + 1) * _PANEL:
+                # Vectors of columns that are all left of the diagonal.
+                skipped = max(0, (i - panel * _PANEL) // _VECTOR) if same else 0
+                vectors = -(-columns // _VECTOR) - skipped
+                if vectors <= 0:
                     break
                 sums[:] = 0
                 for first in range(start, stop, _STEPS):
-                    lookup_tile(
-                        left.ctypes.data + i * stride + first,
-                        stride,
-                        panels.ctypes.data + (panel * width + first) * _PANEL,
+                    places = (
+                        left.ctypes.data + i * left.strides[0] + first,
+                        left.strides[0],
+                        panels.ctypes.data + (panel * width + first) * _PANEL + skipped * _VECTOR,
                         min(_STEPS, stop - first),
                         tables.ctypes.data,
-                        sums.ctypes.data,
+                        sums.ctypes.data + skipped * sums.strides[1],
                     )
-                columns = min(_PANEL, total.shape[1] - panel * _PANEL)
+                    _look_up(vectors, places)
                 for row in range(min(LOOKUP_LEFT_ROWS, total.shape[0] - i)):
                     _take_apart(sums[row], (stop - start) * _RAISE, found)
                     target = total[i + row, panel * _PANEL :]
-                    for column in range(columns):
+                    for column in range(skipped * _VECTOR, columns):
                         target[column] += found[column]
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _look_up(vectors: Any, places: Any) -> None:
+    if vectors == 4:
+        lookup_256(*places)
+    elif vectors == 3:
+        lookup_192(*places)
+    elif vectors == 2:
+        lookup_128(*places)
+    else:
+        lookup_64(*places)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -199,5 +219,5 @@ def _take_apart(sums: Any, surplus: Any, found: Any) -> None:
         for pair in range(32):
             second = sums[vector, 1, pair]
             first = u16(sums[vector, 0, pair] - u16(second << u16(8)))
-            found[64 * vector + 2 * pair] = np.int32(first) - surplus
-            found[64 * vector + 2 * pair + 1] = np.int32(second) - surplus
+            found[_VECTOR * vector + 2 * pair] = np.int32(first) - surplus
+            found[_VECTOR * vector + 2 * pair + 1] = np.int32(second) - surplus

@@ -105,6 +105,16 @@ def test_people_who_are_all_alike(name: str, people: int) -> None:
 
 
 @kernels
+@pytest.mark.parametrize("rows", [64, 65, 128, 129, 192, 193, 256, 257, 320, 449])
+def test_every_width_of_the_last_panel(name: str, rows: int) -> None:
+    """`lookup` takes 64 to 256 columns at a time, and on the diagonal those that reach it."""
+    codes = codes_of(np.random.default_rng(rows), rows, 700, largest=1, pattern="any")
+    kernel = available(name, 1)
+    assert_exact(kernel, codes, codes)
+    assert_exact(kernel, codes[:70], codes)
+
+
+@kernels
 @pytest.mark.parametrize("pattern", ["lowest", "highest"])
 def test_sums_wrap_modulo_2_to_the_32(name: str, pattern: str) -> None:
     """9 x 16,385 products of 127^2 or 128^2 leave int32, and come back into it."""

@@ -112,6 +112,30 @@ def gram_sum(raw: RawStatistics) -> int:
     return total
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for, by the names of its options."""
+
+    store: Path
+    out: Path
+    phenotypes: int
+    ld_blocks: str | None
+    ref_freq: Path | None
+    kernel: str
+    workers: int | None
+    cpus: int | None
+    repetitions: int
+    first_counts: bool
+
+    @property
+    def choices(self) -> ModelChoices:
+        """Of the design; no subsample and no bounds of its own."""
+        unit, adjacency = PrivacyUnit.FULL, Adjacency.REPLACE_ONE
+        return ModelChoices(
+            self.ref_freq, self.ld_blocks, None, unit, adjacency, None, None, None, False
+        )
+
+
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON of the times.")
@@ -123,50 +147,44 @@ def gram_sum(raw: RawStatistics) -> int:
 @click.option("--cpus", type=int, help="Run on so many CPUs alone, all processes together.")
 @click.option("--repetitions", default=5, show_default=True)
 @click.option("--first-counts", is_flag=True, help="Long runs: no warm-up.")
-def main(
-    store: Path,
-    out: Path,
-    phenotypes: int,
-    ld_blocks: str | None,
-    ref_freq: Path | None,
-    kernel: str,
-    workers: int | None,
-    cpus: int | None,
-    repetitions: int,
-    first_counts: bool,
-) -> None:
+def main(**options: Any) -> None:
     """Time the accumulation of one store."""
-    if cpus is not None:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cpus])
-    directory = out.parent / "work"
+    wanted = Wanted(**options)
+    if wanted.cpus is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: wanted.cpus])
+    directory = wanted.out.parent / "work"
     directory.mkdir()
-    choices = ModelChoices(
-        ref_freq, ld_blocks, None, PrivacyUnit.FULL, Adjacency.REPLACE_ONE, None, None, None, False
+    wanted.out.write_text(json.dumps(_measured(wanted, directory)))
+    shutil.rmtree(directory)
+
+
+def _measured(wanted: Wanted, directory: Path) -> dict[str, Any]:
+    case = prepared(
+        wanted.store,
+        directory,
+        phenotypes=wanted.phenotypes,
+        choices=wanted.choices,
+        kernel=wanted.kernel,
     )
-    case = prepared(store, directory, phenotypes=phenotypes, choices=choices, kernel=kernel)
-    used = warmed_up(kernel, case.largest_code)
-    profile = LocalProfile(workers or usable_cpus())
-    with dask_client(profile, directory / "scratch") as client:
-        times = [
-            accumulated(client, case, directory)
-            for _ in range(repetitions + (0 if first_counts else 1))
-        ]
-    raw = times[-1][1]
-    found = [repetition for repetition, _ in times]
-    counted = found if first_counts else found[1:]
-    result = {
+    used = warmed_up(wanted.kernel, case.largest_code)
+    workers = wanted.workers or usable_cpus()
+    warm_ups = 0 if wanted.first_counts else 1
+    with dask_client(LocalProfile(workers), directory / "scratch") as client:
+        runs = [accumulated(client, case, directory) for _ in range(wanted.repetitions + warm_ups)]
+    raw = runs[-1][1]
+    times = [repetition for repetition, _ in runs]
+    counted = times[warm_ups:]
+    return {
         "kernel": used,
         "largest_code": case.largest_code,
         "blocks": case.plan.layout.n_blocks,
         "tasks": len(list(case.plan.row_tasks())) + len(list(case.plan.tile_tasks())),
-        "workers": profile.workers,
-        "first_seconds": found[0].seconds,
+        "workers": workers,
+        "first_seconds": times[0].seconds,
         "gram_sum": gram_sum(raw),
         "statistics_sha256": raw.sha256,
         **{name: [getattr(r, name) for r in counted] for name in Repetition.__dataclass_fields__},
     }
-    out.write_text(json.dumps(result))
-    shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

@@ -197,8 +197,12 @@ def _costs(row: Record) -> Row:
 
 def _seconds(row: Record) -> str:
     seconds = row["seconds"]
-    middle, least, most = (f"{s:#.3g}" for s in (median(seconds), min(seconds), max(seconds)))
+    middle, least, most = map(_three_digits, (median(seconds), min(seconds), max(seconds)))
     return f"{middle} ({least}-{most})"
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:#.3g}".removesuffix(".")
 
 
 def _gibibytes(size: int) -> str:

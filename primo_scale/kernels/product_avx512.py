@@ -22,7 +22,7 @@ from primo_scale.kernels.avx512 import (
     store_unsigned,
 )
 from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.products import Int8, Int32, row_stride, spread_rows
+from primo_scale.kernels.products import ArraySums, Int8, Int32, row_stride, spread_rows
 
 _VECTOR = 64
 # A panel of right rows stays in the second-level cache (1 MiB or more a core) while all left
@@ -33,7 +33,7 @@ _SIGN_PANEL_ROWS = 240
 _MASK_PAIR_PEOPLE = 512
 
 
-class Vnni:
+class Vnni(ArraySums):
     """Any int8 codes, 64 products an instruction."""
 
     name = "vnni"
@@ -44,10 +44,6 @@ class Vnni:
         """Whether this processor has the instructions."""
         return host_features() >= BYTE_FEATURES
 
-    def zeros(self, rows: int, columns: int) -> Int32:
-        """An empty sum."""
-        return np.zeros((rows, columns), dtype=np.int32)
-
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32; above the diagonal alone if they are one array."""
         same = left is right
@@ -56,12 +52,8 @@ class Vnni:
         unsigned = spread_rows(-(-len(left) // LEFT_ROWS) * LEFT_ROWS, left.shape[1])
         _add_byte_products(total, left, unsigned, right, same)
 
-    def read(self, total: Int32) -> Int32:
-        """The sum as an array."""
-        return total
 
-
-class Signs:
+class Signs(ArraySums):
     """Codes of -1, 0 and 1, which is what genotypes coded about 1 are: 512 products at a time."""
 
     name = "signs"
@@ -72,20 +64,12 @@ class Signs:
         """Whether this processor has the instructions."""
         return host_features() >= SIGN_FEATURES
 
-    def zeros(self, rows: int, columns: int) -> Int32:
-        """An empty sum."""
-        return np.zeros((rows, columns), dtype=np.int32)
-
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T``; above the diagonal alone if they are one array."""
         same = left is right
         right_masks = _masks(_whole_masks(right))
         left_masks = right_masks if same else _masks(_whole_masks(left))
         _add_sign_products(total, left_masks, right_masks, same)
-
-    def read(self, total: Int32) -> Int32:
-        """The sum as an array."""
-        return total
 
 
 def _whole_masks(codes: Int8) -> Int8:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.products import LARGEST_INT32, Int8, Int32
+from primo_scale.kernels.products import LARGEST_INT32, ArraySums, Int8, Int32
 
 _LARGEST_SUM: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): 2**24,
@@ -20,7 +20,7 @@ _LARGEST_SUM: dict[np.dtype[Any], int] = {
 _CONVERTED_ENTRIES = 1 << 23
 
 
-class Blas:
+class Blas(ArraySums):
     """Products in one floating-point type.
 
     Parameters
@@ -42,10 +42,6 @@ class Blas:
         """Everywhere."""
         return True
 
-    def zeros(self, rows: int, columns: int) -> Int32:
-        """An empty sum."""
-        return np.zeros((rows, columns), dtype=np.int32)
-
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32."""
         run = min(self._run, max(1, _CONVERTED_ENTRIES // max(len(left), len(right))))
@@ -54,7 +50,3 @@ class Blas:
             # numpy hands a product of an array with its own transpose to SYRK: half the work.
             second = first if right is left else right[:, start : start + run].astype(self._kind)
             total += (first @ second.T).astype(np.int32)
-
-    def read(self, total: Int32) -> Int32:
-        """The sum as an array."""
-        return total

@@ -26,7 +26,7 @@ from primo_scale.kernels.avx512 import (
     lookup_256,
 )
 from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.products import Int8, Int32, row_stride, spread_rows, whole_rows
+from primo_scale.kernels.products import ArraySums, Int8, Int32, row_stride, spread_rows, whole_rows
 
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
@@ -46,7 +46,7 @@ u16, u64 = np.uint16, np.uint64
 _ONES, _THREES = u64(0x0101010101010101), u64(0x0303030303030303)
 
 
-class Lookup:
+class Lookup(ArraySums):
     """Codes of -1, 0 and 1, which is what genotypes coded about 1 are: 256 products at a time."""
 
     name = "lookup"
@@ -57,20 +57,12 @@ class Lookup:
         """Whether this processor has the instructions."""
         return host_features() >= LOOKUP_FEATURES
 
-    def zeros(self, rows: int, columns: int) -> Int32:
-        """An empty sum."""
-        return np.zeros((rows, columns), dtype=np.int32)
-
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T``; above the diagonal alone if they are one array."""
         same = left is right
         digits = _digits(left)
         panels = _panels(digits if same else _digits(right))
         _add_lookups(total, digits, panels, _TABLES, same)
-
-    def read(self, total: Int32) -> Int32:
-        """The sum as an array."""
-        return total
 
 
 def whole_panels(rows: int) -> int:

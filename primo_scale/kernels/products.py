@@ -58,6 +58,18 @@ class ProductKernel(Protocol):
         """The sum as an array, shape (rows, columns)."""
 
 
+class ArraySums:
+    """The sums of a kernel that adds to numpy arrays."""
+
+    def zeros(self, rows: int, columns: int) -> Int32:
+        """An empty sum."""
+        return np.zeros((rows, columns), dtype=np.int32)
+
+    def read(self, total: Int32) -> Int32:
+        """The sum as an array."""
+        return total
+
+
 class ProductSum:
     """``sum of left @ right.T`` over any number of people, exactly.
 

@@ -116,15 +116,10 @@ class EventLog:
     @contextmanager
     def exclusively(self) -> Iterator[None]:
         """One transaction that no other process writes during; on the disk when it ends."""
-        with _database_errors_explained(self.path):
+        # The connection commits when it is left, or rolls back.
+        with _database_errors_explained(self.path), self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+            yield
 
     def append(self, kind: str, body: Mapping[str, Any]) -> str:
         """Append one event inside the current transaction; return its time (UTC, ISO 8601)."""

@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -101,16 +101,15 @@ def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO
     """
     with disk_errors_explained(path):
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
+        with ExitStack() as if_it_fails:
+            if_it_fails.callback(Path(temporary).unlink, missing_ok=True)
             with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, mode)
             os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            if_it_fails.pop_all()
         sync_directory(path.parent)
 
 
@@ -136,13 +135,12 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
     with disk_errors_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        try:
+        with ExitStack() as if_it_fails:
+            if_it_fails.callback(shutil.rmtree, temporary, ignore_errors=True)
             yield temporary
             sync_tree(temporary)
             os.rename(temporary, path)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+            if_it_fails.pop_all()
         sync_directory(path.parent)
 
 

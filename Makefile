@@ -43,8 +43,8 @@ lint: setup-dev
 	$(BIN)/lint-imports
 
 bench: setup-dev
-	for part in headline sweep biobank scaling; do \
-	  $(BIN)/python -m benchmarks.accumulate $$part --data bench-run \
+	for part in headline sweep biobank scaling ingest; do \
+	  $(BIN)/python -m benchmarks $$part --data bench-run \
 	    --results bench-run/results.json || exit 1; done
 
 clean:

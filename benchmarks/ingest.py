@@ -1,7 +1,5 @@
 """How fast a biobank-sized cohort is simulated, and how fast it is ingested, beside the disk.
 
-``python -m benchmarks.ingest [--samples N --variants D --directory DIR]``
-
 The disk's own rates are measured on the same file in the same run: reading it in blocks of 4 MiB,
 and copying it so with a flush at the end, which is what ingest has to do with its bytes too. Every
 step runs in a process of its own, after a warm-up on a few people, and starts with nothing of the
@@ -15,14 +13,13 @@ import io
 import multiprocessing
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +27,8 @@ import click
 import psutil
 
 from benchmarks.cohorts import PANEL
-from benchmarks.machine import description
+from benchmarks.programs import Bench, Record, median
 
-_REPETITIONS = 3
 _BLOCK_BYTES = 4 << 20
 _SUFFIXES = (".bed", ".bim", ".fam")
 
@@ -46,7 +42,60 @@ class Measured:
     peak_bytes: int
 
 
-def simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Measured:
+def ingest(bench: Bench, samples: int, variants: int) -> dict[str, object]:
+    """Simulate a cohort without traits and with four; then read, copy and ingest it in turn.
+
+    Returns
+    -------
+    dict
+        Rows with a name, seconds and a peak in bytes: of ``simulation`` and of ``bed``.
+    """
+    with tempfile.TemporaryDirectory(dir=bench.data) as temporary:
+        directory = Path(temporary)
+        prefix = directory / "cohort"
+        traits = {f"simulate, {n} traits": (prefix, samples, variants, n) for n in (4, 0)}
+        simulation = [
+            _row(name, [_alone(_simulate, *words) for _ in range(bench.repetitions)])
+            for name, words in traits.items()
+        ]
+        return {
+            "samples": samples,
+            "variants": variants,
+            "bed_bytes": Path(f"{prefix}.bed").stat().st_size,
+            "simulation": simulation,
+            "bed": _beside_the_disk(directory, prefix, bench.repetitions),
+        }
+
+
+def _beside_the_disk(directory: Path, prefix: Path, repetitions: int) -> list[Record]:
+    bed, store, warm = Path(f"{prefix}.bed"), directory / "genotypes.zarr", directory / "warm"
+    _alone(_simulate, warm, 100, 100, 0)
+    reads, copies, ingests = [], [], []
+    for _ in range(repetitions):
+        _forget(prefix)
+        reads.append(_alone(_read, bed))
+        _forget(prefix)
+        copies.append(_alone(_copy, bed, directory / "copy"))
+        (directory / "copy").unlink()
+        _forget(prefix)
+        ingests.append(_alone(_ingest, prefix, warm, store))
+        shutil.rmtree(store)
+    genotypes = [replace(one, seconds=one.genotype_seconds) for one in ingests]
+    return [
+        _row("copy", copies),
+        _row("read", reads),
+        _row("ingest, the genotypes", genotypes),
+        _row("ingest, tables of people and variants too", ingests),
+    ]
+
+
+def _row(name: str, measured: list[Measured]) -> Record:
+    seconds = [one.seconds for one in measured]
+    click.echo(f"{name:44} {median(seconds):9.3f} s  ({' '.join(f'{s:.3f}' for s in seconds)})")
+    return {"name": name, "seconds": seconds, "peak": max(one.peak_bytes for one in measured)}
+
+
+def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Measured:
     """Time ``pipelines.simulate`` after its start-up, flushes included."""
     import pipelines.simulate
 
@@ -61,10 +110,10 @@ def simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Meas
     start = time.perf_counter()
     run(prefix, samples)
     seconds = time.perf_counter() - start
-    return Measured(seconds, seconds, peak_bytes())
+    return Measured(seconds, seconds, _peak_bytes())
 
 
-def ingest(prefix: Path, warm: Path, store: Path) -> Measured:
+def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
     """Time `ingest` as a whole, and from the first partition to the last."""
     from primo_scale.genotypes.filters import Selection
     from primo_scale.genotypes.ingest import ingest
@@ -79,20 +128,20 @@ def ingest(prefix: Path, warm: Path, store: Path) -> Measured:
     moments.clear()
     start = time.perf_counter()
     ingest([prefix], store, selection=Selection(), on_progress=note)
-    return Measured(time.perf_counter() - start, moments[-1] - moments[0], peak_bytes())
+    return Measured(time.perf_counter() - start, moments[-1] - moments[0], _peak_bytes())
 
 
-def read(path: Path) -> Measured:
+def _read(path: Path) -> Measured:
     """Time one sequential read."""
     buffer, start = bytearray(_BLOCK_BYTES), time.perf_counter()
     with path.open("rb", buffering=0) as file:
         while file.readinto(buffer):
             pass
     seconds = time.perf_counter() - start
-    return Measured(seconds, seconds, peak_bytes())
+    return Measured(seconds, seconds, _peak_bytes())
 
 
-def copy(path: Path, target: Path) -> Measured:
+def _copy(path: Path, target: Path) -> Measured:
     """Time what ``dd bs=4M conv=fsync`` does."""
     buffer, start = memoryview(bytearray(_BLOCK_BYTES)), time.perf_counter()
     with path.open("rb", buffering=0) as file, target.open("wb", buffering=0) as out:
@@ -100,10 +149,10 @@ def copy(path: Path, target: Path) -> Measured:
             out.write(buffer[:count])
         os.fsync(out.fileno())
     seconds = time.perf_counter() - start
-    return Measured(seconds, seconds, peak_bytes())
+    return Measured(seconds, seconds, _peak_bytes())
 
 
-def peak_bytes() -> int:
+def _peak_bytes() -> int:
     """Peak resident size of this process (`ru_maxrss` would be that of its parent)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
@@ -111,14 +160,14 @@ def peak_bytes() -> int:
     return 0
 
 
-def in_a_fresh_process(function: Callable[..., Measured], *arguments: Any) -> Measured:
+def _alone(function: Callable[..., Measured], *arguments: Any) -> Measured:
     """Run one step where no earlier one has left anything."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as processes:
         return processes.submit(function, *arguments).result()
 
 
-def forget(prefix: Path) -> None:
+def _forget(prefix: Path) -> None:
     """Drop the fileset from the page cache, and make the memory that this frees quick to use.
 
     A virtual machine may have handed unused memory back to its host; taking it again costs up to
@@ -132,80 +181,3 @@ def forget(prefix: Path) -> None:
     wanted = 4 * Path(f"{prefix}.bed").stat().st_size + (1 << 29)
     touched = min(wanted, psutil.virtual_memory().available // 2)
     subprocess.run([sys.executable, "-c", f"import numpy; numpy.ones({touched}, 'u1')"], check=True)
-
-
-def median(measured: list[Measured]) -> Measured:
-    """Medians, and the largest peak."""
-    return Measured(
-        statistics.median(one.seconds for one in measured),
-        statistics.median(one.genotype_seconds for one in measured),
-        max(one.peak_bytes for one in measured),
-    )
-
-
-def measure_simulation(directory: Path, samples: int, variants: int) -> Path:
-    """Simulate without traits and with four, print both rates and return the fileset's prefix."""
-    prefix = directory / "cohort"
-    for phenotypes in (4, 0):
-        result = median(
-            [
-                in_a_fresh_process(simulate, prefix, samples, variants, phenotypes)
-                for _ in range(_REPETITIONS)
-            ]
-        )
-        rate = samples * variants / result.seconds / 1e6
-        click.echo(
-            f"simulate, {phenotypes} traits  {result.seconds:8.2f} s  {rate:8.0f} M genotypes/s"
-            f"  peak {result.peak_bytes / 1e6:.0f} MB"
-        )
-    return prefix
-
-
-def measure_ingest(directory: Path, prefix: Path) -> None:
-    """Read, copy and ingest the fileset in turn, and print medians and ratios."""
-    bed, store, warm = Path(f"{prefix}.bed"), directory / "genotypes.zarr", directory / "warm"
-    in_a_fresh_process(simulate, warm, 100, 100, 0)
-    steps: dict[str, list[Measured]] = {"read": [], "copy": [], "ingest": []}
-    for _ in range(_REPETITIONS):
-        forget(prefix)
-        steps["read"].append(in_a_fresh_process(read, bed))
-        forget(prefix)
-        steps["copy"].append(in_a_fresh_process(copy, bed, directory / "copy"))
-        (directory / "copy").unlink()
-        forget(prefix)
-        steps["ingest"].append(in_a_fresh_process(ingest, prefix, warm, store))
-        shutil.rmtree(store)
-    results = {name: median(measured) for name, measured in steps.items()}
-    gigabytes, copied = bed.stat().st_size / 1e9, results["copy"].seconds
-    for name, seconds in (
-        ("read", results["read"].seconds),
-        ("copy", copied),
-        ("ingest, genotypes", results["ingest"].genotype_seconds),
-        ("ingest in all", results["ingest"].seconds),
-    ):
-        click.echo(
-            f"{name:18}  {seconds:8.2f} s  {gigabytes / seconds:8.2f} GB/s of .bed"
-            f"  {copied / seconds:5.2f} of the copy's rate"
-        )
-    click.echo(f"ingest: peak {results['ingest'].peak_bytes / 1e6:.0f} MB")
-
-
-@click.command()
-@click.option("--samples", default=500_000, show_default=True)
-@click.option("--variants", default=10_000, show_default=True)
-@click.option("--directory", type=click.Path(path_type=Path), help="Where to make a temporary one.")
-def main(samples: int, variants: int, directory: Path | None) -> None:
-    """Time simulation and ingest of one cohort and print a table."""
-    machine = description()
-    names = ("processor", "cpus", "system", "date", "commit", "load_before")
-    click.echo("; ".join(f"{name} {machine[name]}" for name in names))
-    click.echo(
-        f"n = {samples}, d = {variants}, people made of 1000 Genomes; medians of {_REPETITIONS}"
-    )
-    with tempfile.TemporaryDirectory(dir=directory) as temporary:
-        prefix = measure_simulation(Path(temporary), samples, variants)
-        measure_ingest(Path(temporary), prefix)
-
-
-if __name__ == "__main__":
-    main()

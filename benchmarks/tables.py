@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -119,7 +121,11 @@ def _sweep(measured: Measured) -> str:
         rows = measured[part]
         other = "variants" if size == "samples" else "samples"
         parts.append(f"Against {letter}, with {rows[0][other]:,} {_words(other)}:")
-        parts.append(_table((letter, *_COSTS), [(f"{row[size]:,}", *_costs(row)) for row in rows]))
+        slopes = ["", *(f"{_slope(*two, size):.2f}" for two in pairwise(rows))]
+        cells = [
+            (f"{row[size]:,}", *_costs(row), slope) for row, slope in zip(rows, slopes, strict=True)
+        ]
+        parts.append(_table((letter, *_COSTS, "exponent from the row above"), cells))
         few = measured["few"][part]
         parts.append(
             f"{_fit(measured[f'exponent_{part}'], letter)} Points of less than "
@@ -127,6 +133,12 @@ def _sweep(measured: Measured) -> str:
             f"{few['samples']:,} people and {few['variants']:,} variants take."
         )
     return "\n\n".join(parts)
+
+
+def _slope(first: Record, second: Record, size: str) -> float:
+    """Exponent of two measurements."""
+    times = median(second["seconds"]) / median(first["seconds"])
+    return math.log(times) / math.log(second[size] / first[size])
 
 
 def _words(size: str) -> str:
@@ -182,6 +194,38 @@ def _scaling(measured: Measured) -> str:
     return _table(("", "seconds (least-most)", "times as fast", "kernel alone"), rows)
 
 
+def _ingest(measured: Measured) -> str:
+    genotypes, size = measured["samples"] * measured["variants"], measured["bed_bytes"]
+    copied = median(measured["bed"][0]["seconds"])
+    simulation = [
+        (*_name_and_seconds(row), f"{genotypes / median(row['seconds']) / 1e6:,.0f}", _peak(row))
+        for row in measured["simulation"]
+    ]
+    beside_the_disk = []
+    for row in measured["bed"]:
+        seconds = median(row["seconds"])
+        rates = f"{size / seconds / _GIGA:.2f}", f"{copied / seconds:.2f}"
+        beside_the_disk.append((*_name_and_seconds(row), *rates, _peak(row)))
+    titles = ("", "seconds (least-most)")
+    bed = (*titles, "GB of .bed a second", "of the copy's rate", "peak, MB")
+    return "\n\n".join(
+        (
+            f"n = {measured['samples']:,}, d = {measured['variants']:,}, a .bed of "
+            f"{size / _GIGA:.2f} GB.",
+            _table((*titles, "genotypes a second, M", "peak, MB"), simulation),
+            _table(bed, beside_the_disk),
+        )
+    )
+
+
+def _name_and_seconds(row: Record) -> Row:
+    return row["name"], _seconds(row)
+
+
+def _peak(row: Record) -> str:
+    return f"{row['peak'] / 1e6:,.0f}"
+
+
 _COSTS = ("seconds (least-most)", "2nd²/s, G", "GiB in all", "largest worker", "client")
 
 
@@ -219,4 +263,5 @@ TABLES = {
     "sweep": SectionText("sweep", _sweep),
     "biobank": SectionText("biobank", _biobank),
     "scaling": SectionText("scaling", _scaling),
+    "ingest": SectionText("ingest", _ingest),
 }

@@ -1,6 +1,6 @@
-"""How long accumulation takes, beside others in the same run, and how that grows.
+"""How long ingest and accumulation take, beside others in the same run, and how that grows.
 
-``python -m benchmarks.accumulate headline|sweep|biobank|scaling --data DIR --results FILE``, then
+``python -m benchmarks headline|sweep|biobank|scaling|ingest --data DIR --results FILE``, then
 ``document`` to write the tables and the plot of docs/benchmarks.md. Cohorts are simulated into
 `--data` once; each command replaces its own part of the results.
 """
@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from benchmarks.headline import headline as run_headline
+from benchmarks.ingest import ingest as run_ingest
 from benchmarks.programs import Bench
 from benchmarks.results import record, stored
 from benchmarks.sizes import biobank as run_biobank
@@ -29,7 +30,7 @@ Measure = Callable[..., dict[str, object]]
 
 @click.group()
 def main() -> None:
-    """Measure accumulation."""
+    """Measure ingest and accumulation."""
 
 
 def _measuring(command: Measure) -> Callable[..., None]:
@@ -64,7 +65,7 @@ def headline(
 
 @_measuring
 @click.option("--samples", default="50000,100000,200000,400000,800000", show_default=True)
-@click.option("--variants", default="1024,2048,4096,8192,16384", show_default=True)
+@click.option("--variants", default="1024,2048,4096,8192,16384,32768", show_default=True)
 @click.option("--at-samples", default=100_000, show_default=True)
 @click.option("--at-variants", default=8_192, show_default=True)
 def sweep(
@@ -96,6 +97,14 @@ def biobank(
 def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
     """From one CPU to all."""
     return run_scaling(bench, samples, variants)
+
+
+@_measuring
+@click.option("--samples", default=500_000, show_default=True)
+@click.option("--variants", default=10_000, show_default=True)
+def ingest(bench: Bench, samples: int, variants: int) -> dict[str, object]:
+    """Simulation and ingest of a cohort, beside the disk."""
+    return run_ingest(bench, samples, variants)
 
 
 @main.command()

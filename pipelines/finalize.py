@@ -157,6 +157,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     What can be refused for public reasons is refused before the ledger is asked.
     """
     from pipelines.estimation import choose
+    from pipelines.release_needs import refuse_full_disk, refuse_small_memory, release_needs
     from primo_scale.accumulate.statistics import open_raw_statistics
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
@@ -176,6 +177,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate with --non-private in another --work-dir",
         )
+    needs = release_needs(design, chosen)
+    refuse_small_memory(needs)
     if choices.budget is None:
         _publish(design, privatise(raw, None), choices, chosen=chosen, paid=None)
         return
@@ -185,6 +188,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
+    refuse_full_disk(needs, work_dir / NOISE)
     at_hand = NoiseAtHand(work_dir / NOISE)
     if choices.out.exists() and charge_of(choices.out) not in at_hand.charges():
         raise exists_already(choices.out)  # before paying for what could not be published

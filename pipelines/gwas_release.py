@@ -147,15 +147,14 @@ def _check_before_work(
     """
     from pipelines.estimation import choose
     from pipelines.rehearsal import preflight, settled_design
+    from pipelines.release_needs import refuse_small_memory, release_needs
 
     check_publishable(store.variants, outcome_coding(outcomes, model, None))
     design = settled_design(store, outcomes, model, None)
-    choose(
-        design,
-        None if release.budget is None else design.promise(release.budget),
-        release.methods,
-    )
+    promise = None if release.budget is None else design.promise(release.budget)
+    chosen = choose(design, promise, release.methods)
     preflight(store, design, execution, work_dir)
+    refuse_small_memory(release_needs(design, chosen))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
+from pipelines.release_needs import release_needs
 from pipelines.work_places import work_places
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import (
@@ -23,8 +24,8 @@ from primo_scale.accumulate.preflight import (
     described,
     disk_bytes,
     needs_of,
+    partial_bytes,
     refuse_if_too_small,
-    statistics_bytes,
 )
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
@@ -39,6 +40,7 @@ from primo_scale.genotypes.ingest_plan import (
 )
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.in_words import bytes_in_words
 from primo_scale.kernels.choice import choose_kernel, warmed_up
 from primo_scale.kernels.packed import packed_width
 from primo_scale.kernels.products import LARGEST_BYTE
@@ -148,14 +150,7 @@ def preflight(
     if isinstance(store, PlannedGenotypes):
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
-    if execution.object_store is not None:
-        there = disk_bytes(work)
-        # Rows of people are put in order on this disk before they go there, and statistics come
-        # back to it with noise.
-        ordered = 2 * work.plan.n_samples * work.plan.layout.n_outcomes
-        noisy = statistics_bytes(work) if design.clipped else 0
-        needs = replace(needs, disk_bytes=needs.disk_bytes - there + max(ordered, noisy))
-        LOGGER.info("pre-flight: %.0f MiB in %s", there / 2**20, execution.object_store)
+    needs = replace(needs, disk_bytes=needs.disk_bytes + _more_disk(work, design, execution))
     profile, places = execution.profile, work_places(work_dir, execution.object_store)
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
@@ -167,7 +162,27 @@ def preflight(
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)
+    release = release_needs(design, None)
+    LOGGER.info(
+        "pre-flight: a release takes %s of memory, for blocks of up to %d variants",
+        bytes_in_words(release.memory_bytes), release.largest_block,
+    )  # fmt: skip
     refuse_if_too_small(needs, where)
+
+
+def _more_disk(work: Workload, design: Design, execution: ExecutionChoices) -> int:
+    """Bytes beyond `disk_bytes` that the work directory takes, or in a bucket does not.
+
+    Private statistics are written beside the exact ones, when partial sums are gone.
+    """
+    noisy = release_needs(design, None).noisy_bytes
+    if execution.object_store is None:
+        return max(0, noisy - partial_bytes(work))
+    there = disk_bytes(work)
+    LOGGER.info("pre-flight: %s in %s", bytes_in_words(there), execution.object_store)
+    # Rows of people are put in order on this disk before they go there.
+    ordered = 2 * work.plan.n_samples * design.layout.n_outcomes
+    return max(ordered, noisy) - there
 
 
 def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:

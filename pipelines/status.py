@@ -21,6 +21,7 @@ from pipelines.command_line import (
 )
 from pipelines.options import encryption_option
 from primo_scale.errors import InterruptedRun
+from primo_scale.in_words import bytes_in_words
 
 if TYPE_CHECKING:
     from pipelines.work_directory import Owner, Status
@@ -71,9 +72,9 @@ def _as_text(work_dir: Path, status: Status, now: float) -> Iterator[str]:
         yield f"  {'tasks':<10}  not counted: what is in {status.object_store} is not looked at"
     if status.work_done is not None:
         yield f"  {'work':<10}  {_pace(status, now)}"
-    used = ", ".join(f"{name} {_size(size)}" for name, size in [*status.disk.items()][:3])
-    used_in_all = _size(sum(status.disk.values()))
-    yield f"  {'disk':<10}  {used_in_all} used ({used}), {_size(status.disk_free)} free"
+    used = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in [*status.disk.items()][:3])
+    used_in_all = bytes_in_words(sum(status.disk.values()))
+    yield f"  {'disk':<10}  {used_in_all} used ({used}), {bytes_in_words(status.disk_free)} free"
     if status.last_line is not None:
         yield f"  {'log':<10}  {status.last_line.time:%Y-%m-%d %H:%M:%S} {status.last_line.message}"
 
@@ -138,12 +139,6 @@ def _time(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
-
-
-def _size(size: int) -> str:
-    if size < 10 * 2**20:
-        return f"{size / 2**10:.0f} KiB"
-    return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"
 
 
 if __name__ == "__main__":

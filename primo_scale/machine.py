@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,12 @@ def available_memory() -> int:
     if limit is not None and used is not None:
         available = min(available, max(0, limit - used))
     return available
+
+
+def free_disk(path: Path) -> int:
+    """Bytes free on the disk of a path, which need not exist yet."""
+    place = path.absolute()
+    return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
 
 
 def _cgroup_bytes(name: str) -> int | None:

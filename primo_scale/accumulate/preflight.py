@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,9 @@ from primo_scale.accumulate.task_memory import (
     worker_bytes,
 )
 from primo_scale.errors import ResourceError
-from primo_scale.machine import available_memory, usable_cpus
+from primo_scale.in_words import bytes_in_words
+from primo_scale.machine import available_memory, free_disk, usable_cpus
+from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.tiles import TILE
 
 # Dask stops giving work to a worker that holds so much of its limit, and kills it soon after.
@@ -107,63 +108,69 @@ def needs_of(work: Workload, *, kernel_bytes: int = 0) -> Needs:
 
 
 def disk_bytes(work: Workload) -> int:
-    """What workers exchange, and beside it the statistics that it becomes."""
-    return exchanged_bytes(work) + statistics_bytes(work)
+    """What workers exchange, outcomes and partial sums, and the statistics that it becomes."""
+    return _outcome_bytes(work) + partial_bytes(work) + statistics_bytes(work.plan.layout)
 
 
-def exchanged_bytes(work: Workload) -> int:
-    """Outcomes and partial sums.
+def _outcome_bytes(work: Workload) -> int:
+    plan, n, q = work.plan, work.plan.n_samples, work.plan.layout.n_outcomes
+    people = -(-n // plan.rows_per_read) * plan.rows_per_read
+    rows = n * q * _INT16 + people * (2 * q + work.multiplier_columns * _INT32)
+    return rows + (n if work.subsampled else 0)
+
+
+def partial_bytes(work: Workload) -> int:
+    """Partial sums of all row groups, which are removed once statistics are finished.
 
     Chunks are stored whole, also where they reach over the edge of a matrix.
     """
     plan, layout = work.plan, work.plan.layout
-    q, n = layout.n_outcomes, plan.n_samples
-    people = -(-n // plan.rows_per_read) * plan.rows_per_read
-    partial = 0
+    q, partial = layout.n_outcomes, 0
     for block, size in enumerate(layout.sizes):
         side = min(plan.tile, size)
         partial += work.upper_tiles(block) * (side**2 * gram_itemsize(work) + _CRC)
         partial += plan.n_tiles(block) * (side * q * _INT64 + _CRC)
-    rows = n * q * _INT16 + people * (2 * q + work.multiplier_columns * _INT32)
-    subsample = n if work.subsampled else 0
-    return plan.n_row_groups * partial + rows + subsample + q * q * _INT64
+    return plan.n_row_groups * partial + q * q * _INT64
 
 
-def statistics_bytes(work: Workload) -> int:
-    """X'X by tiles, X'Z and Z'Z."""
-    layout, final = work.plan.layout, 0
-    q = layout.n_outcomes
+def statistics_bytes(layout: BlockLayout, gram_copies: int = 1) -> int:
+    """X'X by tiles, perhaps several, X'Z and Z'Z; exact statistics and noisy ones alike."""
+    grams, q = 0, layout.n_outcomes
     for size in layout.sizes:
         stored = min(TILE, size)
         across = -(-size // stored)
-        final += across * (across + 1) // 2 * (stored**2 * _INT64 + _CRC) + size * q * _INT64
-    return final + q * q * _INT64
+        grams += across * (across + 1) // 2 * (stored**2 * _INT64 + _CRC)
+    return gram_copies * grams + (layout.n_variants + q) * q * _INT64
 
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Two lines for the terminal and the private log: they tell the number of people."""
     cores = min(usable_cpus(), where.local_workers)
+    worker, here, there, read, disk, free = map(
+        bytes_in_words,
+        (
+            needs.worker_bytes,
+            _client_peak(needs),
+            available_memory() + _resident(),
+            needs.read_bytes,
+            _missing(needs, where),
+            free_disk(where.work_dir),
+        ),
+    )
     if where.local_workers:
         time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
-        memory = (
-            f"{where.local_workers} x {_size(needs.worker_bytes)} for workers and "
-            f"{_size(_client_peak(needs))} here, {_size(_total(needs, where))} in all "
-            f"({_size(available_memory() + _resident())} there)"
-        )
+        in_all = bytes_in_words(_total(needs, where))
+        memory = f"{where.local_workers} x {worker} for workers and {here} here, {in_all} in all"
     else:
         time = (
             f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
             "shared among the scheduler's"
         )
-        memory = (
-            f"{_size(needs.worker_bytes)} for a worker and "
-            f"{_size(_client_peak(needs))} here ({_size(available_memory() + _resident())} there)"
-        )
+        memory = f"{worker} for a worker and {here} here"
     return (
-        f"pre-flight: {needs.tasks} tasks read {_size(needs.read_bytes)}; kernel {work.kernel}; "
+        f"pre-flight: {needs.tasks} tasks read {read}; kernel {work.kernel}; "
         f"{time}, if stores give {STORE_RATE / 1e9:g} GB/s",
-        f"pre-flight: memory {memory}; disk {_size(_missing(needs, where))} more "
-        f"({_size(_free(where))} free)",
+        f"pre-flight: memory {memory} ({there} there); disk {disk} more ({free} free)",
     )
 
 
@@ -176,21 +183,21 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
         Too little free disk, too little memory on this machine, or a limit under which every
         worker would be stopped.
     """
-    if _missing(needs, where) > _free(where):
+    if _missing(needs, where) > free_disk(where.work_dir):
         raise ResourceError(
             "not enough free disk for the statistics",
             where=where.work_dir,
-            value=f"{_size(_free(where))} free",
-            limit=f"{_size(_missing(needs, where))} needed",
+            value=f"{bytes_in_words(free_disk(where.work_dir))} free",
+            limit=f"{bytes_in_words(_missing(needs, where))} needed",
             remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
         )
     there = available_memory() + _resident()
     if _total(needs, where) > there:
         raise ResourceError(
             "not enough memory for the statistics",
-            value=f"{_size(there)} there",
-            limit=f"{_size(_total(needs, where))} needed by {where.local_workers} workers and "
-            "this process",
+            value=f"{bytes_in_words(there)} there",
+            limit=f"{bytes_in_words(_total(needs, where))} needed by {where.local_workers} workers "
+            "and this process",
             remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
         )
     if where.local_workers:
@@ -205,8 +212,8 @@ def _refuse_small_workers(needs: Needs, limit: int | None, where: str) -> None:
         raise ResourceError(
             "a worker needs more memory than it may have",
             where=where,
-            value=_size(limit),
-            limit=f"{_size(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
+            value=bytes_in_words(limit),
+            limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )
 
@@ -232,17 +239,8 @@ def _total(needs: Needs, where: Where) -> int:
     return where.local_workers * needs.worker_bytes + _client_peak(needs)
 
 
-def _free(where: Where) -> int:
-    place = where.work_dir.absolute()
-    return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
-
-
 def _missing(needs: Needs, where: Where) -> int:
     return max(0, needs.disk_bytes - where.bytes_there)
-
-
-def _size(size: int) -> str:
-    return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"
 
 
 def _time(seconds: float) -> str:

@@ -124,7 +124,7 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
     run("finalize", "--work-dir", disk, *finish, tmp_path / "expected")
     arguments += [*plain(cohort, work), "--object-store", str(there)]
 
-    monkeypatch.setattr(preflight, "_free", lambda where: SMALL_DISK)
+    monkeypatch.setattr(preflight, "free_disk", lambda where: SMALL_DISK)
     on_disk = run("accumulate", "--genotypes", f"{cohort}.zarr", "--non-private",
                   *plain(cohort, tmp_path / "refused"), exit_code=4)  # fmt: skip
     assert "not enough free disk" in on_disk

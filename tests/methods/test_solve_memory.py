@@ -1,0 +1,75 @@
+"""Solving takes the memory that releases are refused for, and not much less."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from methods_examples import solved
+
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.solution import SolveInputs
+from primo_scale.methods.solve_memory import solve_bytes
+from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+
+MOST_BEYOND, LEAST_USED = 1.05, 0.6
+CASES = {
+    "one large block": ((1_000,), 2, "reuse-cov-gauss", None),
+    "more phenotypes than variants": ((300,), 900, "reuse-cov-gauss", None),
+    "many small blocks": ((50,) * 20, 400, "reuse-cov-gauss", None),
+    "a large block after another": ((600, 700), 50, "reuse-cov-gauss", None),
+    "a penalty for each block": ((600, 500), 100, "reuse-cov-gauss", Estimator.SURE),
+    "factors across phenotypes": ((400,), 400, "reuse-cov-gauss", Estimator.JAMES_STEIN),
+    "decompositions kept": ((250,) * 8, 30, "reuse-cov-proj", None),
+    "projected phenotypes": ((300,), 300, "reuse-cov-proj-y", None),
+    "an X'X for each phenotype": ((500, 100), 4, "naive", None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_peak_memory_of_solving_is_what_was_said(case, tmp_path):
+    sizes, n_phenotypes, method, estimator = CASES[case]
+    layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
+    copies = METHODS[method].recipe(n_phenotypes, None).gram_copies
+    statistics = random_statistics(tmp_path / "statistics", layout, copies)
+    inputs = inputs_of(layout, copies)
+    solved(statistics, inputs, method, estimator)  # loads libraries
+    tracemalloc.start()
+    solved(statistics, inputs, method, estimator)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    keeps = METHODS[method].estimator is Estimator.PROJECTION
+    said = solve_bytes(layout, gram_copies=copies, keeps_spectra=keeps)
+    print(f"{case}: {peak / 1e6:.1f} MB of {said / 1e6:.1f}, {peak / said:.2f}")
+    assert peak <= MOST_BEYOND * said
+    assert peak >= LEAST_USED * said
+
+
+def random_statistics(path, layout, copies):
+    rng = np.random.default_rng(0)
+    writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies)
+    for block, size in enumerate(layout.sizes):
+        entries = rng.integers(-50, 51, (size, size))
+        symmetric = entries + entries.T + 10_000 * np.eye(size, dtype=np.int64)
+        for copy in range(copies):
+            writer.write_gram(block, symmetric, copy)
+        writer.write_cross(block, rng.integers(-999, 1000, (size, layout.n_outcomes)))
+    writer.write_outcome_gram(10**6 * np.eye(layout.n_outcomes, dtype=np.int64))
+    writer.write_observed(np.full(layout.n_phenotypes, 10_000))
+    return writer.finish({})
+
+
+def inputs_of(layout, copies):
+    n_phenotypes = layout.n_phenotypes
+    return SolveInputs(
+        bounds=PublicBounds(10**4, None, 1, 10**6, layout.sizes, 10_000, n_phenotypes),
+        scales=NoiseScales((3.0,) * layout.n_blocks, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0),
+        recipe=Recipe(0.0, copies),
+        delta=1e-6,
+        unit=1,
+        rescale=np.ones(n_phenotypes),
+        prior=EffectPrior(np.ones(n_phenotypes), np.ones(n_phenotypes)),
+    )

@@ -16,7 +16,7 @@ from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
-from pipelines.release_needs import release_needs
+from pipelines.release_needs import memory_line, release_needs
 from pipelines.work_places import work_places
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import (
@@ -162,11 +162,7 @@ def preflight(
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)
-    release = release_needs(design, None)
-    LOGGER.info(
-        "pre-flight: a release takes %s of memory, for blocks of up to %d variants",
-        bytes_in_words(release.memory_bytes), release.largest_block,
-    )  # fmt: skip
+    LOGGER.info("%s", memory_line(release_needs(design, None)))
     refuse_if_too_small(needs, where)
 
 

@@ -10,15 +10,21 @@ from pipelines.design import Design
 from primo_scale.accumulate.preflight import statistics_bytes
 from primo_scale.errors import ResourceError
 from primo_scale.in_words import bytes_in_words
-from primo_scale.machine import available_memory, free_disk
+from primo_scale.machine import available_memory, free_disk, resident_memory
 from primo_scale.methods.solve_memory import solve_bytes
+from primo_scale.storage.tiles import TILE
 
 if TYPE_CHECKING:
     from pipelines.estimation import Chosen
 
-# Of the libraries that are loaded on the way, and of pieces of statistics while noise is drawn
-# (measured, Linux, Python 3.11: 60 MiB and 120 MiB).
-_BASE_BYTES = 180 << 20
+# Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:
+# 300 to 350 MiB).
+_PROCESS_BYTES = 330 << 20
+# Of all weights, when solved: on the lattice, per allele, and one on the way from these to those.
+_WEIGHTS = 3
+# Copies of a tile of X'X while its noise is drawn (measured: 120 MiB in all), and of Z'Z.
+_TILES_DRAWN, _OUTCOME_GRAMS = 15, 4
+_ENTRY = 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class ReleaseNeeds:
     Attributes
     ----------
     memory_bytes
-        What the process takes on at its peak.
+        Peak of the process that makes it.
     noisy_bytes
         Private statistics on the disk of the work directory; none without noise.
     largest_block
@@ -40,6 +46,12 @@ class ReleaseNeeds:
     largest_block: int
 
 
+def memory_line(needs: ReleaseNeeds) -> str:
+    """For the terminal and the private log."""
+    size = bytes_in_words(needs.memory_bytes)
+    return f"pre-flight: a release takes {size} for blocks of up to {needs.largest_block} variants"
+
+
 def release_needs(design: Design, chosen: Chosen | None) -> ReleaseNeeds:
     """What a release of a design will need: by a method, or at least where that is still open."""
     layout = design.layout
@@ -47,23 +59,27 @@ def release_needs(design: Design, chosen: Chosen | None) -> ReleaseNeeds:
     if chosen is not None:
         copies = chosen.method.recipe(layout.n_phenotypes, design.subsample).gram_copies
         keeps = chosen.keeps_spectra
+    largest = max(layout.sizes)
     solving = solve_bytes(layout, gram_copies=copies, keeps_spectra=keeps)
+    publishing = _ENTRY * _WEIGHTS * layout.n_variants * layout.n_phenotypes
+    drawing = _ENTRY * _TILES_DRAWN * min(largest, TILE) ** 2
+    outcomes = _ENTRY * _OUTCOME_GRAMS * layout.n_outcomes**2
     return ReleaseNeeds(
-        memory_bytes=_BASE_BYTES + solving,
+        memory_bytes=_PROCESS_BYTES + outcomes + max(solving, publishing, drawing),
         noisy_bytes=statistics_bytes(layout, copies) if design.clipped else 0,
-        largest_block=max(layout.sizes),
+        largest_block=largest,
     )
 
 
 def refuse_small_memory(needs: ReleaseNeeds) -> None:
-    """Compare with what there is of memory.
+    """Compare with what this process has and can get.
 
     Raises
     ------
     ResourceError
-        There is less.
+        It is less.
     """
-    there = available_memory()
+    there = available_memory() + resident_memory()
     if needs.memory_bytes > there:
         raise ResourceError(
             f"not enough memory to solve blocks of up to {needs.largest_block} variants",

@@ -27,6 +27,11 @@ def available_memory() -> int:
     return available
 
 
+def resident_memory() -> int:
+    """Bytes that this process holds."""
+    return int(psutil.Process().memory_info().rss)
+
+
 def free_disk(path: Path) -> int:
     """Bytes free on the disk of a path, which need not exist yet."""
     place = path.absolute()

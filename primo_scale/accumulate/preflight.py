@@ -24,7 +24,7 @@ from primo_scale.accumulate.task_memory import (
 )
 from primo_scale.errors import ResourceError
 from primo_scale.in_words import bytes_in_words
-from primo_scale.machine import available_memory, free_disk, usable_cpus
+from primo_scale.machine import available_memory, free_disk, resident_memory, usable_cpus
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.tiles import TILE
 
@@ -151,7 +151,7 @@ def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple
         (
             needs.worker_bytes,
             _client_peak(needs),
-            available_memory() + _resident(),
+            available_memory() + resident_memory(),
             needs.read_bytes,
             _missing(needs, where),
             free_disk(where.work_dir),
@@ -191,7 +191,7 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
             limit=f"{bytes_in_words(_missing(needs, where))} needed",
             remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
         )
-    there = available_memory() + _resident()
+    there = available_memory() + resident_memory()
     if _total(needs, where) > there:
         raise ResourceError(
             "not enough memory for the statistics",
@@ -226,13 +226,9 @@ def _memory_limit(memory_limit: str | None) -> int | None:
     return min(machine, parse_bytes(memory_limit)) or None
 
 
-def _resident() -> int:
-    return int(psutil.Process().memory_info().rss)
-
-
 def _client_peak(needs: Needs) -> int:
     """With the tables of people and variants, which it holds already."""
-    return _resident() + needs.client_bytes
+    return resident_memory() + needs.client_bytes
 
 
 def _total(needs: Needs, where: Where) -> int:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import psutil
 from threadpoolctl import threadpool_limits
 
 from primo_scale.accumulate.task_memory import Workload, gram_itemsize
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.packed import add_squared_norms, decode_into
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
+from primo_scale.machine import resident_memory
 
 STORE_RATE = 10**9
 """Bytes a second that stores are taken to be read and written at, checksums included."""
@@ -75,10 +75,10 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
     square, oblong = _ROWS * _ROWS * _PEOPLE, _ROWS * _COLUMNS * _PEOPLE
     norms = np.zeros(_PEOPLE, dtype=np.int64)
     with threadpool_limits(1, user_api="blas"):  # as in a worker
-        before = psutil.Process().memory_info().rss
+        before = resident_memory()
         _product(genotypes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
         _product(planes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
-        grown = psutil.Process().memory_info().rss - before
+        grown = resident_memory() - before
         return Rates(
             diagonal=_seconds(lambda: _product(genotypes, codes, codes)) / square,
             beside=_seconds(lambda: _product(genotypes, codes, others)) / square,

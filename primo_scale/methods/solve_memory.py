@@ -6,16 +6,16 @@ Like `primo_scale.accumulate.task_memory`, an upper bound that comes near; tests
 
 from __future__ import annotations
 
+import math
+
 from primo_scale.storage.block_matrices import BlockLayout
 
 _FLOAT64 = 8
 # Matrices of (variants of a block, phenotypes) that are there at once: while a block is solved and
 # its fit is estimated, and of the block before while the next one is decomposed.
-_COLUMNS_SOLVING, _COLUMNS_BEFORE = 14, 6
-# Rows of the matrix of eigenvalue gaps, of which there are three, that `fit` holds at a time.
-_GAP_ROWS = 1024
-# All weights: on the lattice, per allele, and one on the way from the first to the second.
-_WEIGHTS = 3
+_COLUMNS_SOLVING, _COLUMNS_BEFORE = 16, 6
+# Rows that `fit` holds at a time of the gaps between eigenvalues: these, their inverses, a mask.
+_GAP_ROWS, _GAP_MATRICES = 1024, 2.125
 
 
 def solve_bytes(layout: BlockLayout, *, gram_copies: int, keeps_spectra: bool) -> int:
@@ -34,9 +34,10 @@ def solve_bytes(layout: BlockLayout, *, gram_copies: int, keeps_spectra: bool) -
     sizes = sorted(layout.sizes, reverse=True)
     largest = sizes[0]
     before = sizes[1] if len(sizes) > 1 else largest if gram_copies > 1 else 0
-    solving = largest * (largest + _COLUMNS_SOLVING * columns + 3 * min(largest, _GAP_ROWS))
+    gaps = math.ceil(_GAP_MATRICES * min(largest, _GAP_ROWS))
+    solving = largest * (largest + _COLUMNS_SOLVING * columns + gaps)
     decomposing = 2 * largest**2 + before * (before + _COLUMNS_BEFORE * columns)
     decomposing += 2 * largest * layout.n_outcomes
     kept = sum(size * (size + 2 * columns) for size in sizes) if keeps_spectra else 0
-    weights = _WEIGHTS * layout.n_variants * layout.n_phenotypes
+    weights = layout.n_variants * layout.n_phenotypes
     return _FLOAT64 * (max(solving, decomposing) + kept + weights)

@@ -2,8 +2,8 @@
 
 A stored chunk is its values, little-endian and filled up where it lies across the array's edge,
 and their CRC-32C; in a sealed store it is the values alone, for a seal checks what a checksum does.
-One whole chunk goes straight between memory and the store: Zarr would copy it twice and take a few
-turns of its event loop, which wait for a core while all of them compute.
+What is in one chunk goes straight between memory and the store: Zarr would copy it twice and take a
+few turns of its event loop, which wait for a core while all of them compute.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     InterruptedRun
         The object store that it lies in gave no usable answer.
     """
-    index = _whole_chunk(array, selection)
-    if index is not None:
-        return _read_chunk(array, index)
+    found = _in_one_chunk(array, selection)
+    if found is not None:
+        index, part = found
+        return _read_chunk(array, index)[part]
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # what a mismatch of its checksum raises
@@ -110,13 +111,26 @@ def values_of_chunk(content: bytes) -> npt.NDArray[np.uint8]:
 
 def _whole_chunk(array: Array, selection: tuple[slice, ...]) -> tuple[int, ...] | None:
     """Grid position of the one chunk that a selection covers, if it is all of one."""
-    index = []
+    found = _in_one_chunk(array, selection)
+    if found is None:
+        return None
+    index, part = found
+    return index if part == _inside(array, index) else None
+
+
+def _in_one_chunk(
+    array: Array, selection: tuple[slice, ...]
+) -> tuple[tuple[int, ...], tuple[slice, ...]] | None:
+    """Grid position of the one chunk that a selection lies in, and where; None if in no one."""
+    index, inside = [], []
     for part, extent, size in zip(selection, array.shape, array.chunks, strict=True):
         start, stop, _ = part.indices(extent)
-        if start % size or start >= stop or stop != min(start + size, extent):
+        before = start - start % size
+        if start >= stop or stop > before + size:
             return None
-        index.append(start // size)
-    return tuple(index)
+        index.append(before // size)
+        inside.append(slice(start - before, stop - before))
+    return tuple(index), tuple(inside)
 
 
 def _write_chunk(

@@ -95,6 +95,24 @@ def test_peak_memory_is_what_the_preflight_says(
     assert client >= LEAST_USED * said_client
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_peak_memory_of_a_release_is_what_the_preflight_says(
+    cohort: str, cohorts, environment, run, tmp_path
+) -> None:
+    budget = ["--work-dir", tmp_path / "work", "--epsilon", 1, "--delta", 1e-7]
+    run("accumulate", *cohorts[cohort], *budget)
+    (peak,) = peak_bytes(
+        environment, "finalize", *budget, "--out", tmp_path / "release",
+        "--ledger", tmp_path / "ledger.sqlite",
+    )  # fmt: skip
+    found = re.search(r"a release takes (\d+) MiB", (tmp_path / "work" / "run.log").read_text())
+    assert found is not None
+    said = int(found[1]) << 20
+    print(f"{cohort}: {peak / 1e6:.0f} MB of {said / 1e6:.0f}")
+    assert LEAST_USED * said <= peak <= MOST_BEYOND * said
+
+
 def memory_said(log: Path) -> tuple[int, int]:
     """Bytes that the pre-flight announced for a worker and for the client."""
     found = re.search(r"memory 1 x (\d+) MiB for workers and (\d+) MiB here", log.read_text())

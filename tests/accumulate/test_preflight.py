@@ -185,7 +185,8 @@ def test_a_full_disk_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch,
 def test_a_release_too_large_for_memory_is_refused_before_the_ingest(
     cohort, tmp_path, monkeypatch, dry_run
 ):
-    monkeypatch.setattr(release_needs, "available_memory", lambda: 100 << 20)
+    monkeypatch.setattr(release_needs, "resident_memory", lambda: 100 << 20)
+    monkeypatch.setattr(release_needs, "available_memory", lambda: 0)
     result = command(gwas_release, *release(cohort, tmp_path), *(["--dry-run"] if dry_run else []))
     assert result.exit_code == 4
     last = result.stderr.splitlines()[-1]
@@ -207,7 +208,8 @@ def test_finalize_spends_nothing_on_a_machine_too_small(
     assert summed.exit_code == 0, summed.stderr
     arguments = [*budget, "--out", tmp_path / "release", "--ledger", ledger]
     with monkeypatch.context() as patch:
-        patch.setattr(release_needs, lacking, lambda *_: 1_000)
+        patch.setattr(release_needs, "resident_memory", lambda: 0)
+        patch.setattr(release_needs, lacking, lambda *_: 10)
         refused = command(finalize, *arguments)
     assert refused.exit_code == 4
     assert f"not enough {what}" in refused.stderr or f"not enough free {what}" in refused.stderr

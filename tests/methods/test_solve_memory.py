@@ -15,7 +15,7 @@ from primo_scale.methods.solve_memory import solve_bytes
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 
-MOST_BEYOND, LEAST_USED = 1.05, 0.6
+MOST_BEYOND, LEAST_USED = 1.05, 0.45
 CASES = {
     "one large block": ((1_000,), 2, "reuse-cov-gauss", None),
     "more phenotypes than variants": ((300,), 900, "reuse-cov-gauss", None),

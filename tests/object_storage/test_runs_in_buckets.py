@@ -35,7 +35,7 @@ def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     arguments = [*options(cohort, work), "--bfile", str(cohort), "--object-store", str(shared),
                  "--out", str(tmp_path / "release"), "--ledger", str(ledger(tmp_path)),
                  "--cohort", "c"]  # fmt: skip
-    assert f"MiB in {shared}" in run("gwas_release", *arguments, "--dry-run")
+    assert f"KiB in {shared}" in run("gwas_release", *arguments, "--dry-run")
     assert list(store_at(shared).all_keys()) == []
     output = run("gwas_release", *arguments)
     assert statistics_sha256(output) == on_disk

@@ -196,7 +196,7 @@ def _scaling(measured: Measured) -> str:
 
 def _ingest(measured: Measured) -> str:
     genotypes, size = measured["samples"] * measured["variants"], measured["bed_bytes"]
-    copied = median(measured["bed"][0]["seconds"])
+    copied = next(median(row["seconds"]) for row in measured["bed"] if row["name"] == "copy")
     simulation = [
         (*_name_and_seconds(row), f"{genotypes / median(row['seconds']) / 1e6:,.0f}", _peak(row))
         for row in measured["simulation"]

@@ -68,19 +68,25 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
     for a release with that budget; give finalize the same.
     """
-    from pipelines.phenotype_moments import moments_stage
+    from pipelines.phenotype_moments import moments_stage, will_pay_moments
     from pipelines.rehearsal import check_work_dir, preflight, settled_design
+    from pipelines.release_needs import release_needs
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     use_key_file(options["encryption_key"])
     outcomes, model, execution = choices_from(options)
+
+    def check(store: GenotypeStore) -> None:
+        design = settled_design(store, outcomes, model, None)
+        preflight(store, design, execution, work_dir, release_needs(design, None))
+
     if execution.dry_run:
         log_to_terminal()
         check_work_dir(work_dir)
         store = open_genotype_store(genotypes)
-        preflight(store, settled_design(store, outcomes, model, None), execution, work_dir)
+        check(store)
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
@@ -88,6 +94,8 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "accumulate", shown)
         store = open_genotype_store(genotypes)
+        if will_pay_moments(outcomes, model, work_dir):
+            check(store)
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
 
@@ -105,6 +113,7 @@ def accumulate_stage(
     Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
     """
     from pipelines.rehearsal import preflight, settled_design
+    from pipelines.release_needs import release_needs
     from pipelines.work_places import claim, work_places
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.statistics import finished_plan_digest
@@ -113,7 +122,7 @@ def accumulate_stage(
     design = settled_design(store, outcomes, model, moments)
     places = work_places(work_dir, execution.object_store)
     if finished_plan_digest(places.statistics) is None:
-        preflight(store, design, execution, work_dir)
+        preflight(store, design, execution, work_dir, release_needs(design, None))
     if execution.object_store is not None:
         claim(execution.object_store, work_dir)
         design = replace(design, object_store=str(execution.object_store))

@@ -85,11 +85,6 @@ class Chosen:
     reason: str
     estimator: Estimator
 
-    @property
-    def keeps_spectra(self) -> bool:
-        """Whether solving keeps the decompositions of all blocks: `solution.solve_statistics`."""
-        return self.estimator is Estimator.PROJECTION
-
 
 @dataclass(frozen=True)
 class Solved:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pipelines.estimation import Chosen, MethodChoices, Solved
     from pipelines.release_statement import Payment
     from primo_scale.accumulate.statistics import RawStatistics
+    from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.ledger import Ledger
@@ -157,7 +158,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     What can be refused for public reasons is refused before the ledger is asked.
     """
     from pipelines.estimation import choose
-    from pipelines.release_needs import refuse_full_disk, refuse_small_memory, release_needs
+    from pipelines.release_needs import refuse_small_memory, release_needs
     from primo_scale.accumulate.statistics import open_raw_statistics
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
@@ -177,10 +178,10 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate with --non-private in another --work-dir",
         )
-    needs = release_needs(design, chosen)
-    refuse_small_memory(needs)
     if choices.budget is None:
-        _publish(design, privatise(raw, None), choices, chosen=chosen, paid=None)
+        refuse_small_memory(release_needs(design, chosen))
+        exact = privatise(raw, None)
+        _publish(design, exact, choices, variants=store.variants, chosen=chosen, paid=None)
         return
     if not design.clipped:
         raise UsageError(
@@ -188,12 +189,12 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    refuse_full_disk(needs, work_dir / NOISE)
     at_hand = NoiseAtHand(work_dir / NOISE)
     if choices.out.exists() and charge_of(choices.out) not in at_hand.charges():
         raise exists_already(choices.out)  # before paying for what could not be published
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
-    _release_privately(raw, design, choices, chosen, at_hand, store.cohort_digest)
+    refuse_small_memory(release_needs(design, chosen))
+    _release_privately(raw, design, choices, chosen, at_hand, store)
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
@@ -230,7 +231,7 @@ def _release_privately(
     choices: ReleaseChoices,
     chosen: Chosen,
     at_hand: NoiseAtHand,
-    cohort_digest: str,
+    store: GenotypeStore,
 ) -> None:
     from pipelines.estimation import recipe_of
     from pipelines.progress import count_bar
@@ -244,7 +245,7 @@ def _release_privately(
         raise UsageError("a private release needs --epsilon and --delta")
     mechanism = design.mechanism(choices.budget, recipe_of(design, chosen))
     with Ledger(choices.ledger or default_ledger_path()) as ledger:
-        people = ledger.cohort_identifier(cohort_digest)
+        people = ledger.cohort_identifier(store.cohort_digest)
         account = ledger.account_named(
             choices.cohort or people, unit=design.privacy, adjacency=design.adjacency
         )
@@ -265,7 +266,10 @@ def _release_privately(
             _tell_opened_budget(balance)
         payment = Payment(mechanism, charges, balance)
         signer = Signer(ledger.public_key, ledger.sign)
-        digest = _publish(design, paid.private, choices, chosen=chosen, paid=Paid(payment, signer))
+        digest = _publish(
+            design, paid.private, choices,
+            variants=store.variants, chosen=chosen, paid=Paid(payment, signer),
+        )  # fmt: skip
         for charge in charges:
             ledger.mark_published(charge, digest)
 
@@ -299,6 +303,7 @@ def _publish(
     private: PrivateStatistics,
     choices: ReleaseChoices,
     *,
+    variants: VariantTable,
     chosen: Chosen,
     paid: Paid | None,
 ) -> str:
@@ -321,7 +326,7 @@ def _publish(
             raise exists_already(choices.out)
         LOGGER.info("%s: this release is published already", choices.out)
     else:
-        weights = _scoring_weights(design, solved)
+        weights = _scoring_weights(design, solved, variants)
         publish_release(
             choices.out,
             weights,
@@ -337,8 +342,7 @@ def _publish(
     return sha256_of_file(choices.out / "release.json")
 
 
-def _scoring_weights(design: Design, solved: Solved) -> ScoringWeights:
-    from primo_scale.genotypes.store import open_genotype_store
+def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
     from primo_scale.methods.dosage_scale import to_dosage_scale
     from primo_scale.release.weights import ScoringWeights
 
@@ -346,7 +350,7 @@ def _scoring_weights(design: Design, solved: Solved) -> ScoringWeights:
         solved.solution.weights, design.genotypes, design.outcomes, solved.response
     )
     return ScoringWeights(
-        variants=open_genotype_store(place(design.genotype_store)).variants,
+        variants=variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
         per_allele=raw_scale.per_allele,
         intercept=raw_scale.intercept,

@@ -73,7 +73,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     from pipelines.design import load_design
     from pipelines.estimation import check_method
     from pipelines.ingest import ingest_stage
-    from pipelines.phenotype_moments import moments_stage
+    from pipelines.phenotype_moments import moments_stage, will_pay_moments
     from pipelines.rehearsal import check_work_dir, genotypes_to_come
     from pipelines.work_places import STORE, claim, work_places
     from primo_scale.storage.encryption import use_key_file
@@ -104,8 +104,8 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             click.echo(f"release: {out}")
             return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
-        if not (work_dir / STORE).exists():
-            # Hours of ingest are no way to learn that the disk is too small.
+        if not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir):
+            # Hours of ingest, or money, are no way to learn that the disk is too small.
             check(genotypes_to_come(options, work_dir / STORE), work_dir)
         store = ingest_stage(options, work_dir / STORE)
         check_publishable(store.variants, outcome_coding(outcomes, model, None))
@@ -153,8 +153,9 @@ def _check_before_work(
     design = settled_design(store, outcomes, model, None)
     promise = None if release.budget is None else design.promise(release.budget)
     chosen = choose(design, promise, release.methods)
-    preflight(store, design, execution, work_dir)
-    refuse_small_memory(release_needs(design, chosen))
+    needs = release_needs(design, chosen)
+    preflight(store, design, execution, work_dir, needs)
+    refuse_small_memory(needs)
 
 
 if __name__ == "__main__":

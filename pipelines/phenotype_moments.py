@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 FILE = "phenotype_moments.json"
 
 
+def will_pay_moments(outcomes: OutcomeChoices, model: ModelChoices, work_dir: Path) -> bool:
+    """Whether `moments_stage` is going to spend."""
+    asked = outcomes.pay_moments and model.budget is not None
+    return asked and not (work_dir / FILE).exists()
+
+
 def moments_stage(
     store: GenotypeStore,
     outcomes: OutcomeChoices,

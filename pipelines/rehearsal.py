@@ -16,7 +16,7 @@ from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
-from pipelines.release_needs import memory_line, release_needs
+from pipelines.release_needs import ReleaseNeeds, memory_line
 from pipelines.work_places import work_places
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import (
@@ -131,9 +131,13 @@ def settled_design(
 
 
 def preflight(
-    store: GenotypeStore, design: Design, execution: ExecutionChoices, work_dir: Path
+    store: GenotypeStore,
+    design: Design,
+    execution: ExecutionChoices,
+    work_dir: Path,
+    release: ReleaseNeeds,
 ) -> None:
-    """Say what the accumulation needs, and refuse it if that is not there.
+    """Say what the accumulation and a release need, and refuse the former if that is not there.
 
     Raises
     ------
@@ -150,7 +154,8 @@ def preflight(
     if isinstance(store, PlannedGenotypes):
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
-    needs = replace(needs, disk_bytes=needs.disk_bytes + _more_disk(work, design, execution))
+    more = _more_disk(work, execution, release.noisy_bytes)
+    needs = replace(needs, disk_bytes=needs.disk_bytes + more)
     profile, places = execution.profile, work_places(work_dir, execution.object_store)
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
@@ -162,22 +167,21 @@ def preflight(
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)
-    LOGGER.info("%s", memory_line(release_needs(design, None)))
+    LOGGER.info("%s", memory_line(release))
     refuse_if_too_small(needs, where)
 
 
-def _more_disk(work: Workload, design: Design, execution: ExecutionChoices) -> int:
+def _more_disk(work: Workload, execution: ExecutionChoices, noisy: int) -> int:
     """Bytes beyond `disk_bytes` that the work directory takes, or in a bucket does not.
 
     Private statistics are written beside the exact ones, when partial sums are gone.
     """
-    noisy = release_needs(design, None).noisy_bytes
     if execution.object_store is None:
         return max(0, noisy - partial_bytes(work))
     there = disk_bytes(work)
     LOGGER.info("pre-flight: %s in %s", bytes_in_words(there), execution.object_store)
     # Rows of people are put in order on this disk before they go there.
-    ordered = 2 * work.plan.n_samples * design.layout.n_outcomes
+    ordered = 2 * work.plan.n_samples * work.plan.layout.n_outcomes
     return max(ordered, noisy) - there
 
 

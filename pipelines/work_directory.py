@@ -7,7 +7,6 @@ A run goes on meanwhile, so anything may appear or vanish between two looks.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ from pipelines.release_place import charge_of
 from pipelines.work_places import NOISE, PARTIALS, STATISTICS, STORE, last_claimed
 from primo_scale.accumulate.amounts import Amount
 from primo_scale.errors import InputError
+from primo_scale.machine import free_disk
 from primo_scale.storage.lock_owner import lock_owner, locks_are_visible
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def read_status(work_dir: Path) -> Status:
         last_commit=max((at for at, _ in progress.commits), default=None),
         object_store=None if (work_dir / PARTIALS).is_dir() else last_claimed(work_dir),
         disk=_disk(work_dir),
-        disk_free=shutil.disk_usage(work_dir).free,
+        disk_free=free_disk(work_dir),
         last_line=log[-1] if log else None,
     )
 

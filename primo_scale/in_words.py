@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def bytes_in_words(size: float) -> str:
-    """A number of bytes, to three digits or so.
+    """A number of bytes in a unit of which there are few, about ten thousand at most.
 
     Parameters
     ----------

@@ -23,6 +23,7 @@ def available_memory() -> int:
     available = int(psutil.virtual_memory().available)
     limit, used = (_cgroup_bytes(name) for name in ("memory.max", "memory.current"))
     if limit is not None and used is not None:
+        used = max(0, used - _cgroup_page_cache())
         available = min(available, max(0, limit - used))
     return available
 
@@ -36,6 +37,14 @@ def free_disk(path: Path) -> int:
     """Bytes free on the disk of a path, which need not exist yet."""
     place = path.absolute()
     return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+
+
+def _cgroup_page_cache() -> int:
+    """Bytes of files that count as used by the cgroup, and are given up when somebody asks."""
+    path = _CGROUP / "memory.stat"
+    text = path.read_text() if path.is_file() else ""
+    counts = dict(line.split(maxsplit=1) for line in text.splitlines())
+    return sum(int(counts.get(name, 0)) for name in ("active_file", "inactive_file"))
 
 
 def _cgroup_bytes(name: str) -> int | None:

@@ -25,8 +25,7 @@ from primo_scale.accumulate.task_memory import (
 from primo_scale.errors import ResourceError
 from primo_scale.in_words import bytes_in_words
 from primo_scale.machine import available_memory, free_disk, resident_memory, usable_cpus
-from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.tiles import TILE
+from primo_scale.storage.block_matrices import stored_bytes
 
 # Dask stops giving work to a worker that holds so much of its limit, and kills it soon after.
 _PAUSED_AT = 0.8
@@ -109,7 +108,7 @@ def needs_of(work: Workload, *, kernel_bytes: int = 0) -> Needs:
 
 def disk_bytes(work: Workload) -> int:
     """What workers exchange, outcomes and partial sums, and the statistics that it becomes."""
-    return _outcome_bytes(work) + partial_bytes(work) + statistics_bytes(work.plan.layout)
+    return _outcome_bytes(work) + partial_bytes(work) + stored_bytes(work.plan.layout)
 
 
 def _outcome_bytes(work: Workload) -> int:
@@ -131,16 +130,6 @@ def partial_bytes(work: Workload) -> int:
         partial += work.upper_tiles(block) * (side**2 * gram_itemsize(work) + _CRC)
         partial += plan.n_tiles(block) * (side * q * _INT64 + _CRC)
     return plan.n_row_groups * partial + q * q * _INT64
-
-
-def statistics_bytes(layout: BlockLayout, gram_copies: int = 1) -> int:
-    """X'X by tiles, perhaps several, X'Z and Z'Z; exact statistics and noisy ones alike."""
-    grams, q = 0, layout.n_outcomes
-    for size in layout.sizes:
-        stored = min(TILE, size)
-        across = -(-size // stored)
-        grams += across * (across + 1) // 2 * (stored**2 * _INT64 + _CRC)
-    return gram_copies * grams + (layout.n_variants + q) * q * _INT64
 
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:

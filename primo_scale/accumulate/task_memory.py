@@ -159,7 +159,8 @@ def row_task_bytes(work: Workload) -> int:
     )
     fits = work.plan.stripe * LARGEST_BYTE**2 <= LARGEST_INT32
     sums = work.planes**2 * (_INT32 if fits else _INT32 + _INT64)
-    return reading + outcomes + sums + greediest
+    # A part of one chunk of outcomes keeps all of it.
+    return reading + max(outcomes, CHUNK_BYTES) + sums + greediest
 
 
 def committed_bytes(work: Workload) -> int:
@@ -182,7 +183,7 @@ def gram_itemsize(work: Workload) -> int:
 def read_bytes(work: Workload, variants: int) -> int:
     """Packed genotypes of one read, and the chunks that they are cut from.
 
-    Zarr reads whole chunks. Variants of a tile need not begin where a chunk does; people do.
+    Chunks are read whole. Variants of a tile need not begin where a chunk does; people do.
     """
     height, width = work.chunk_shape
     variants = min(variants, work.plan.layout.n_variants)
@@ -280,11 +281,17 @@ def _people_fit(work: Workload, largest: int) -> bool:
 def _in_use(work: Workload, tiles: int) -> int:
     """Packed genotypes; again, of the subsample alone; and the multipliers of the people."""
     again = work.side * work.rows // 4 if work.subsampled else 0
-    return tiles * work.side * work.rows // 4 + again + 4 * work.rows * _INT64
+    return tiles * _held(work) + again + 4 * work.rows * _INT64
+
+
+def _held(work: Workload) -> int:
+    """Packed genotypes of a tile; what lies in one chunk keeps all of the chunk."""
+    height, width = work.chunk_shape
+    return max(work.side * work.rows, height * width) // 4
 
 
 def _reading(work: Workload, tiles: int) -> int:
     """Packed genotypes of the next people, and their multipliers."""
     chunk = min(work.multiplier_columns, _MULTIPLIERS_IN_A_CHUNK) * _INT32
-    packed = (tiles - 1) * work.side * work.rows // 4 + read_bytes(work, work.side)
+    packed = (tiles - 1) * _held(work) + read_bytes(work, work.side)
     return packed + work.rows * (chunk + 4 * _INT64)

@@ -1,9 +1,9 @@
 """AVX-512 instructions that Numba does not offer, as the inner loops of integer products.
 
 A *tile* is the product of a few left rows with a few right rows along one run of people. All its
-sums stay in registers for the whole run; only then are the sixteen lanes of each added up. The
-functions here emit LLVM instructions and take addresses: `primo_scale.kernels.product_avx512`
-decides what they point at.
+sums stay in registers for the whole run; only then are lanes added up, or what was looked up added
+to sums in memory. The functions here emit LLVM instructions and take addresses:
+`primo_scale.kernels.product_avx512` and `product_lookup` decide what they point at.
 """
 
 from __future__ import annotations

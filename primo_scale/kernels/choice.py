@@ -35,7 +35,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     Raises
     ------
     UsageError
-        This machine cannot run it, or it is not exact for such codes.
+        This machine cannot run it, or what multiplies such codes in its place.
     """
     if name == AUTOMATIC:
         return _fastest(largest_code)

@@ -18,6 +18,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.kernels.compiling import compiled
+
 _FRACTION_BITS = 31
 
 UNCLIPPED = 1 << _FRACTION_BITS
@@ -133,7 +135,7 @@ def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
     return clipped
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False)  # type: ignore[untyped-decorator]
+@compiled
 def _scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
     for row in range(entries.shape[0]):
         for k in range(columns.shape[0]):

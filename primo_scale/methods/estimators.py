@@ -31,6 +31,11 @@ class Estimator(StrEnum):
     UNIT_RIDGE = "unit-ridge"
     EIGENVALUE_RIDGE = "ridge-beyond-smallest-eigenvalue"
 
+    @property
+    def needs_every_spectrum(self) -> bool:
+        """Whether the penalty depends on the decompositions of all blocks, which are kept."""
+        return self is Estimator.PROJECTION
+
 
 SHRINKAGES = (
     Estimator.KNOWN_NOISE,

@@ -130,7 +130,7 @@ def solve_statistics(
         numbers |= found
     blocks: Iterable[Spectrum] = spectra(adjustment, across)
     penalty, smallest = inputs.penalty or 0.0, 0.0
-    if estimator is Estimator.PROJECTION:
+    if estimator.needs_every_spectrum:
         blocks = tuple(blocks)
         penalty, found = _projection_penalty(blocks, adjustment, inputs.bounds)
         numbers |= found

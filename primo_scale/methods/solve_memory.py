@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from primo_scale.methods.catalogue import Method
+from primo_scale.methods.estimators import Estimator
 from primo_scale.storage.block_matrices import BlockLayout
 
 _FLOAT64 = 8
@@ -16,28 +18,31 @@ _FLOAT64 = 8
 _COLUMNS_SOLVING, _COLUMNS_BEFORE = 16, 6
 # Rows that `fit` holds at a time of the gaps between eigenvalues: these, their inverses, a mask.
 _GAP_ROWS, _GAP_MATRICES = 1024, 2.125
+# Z'Z and what its decomposition takes, for a projection across phenotypes.
+_OUTCOME_GRAMS = 5
 
 
-def solve_bytes(layout: BlockLayout, *, gram_copies: int, keeps_spectra: bool) -> int:
+def solve_bytes(layout: BlockLayout, method: Method, estimator: Estimator) -> int:
     """Bytes that solving every phenotype takes on, beyond the process it runs in.
 
     Parameters
     ----------
     layout
         Of the statistics.
-    gram_copies
-        Copies of X'X; with more than one, each is decomposed for a phenotype of its own.
-    keeps_spectra
-        Whether the decompositions of all blocks are kept (`solution.solve_statistics`).
+    method, estimator
+        As `solution.solve_statistics` takes them.
     """
-    columns = layout.n_phenotypes if gram_copies == 1 else 1
+    columns = 1 if method.gram_per_phenotype else layout.n_phenotypes
     sizes = sorted(layout.sizes, reverse=True)
     largest = sizes[0]
-    before = sizes[1] if len(sizes) > 1 else largest if gram_copies > 1 else 0
+    before = sizes[1] if len(sizes) > 1 else largest if method.gram_per_phenotype else 0
     gaps = math.ceil(_GAP_MATRICES * min(largest, _GAP_ROWS))
     solving = largest * (largest + _COLUMNS_SOLVING * columns + gaps)
     decomposing = 2 * largest**2 + before * (before + _COLUMNS_BEFORE * columns)
     decomposing += 2 * largest * layout.n_outcomes
-    kept = sum(size * (size + 2 * columns) for size in sizes) if keeps_spectra else 0
+    kept = 0
+    if estimator.needs_every_spectrum:
+        kept = sum(size * (size + columns) for size in sizes)
     weights = layout.n_variants * layout.n_phenotypes
-    return _FLOAT64 * (max(solving, decomposing) + kept + weights)
+    across = _OUTCOME_GRAMS * layout.n_outcomes**2 if method.projects_phenotypes else 0
+    return _FLOAT64 * (max(solving, decomposing) + kept + weights + across)

@@ -11,6 +11,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from primo_scale.errors import ResourceError
+from primo_scale.in_words import bytes_in_words
+from primo_scale.machine import free_disk
 from primo_scale.privacy.keystream_noise import KEY_BYTES
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.encryption import open_file, seal_file
@@ -44,6 +47,36 @@ class NoiseAtHand:
             make_private_directory(self.directory)
             write_atomically(path, seal_file(os.urandom(KEY_BYTES), path.stem))
         return open_file(path, path.stem)
+
+    def refuse_full_disk(self, replayed: str | None, needed: int) -> None:
+        """Refuse to pay for private statistics that would not fit on the disk.
+
+        Parameters
+        ----------
+        replayed
+            The charge that is not paid again, whose statistics may be here in part or whole.
+        needed
+            Bytes of the private statistics.
+
+        Raises
+        ------
+        ResourceError
+            There is less room than is still to be written.
+        """
+        if replayed is not None:
+            store = self.store(replayed)
+            needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+            if is_drawn(store):
+                return
+        free = free_disk(self.directory)
+        if needed > free:
+            raise ResourceError(
+                "not enough free disk for the private statistics",
+                where=self.directory,
+                value=f"{bytes_in_words(free)} free",
+                limit=f"{bytes_in_words(needed)} needed",
+                remedy="Make room, and run the same command again",
+            )
 
     def forget_key(self, charge: str) -> None:
         """Remove the key once the private statistics are recorded: with it noise comes off."""

@@ -23,6 +23,7 @@ from primo_scale.privacy.private_statistics import (
 from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
 from primo_scale.privacy.steps import step
 from primo_scale.privacy.subsample_use import record_use, refuse_second_use
+from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.files import make_private_directory
 
 
@@ -79,14 +80,18 @@ def pay_and_draw(
     ------
     BudgetRefused
         The budget does not cover it; no noise was drawn.
+    ResourceError
+        The disk has no room for what would be bought.
     InputError
         What is at hand is not what the ledger recorded.
     """
     request = _request(raw, mechanism, ledger, payer)
     charges = at_hand.charges()
+    replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
     if mechanism.recipe.subsample is not None:
-        replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
         refuse_second_use(at_hand, replayed)
+    size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
+    at_hand.refuse_full_disk(None if replayed is None else replayed.id, size)
     reservation = ledger.reserve(request, noise_at_hand=charges)
     history = "paid for this release"
     if reservation.charge.id in charges:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.storage.chunks import flush_chunk, read_block, write_block
+from primo_scale.storage.chunks import CHECKSUM_BYTES, flush_chunk, read_block, write_block
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
@@ -46,6 +46,7 @@ from primo_scale.storage.groups import (
 )
 from primo_scale.storage.places import Place
 from primo_scale.storage.tiles import (
+    TILE,
     Panel,
     Tile,
     in_threads,
@@ -60,6 +61,7 @@ Int64 = npt.NDArray[np.int64]
 Integers = Int32 | Int64
 _Piece = tuple[str, tuple[int, ...]]  # an array and the grid position of a chunk of it
 _INT32_END, _INT64_END = 1 << 31, 1 << 63
+_ENTRY_BYTES = 8
 _OPEN_ARRAYS = 64
 
 
@@ -116,6 +118,16 @@ class BlockLayout:
     def panels(self, block: int) -> Iterator[Panel]:
         """The stored panels of X_b'Z."""
         return panels(self.size(block), self.n_outcomes)
+
+
+def stored_bytes(layout: BlockLayout, *, gram_copies: int = 1) -> int:
+    """Largest size on the disk of X'X by tiles, of which there may be several, X'Z and Z'Z."""
+    grams, q = 0, layout.n_outcomes
+    for size in layout.sizes:
+        side = min(TILE, size)
+        across = -(-size // side)
+        grams += across * (across + 1) // 2 * (side**2 * _ENTRY_BYTES + CHECKSUM_BYTES)
+    return gram_copies * grams + (layout.n_variants + q) * q * _ENTRY_BYTES
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     """Read `selection`; a chunk that is missing or fails its checksum is a DamagedChunk.
 
-    What is returned may be read-only.
+    What is returned may be read-only, and a part of one chunk keeps all of it in memory.
 
     Raises
     ------
@@ -124,9 +124,11 @@ def _in_one_chunk(
     """Grid position of the one chunk that a selection lies in, and where; None if in no one."""
     index, inside = [], []
     for part, extent, size in zip(selection, array.shape, array.chunks, strict=True):
-        start, stop, _ = part.indices(extent)
+        start, stop, step = part.indices(extent)
+        if step != 1 or start >= stop:
+            return None
         before = start - start % size
-        if start >= stop or stop > before + size:
+        if stop > before + size:
             return None
         index.append(before // size)
         inside.append(slice(start - before, stop - before))

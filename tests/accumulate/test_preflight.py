@@ -9,9 +9,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from pipelines import release_needs
 from pipelines.accumulate import main as accumulate
-from pipelines.finalize import main as finalize
 from pipelines.gwas_release import main as gwas_release
 from pipelines.ingest import main as ingest
 from primo_scale.accumulate import preflight
@@ -179,43 +177,6 @@ def test_a_full_disk_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch,
     assert "disk" in result.stderr.splitlines()[-1]
     assert not (tmp_path / "release.work" / "genotypes.zarr").exists()
     assert not (tmp_path / "ledger.sqlite").exists()
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_release_too_large_for_memory_is_refused_before_the_ingest(
-    cohort, tmp_path, monkeypatch, dry_run
-):
-    monkeypatch.setattr(release_needs, "resident_memory", lambda: 100 << 20)
-    monkeypatch.setattr(release_needs, "available_memory", lambda: 0)
-    result = command(gwas_release, *release(cohort, tmp_path), *(["--dry-run"] if dry_run else []))
-    assert result.exit_code == 4
-    last = result.stderr.splitlines()[-1]
-    assert "solve blocks of up to 6 variants" in last
-    assert "100 MiB there" in last
-    assert "window:N" in last
-    assert not (tmp_path / "release.work" / "genotypes.zarr").exists()
-
-
-@pytest.mark.parametrize(
-    ("lacking", "what"), [("available_memory", "memory"), ("free_disk", "disk")]
-)
-def test_finalize_spends_nothing_on_a_machine_too_small(
-    store, cohort, tmp_path, monkeypatch, lacking, what
-):
-    work, ledger = tmp_path / "work", tmp_path / "ledger.sqlite"
-    budget = ["--work-dir", work, "--epsilon", 1, "--delta", 1e-6]
-    summed = command(accumulate, "--genotypes", store, *outcomes(cohort), *budget)
-    assert summed.exit_code == 0, summed.stderr
-    arguments = [*budget, "--out", tmp_path / "release", "--ledger", ledger]
-    with monkeypatch.context() as patch:
-        patch.setattr(release_needs, "resident_memory", lambda: 0)
-        patch.setattr(release_needs, lacking, lambda *_: 10)
-        refused = command(finalize, *arguments)
-    assert refused.exit_code == 4
-    assert f"not enough {what}" in refused.stderr or f"not enough free {what}" in refused.stderr
-    assert not ledger.exists()
-    assert not (work / "private_statistics").exists()
-    assert command(finalize, *arguments).exit_code == 0
 
 
 def test_a_dry_run_says_what_it_needs_and_leaves_nothing(store, cohort, tmp_path):

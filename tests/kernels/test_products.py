@@ -29,7 +29,7 @@ from primo_scale.kernels.products import (
 
 LARGEST = (1, 2, 127, 128)
 kernels = pytest.mark.parametrize("name", NAMES)
-# Tiles are 6 x 4 and 4 x 3, panels 120 and 240 rows, vectors 64 people and masks 512.
+# Tiles are 6 x 4 and 5 x 2, panels 120 and 240 rows, vectors 64 people and masks 512.
 ROWS = st.integers(1, 15) | st.sampled_from([119, 121, 125, 239, 241, 245])
 PEOPLE = st.integers(1, 9) | st.sampled_from([63, 64, 65, 511, 512, 513, 640, 1023, 1024, 8193])
 

@@ -25,6 +25,7 @@ CASES = {
     "factors across phenotypes": ((400,), 400, "reuse-cov-gauss", Estimator.JAMES_STEIN),
     "decompositions kept": ((250,) * 8, 30, "reuse-cov-proj", None),
     "projected phenotypes": ((300,), 300, "reuse-cov-proj-y", None),
+    "many small blocks, projected": ((50,) * 20, 400, "reuse-cov-proj-y", None),
     "an X'X for each phenotype": ((500, 100), 4, "naive", None),
 }
 
@@ -41,8 +42,7 @@ def test_peak_memory_of_solving_is_what_was_said(case, tmp_path):
     solved(statistics, inputs, method, estimator)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    keeps = METHODS[method].estimator is Estimator.PROJECTION
-    said = solve_bytes(layout, gram_copies=copies, keeps_spectra=keeps)
+    said = solve_bytes(layout, METHODS[method], estimator or METHODS[method].estimator)
     print(f"{case}: {peak / 1e6:.1f} MB of {said / 1e6:.1f}, {peak / said:.2f}")
     assert peak <= MOST_BEYOND * said
     assert peak >= LEAST_USED * said

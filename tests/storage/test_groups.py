@@ -108,6 +108,9 @@ def test_every_block_is_what_zarr_reads(dtype, tmp_path) -> None:
         np.testing.assert_array_equal(found, array[block])
         assert found.dtype == dtype
     assert read_block(array, (slice(2, 2), slice(0, 1))).shape == (0, 1)
+    np.testing.assert_array_equal(
+        read_block(array, (slice(0, 3, 2), slice(0, 2))), values[:3:2, :2]
+    )
 
 
 @pytest.mark.parametrize("harm", ["flipped", "torn", "grown", "empty", "gone"])

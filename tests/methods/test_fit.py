@@ -172,7 +172,9 @@ def test_without_noise_it_is_the_exact_figure():
     X, C, Y = integer_cohort(200, 15, 2, 3, seed=2)
     fixed = np.hstack([np.full((200, 1), 50), C])
     statistics = statistics_of(X, fixed, Y)
-    solution = solved(statistics, inputs_for(statistics, 200, penalty=40.0), estimator="ridge")
+    solution = solved(
+        statistics, inputs_for(statistics, 200, penalty=40.0), estimator=Estimator.RIDGE
+    )
     W = solution.weights.genotypes
     np.testing.assert_allclose(solution.fit.r_squared, exact_r_squared(X, fixed, Y, W), rtol=1e-9)
     assert solution.fit.sigma == (0, 0, 0)
@@ -184,7 +186,9 @@ def test_what_blocks_predict_together_counts_once_for_each():
     twice = np.hstack([X, X])
     fixed = np.full((400, 1), 50)
     statistics = statistics_of(twice, fixed, Y, (0, 8, 16))
-    solution = solved(statistics, inputs_for(statistics, 400, penalty=0.0), estimator="ridge")
+    solution = solved(
+        statistics, inputs_for(statistics, 400, penalty=0.0), estimator=Estimator.RIDGE
+    )
     once = exact_r_squared(X, fixed, Y, solution.weights.genotypes[:8])
     np.testing.assert_allclose(solution.fit.r_squared, 2 * once, rtol=1e-9)
 
@@ -197,7 +201,7 @@ def test_missing_values_are_made_up_for():
     statistics = statistics_of(X, fixed, Y * observed)
     rescale = missing_rescale(observed.sum(axis=0).astype(float), 30000)
     inputs = inputs_for(statistics, 30000, penalty=0.0, rescale=rescale)
-    solution = solved(statistics, inputs, estimator="ridge")
+    solution = solved(statistics, inputs, estimator=Estimator.RIDGE)
     full = exact_r_squared(X, fixed, Y, solution.weights.genotypes)
     # Sampling error of R^2 of some hundredths at 15,000 people is about 2/sqrt(15,000) sqrt(R^2).
     np.testing.assert_allclose(solution.fit.r_squared, full, atol=0.02)
@@ -210,10 +214,14 @@ def test_phenotypes_that_are_lost_in_noise_or_constant_have_no_figure():
     fixed = np.full((100, 1), 50)
     statistics = statistics_of(X, fixed, Y)
     inputs = inputs_for(statistics, 100, penalty=1.0)
-    exact = solved(statistics, inputs, estimator="ridge").fit
+    exact = solved(statistics, inputs, estimator=Estimator.RIDGE).fit
     assert exact.r_squared[0] is not None
     assert exact.r_squared[1:] == (None, None)
     assert exact.sigma[1:] == (None, None)
     noise = float((Y[:, 0] ** 2).sum())
     drowned = replace(inputs, scales=replace(no_noise(1), phenotype_gram=noise))
-    assert solved(statistics, drowned, estimator="ridge").fit.r_squared == (None, None, None)
+    assert solved(statistics, drowned, estimator=Estimator.RIDGE).fit.r_squared == (
+        None,
+        None,
+        None,
+    )

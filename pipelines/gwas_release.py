@@ -105,7 +105,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
         if not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir):
-            # Hours of ingest, or money, are no way to learn that the disk is too small.
+            # Hours of ingest, or budget, are no way to learn that the disk is too small.
             check(genotypes_to_come(options, work_dir / STORE), work_dir)
         store = ingest_stage(options, work_dir / STORE)
         check_publishable(store.variants, outcome_coding(outcomes, model, None))

@@ -19,6 +19,7 @@ def log_delta_of_rho(rho: float, epsilon: float) -> float:
     """Natural logarithm of the delta that rho-zCDP guarantees at `epsilon`."""
 
     def exponent(log_order: float) -> float:
+        """What is to be least, at an order of 1 and something."""
         order_less_1 = math.exp(log_order)
         order = 1 + order_less_1
         return (

@@ -79,6 +79,7 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     outcomes, model, execution = choices_from(options)
 
     def check(store: GenotypeStore) -> None:
+        """Say and refuse what public inputs and this machine refuse."""
         design = settled_design(store, outcomes, model, None)
         preflight(store, design, execution, work_dir, release_needs(design, None))
 

@@ -92,6 +92,7 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
+        """Run the command; end with its exit code and one line."""
         signal.signal(signal.SIGTERM, _raise_interrupt)
         _close_log()  # of an earlier command in this process
         try:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import psutil
 
+from primo_scale.errors import ResourceError
+from primo_scale.in_words import bytes_in_words
+
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -37,6 +40,34 @@ def free_disk(path: Path) -> int:
     """Bytes free on the disk of a path, which need not exist yet."""
     place = path.absolute()
     return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+
+
+def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None:
+    """Compare what is to be written with what is free.
+
+    Parameters
+    ----------
+    disk
+        Where it goes; need not exist yet.
+    needed
+        Bytes.
+    what, remedy
+        For the error.
+
+    Raises
+    ------
+    ResourceError
+        There is less room.
+    """
+    free = free_disk(disk)
+    if needed > free:
+        raise ResourceError(
+            f"not enough free disk for {what}",
+            where=disk,
+            value=f"{bytes_in_words(free)} free",
+            limit=f"{bytes_in_words(needed)} needed",
+            remedy=remedy,
+        )
 
 
 def _cgroup_page_cache() -> int:

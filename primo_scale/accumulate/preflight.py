@@ -24,7 +24,13 @@ from primo_scale.accumulate.task_memory import (
 )
 from primo_scale.errors import ResourceError
 from primo_scale.in_words import bytes_in_words
-from primo_scale.machine import available_memory, free_disk, resident_memory, usable_cpus
+from primo_scale.machine import (
+    available_memory,
+    free_disk,
+    refuse_full_disk,
+    resident_memory,
+    usable_cpus,
+)
 from primo_scale.storage.block_matrices import stored_bytes
 
 # Dask stops giving work to a worker that holds so much of its limit, and kills it soon after.
@@ -172,14 +178,12 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
         Too little free disk, too little memory on this machine, or a limit under which every
         worker would be stopped.
     """
-    if _missing(needs, where) > free_disk(where.work_dir):
-        raise ResourceError(
-            "not enough free disk for the statistics",
-            where=where.work_dir,
-            value=f"{bytes_in_words(free_disk(where.work_dir))} free",
-            limit=f"{bytes_in_words(_missing(needs, where))} needed",
-            remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
-        )
+    refuse_full_disk(
+        where.work_dir,
+        _missing(needs, where),
+        what="the statistics",
+        remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
+    )
     there = available_memory() + resident_memory()
     if _total(needs, where) > there:
         raise ResourceError(

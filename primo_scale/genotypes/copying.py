@@ -69,6 +69,7 @@ def copy_genotypes(
         on_progress(next(steps), total)
 
     def check(index: tuple[int, int]) -> None:
+        """Hold one copied chunk against the checksum that the source recorded."""
         key = chunk_name("genotypes", index)
         content = there.read(key) if key in every else b""  # a damaged source has lost it
         if crc32c_of_chunk(content) != recorded[index]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, ResourceError, UsageError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES, BedFile
 from primo_scale.genotypes.filesets import (
     JoinedFilesets,
@@ -34,6 +33,7 @@ from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_sha
 from primo_scale.genotypes.store import KIND
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
+from primo_scale.machine import refuse_full_disk
 from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.groups import is_complete, open_group
 
@@ -210,15 +210,12 @@ def check_free_space(plan: IngestPlan, partitions: int) -> None:
     chunk_bytes = plan.chunk_shape[0] * plan.chunk_shape[1] // GENOTYPES_PER_BYTE
     columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
     needed = partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
-    free = shutil.disk_usage(plan.partial).free
-    if needed > free:
-        raise ResourceError(
-            "too little free disk space for the genotype store",
-            where=plan.destination,
-            value=f"{free} bytes free",
-            limit=f"{needed} bytes needed",
-            remedy="Free space or choose another --out",
-        )
+    refuse_full_disk(
+        plan.destination,
+        needed,
+        what="the genotype store",
+        remedy="Free space or choose another --out",
+    )
 
 
 def check_same_request(

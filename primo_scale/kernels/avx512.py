@@ -97,10 +97,12 @@ def byte_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
     """
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
+        """Emit the instructions."""
         left, right, stride, steps, sums = arguments
         multiply = _function(builder, "llvm.x86.avx512.vpdpbusd.512", [_v16] * 3)
 
         def step(offset: Value, totals: list[Value]) -> list[Value]:
+            """One turn of the loop."""
             columns = [_load(builder, right, stride, j, offset) for j in range(RIGHT_ROWS)]
             rows = (_load(builder, left, stride, i, offset) for i in range(LEFT_ROWS))
             pairs = [(row, column) for row in rows for column in columns]
@@ -134,11 +136,14 @@ def sign_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
     """
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
+        """Emit the instructions."""
         left, right, stride, steps, sums = arguments
         ones = _function(builder, "llvm.ctpop.v16i32", [_v16])
         n_pairs = SIGN_LEFT_ROWS * SIGN_RIGHT_ROWS
 
         def step(offset: Value, totals: list[Value]) -> list[Value]:
+            """One turn of the loop."""
+
             def masks(base: Value, row: int) -> tuple[Value, Value]:
                 negative = builder.add(offset, _word(_VECTOR_BYTES))
                 return (
@@ -195,10 +200,12 @@ def _lookup_tile(vectors: int) -> Any:
         def generate(
             context: Any, builder: Builder, _signature: Any, arguments: list[Value]
         ) -> Value:
+            """Emit the instructions."""
             left, stride, right, steps, tables, sums = arguments
             look_up = _function(builder, "llvm.x86.avx512.vpermi2var.qi.512", [_v64] * 3, _v64)
 
             def step(count: Value, totals: list[Value]) -> list[Value]:
+                """One turn of the loop."""
                 first = builder.add(right, builder.mul(count, _word(_STEP_BYTES)))
                 places = _vectors(builder, first, vectors)
                 found = []
@@ -228,10 +235,12 @@ def store_unsigned(_context: Any, codes: Any, target: Any, steps: Any) -> Any:
     """Copy ``64 * steps`` int8 from one address to another, each with 128 added to it."""
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
+        """Emit the instructions."""
         codes, target, steps = arguments
         half = ir.Constant(_v16, [0x80808080] * _LANES)
 
         def step(offset: Value, _totals: list[Value]) -> list[Value]:
+            """One turn of the loop."""
             biased = builder.xor(_load(builder, codes, _word(0), 0, offset), half)
             place = builder.inttoptr(builder.add(target, offset), _v16.as_pointer())
             builder.store(biased, place, align=1)
@@ -248,12 +257,14 @@ def code_sum(_context: Any, codes: Any, steps: Any) -> Any:
     """Sum of ``64 * steps`` int8 at an address, as int32."""
 
     def generate(_target: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
+        """Emit the instructions."""
         codes, steps = arguments
         multiply = _function(builder, "llvm.x86.avx512.vpdpbusd.512", [_v16] * 3)
         add_lanes = _function(builder, "llvm.vector.reduce.add.v16i32", [_v16], _i32)
         ones = ir.Constant(_v16, [0x01010101] * _LANES)
 
         def step(offset: Value, totals: list[Value]) -> list[Value]:
+            """One turn of the loop."""
             values = _load(builder, codes, _word(0), 0, offset)
             return [builder.call(multiply, [totals[0], ones, values])]
 
@@ -267,6 +278,7 @@ def store_signs(_context: Any, codes: Any, present: Any, negative: Any) -> Any:
     """Write two masks of 64 int8 at an address: which are not 0, and which are negative."""
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
+        """Emit the instructions."""
         codes, *targets = arguments
         values = builder.load(builder.inttoptr(codes, _v64.as_pointer()), align=1)
         zero = ir.Constant(_v64, [0] * _VECTOR_BYTES)

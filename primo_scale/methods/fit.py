@@ -27,7 +27,7 @@ _SIGMAS_OVER_NOISE = 3
 # over the noise norm, which is never below four sigmas.
 _STEP = 1e-3
 # Rows of the matrix of eigenvalue gaps that are held at a time.
-_ROWS = 1024
+GAP_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def _gram_response(spectrum: Spectrum, rule: Shrinkage) -> Float64:
         rule.factors(np.maximum(values + side, 0), spectrum.target) for side in (step, -step)
     )
     response = np.asarray((above - below) / step)
-    for start in range(0, len(values), _ROWS):
-        rows = slice(start, start + _ROWS)
+    for start in range(0, len(values), GAP_ROWS):
+        rows = slice(start, start + GAP_ROWS)
         gaps = values[rows, None] - values
         inverse = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps != 0)
         response[rows] += factors[rows] * inverse.sum(axis=1, keepdims=True) - inverse @ factors

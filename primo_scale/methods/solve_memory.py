@@ -10,14 +10,15 @@ import math
 
 from primo_scale.methods.catalogue import Method
 from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.fit import GAP_ROWS
 from primo_scale.storage.block_matrices import BlockLayout
 
 _FLOAT64 = 8
 # Matrices of (variants of a block, phenotypes) that are there at once: while a block is solved and
 # its fit is estimated, and of the block before while the next one is decomposed.
 _COLUMNS_SOLVING, _COLUMNS_BEFORE = 16, 6
-# Rows that `fit` holds at a time of the gaps between eigenvalues: these, their inverses, a mask.
-_GAP_ROWS, _GAP_MATRICES = 1024, 2.125
+# Of the rows of gaps between eigenvalues that `fit` holds: these, their inverses, and a mask.
+_GAP_MATRICES = 2.125
 # Z'Z and what its decomposition takes, for a projection across phenotypes.
 _OUTCOME_GRAMS = 5
 
@@ -36,7 +37,7 @@ def solve_bytes(layout: BlockLayout, method: Method, estimator: Estimator) -> in
     sizes = sorted(layout.sizes, reverse=True)
     largest = sizes[0]
     before = sizes[1] if len(sizes) > 1 else largest if method.gram_per_phenotype else 0
-    gaps = math.ceil(_GAP_MATRICES * min(largest, _GAP_ROWS))
+    gaps = math.ceil(_GAP_MATRICES * min(largest, GAP_ROWS))
     solving = largest * (largest + _COLUMNS_SOLVING * columns + gaps)
     decomposing = 2 * largest**2 + before * (before + _COLUMNS_BEFORE * columns)
     decomposing += 2 * largest * layout.n_outcomes

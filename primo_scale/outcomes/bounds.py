@@ -69,6 +69,7 @@ class _Row:
     cells: dict[str, str]
 
     def number(self, column: str, default: float | None = None) -> float:
+        """The number in a column, or the default where there is no such column."""
         if column not in self.cells and default is not None:
             return default
         try:

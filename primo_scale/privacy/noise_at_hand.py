@@ -11,9 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from primo_scale.errors import ResourceError
-from primo_scale.in_words import bytes_in_words
-from primo_scale.machine import free_disk
+from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.keystream_noise import KEY_BYTES
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.encryption import open_file, seal_file
@@ -65,18 +63,15 @@ class NoiseAtHand:
         """
         if replayed is not None:
             store = self.store(replayed)
-            needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
             if is_drawn(store):
                 return
-        free = free_disk(self.directory)
-        if needed > free:
-            raise ResourceError(
-                "not enough free disk for the private statistics",
-                where=self.directory,
-                value=f"{bytes_in_words(free)} free",
-                limit=f"{bytes_in_words(needed)} needed",
-                remedy="Make room, and run the same command again",
-            )
+            needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+        refuse_full_disk(
+            self.directory,
+            needed,
+            what="the private statistics",
+            remedy="Make room, and run the same command again",
+        )
 
     def forget_key(self, charge: str) -> None:
         """Remove the key once the private statistics are recorded: with it noise comes off."""

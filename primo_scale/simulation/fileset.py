@@ -6,16 +6,15 @@ Everything is streamed, and a file has its final name only when it is complete.
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from primo_scale.errors import ResourceError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.packed import packed_width
+from primo_scale.machine import refuse_full_disk
 from primo_scale.simulation.mosaic import GenotypeSlab
 from primo_scale.simulation.traits import (
     AGE_MEAN,
@@ -62,15 +61,12 @@ class Fileset:
         needed = len(_BED_HEADER) + n_variants * packed_width(n_people)
         with disk_errors_explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(path.parent).free
-        if needed > free:
-            raise ResourceError(
-                "the disk has too little room for the genotypes",
-                where=path,
-                value=f"{needed} bytes needed",
-                limit=f"{free} bytes free",
-                remedy="Simulate fewer people or variants, or choose another disk",
-            )
+        refuse_full_disk(
+            path,
+            needed,
+            what="the genotypes",
+            remedy="Simulate fewer people or variants, or choose another disk",
+        )
         width = packed_width(n_people)
         with file_published_at_end(path, mode=_READABLE) as file:
             file.write(_BED_HEADER)

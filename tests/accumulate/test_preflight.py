@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-from click.testing import CliRunner
+from small_cohort import command, outcomes, write_cohort
 
 from pipelines.accumulate import main as accumulate
 from pipelines.gwas_release import main as gwas_release
 from pipelines.ingest import main as ingest
-from primo_scale.accumulate import preflight
+from primo_scale import machine
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import Where, needs_of, refuse_if_too_small
 from primo_scale.accumulate.speed import Rates, bytes_read, core_seconds, measure_rates
@@ -20,7 +20,6 @@ from primo_scale.accumulate.task_memory import Workload
 from primo_scale.errors import ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 
-N, D = 44, 6
 ABOUT_1 = ("lookup", "signs")
 KERNELS = ("lookup", "signs", "vnni", "torch", "float32", "float64")
 
@@ -39,23 +38,9 @@ def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
     )
 
 
-def command(main, *arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
 @pytest.fixture
 def cohort(tmp_path):
-    """A fileset of 44 people and 6 variants, and one phenotype."""
-    packed = np.random.default_rng(0).integers(0, 256, (D, N // 4), dtype=np.uint8)
-    folder = tmp_path / "inputs"
-    folder.mkdir()
-    (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
-    (folder / "cohort.bim").write_text("".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(D)))
-    (folder / "cohort.fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(N)))
-    rows = "".join(f"f{i}\tp{i}\t{i % 5}\n" for i in range(N))
-    (folder / "pheno.tsv").write_text("FID\tIID\tT\n" + rows)
-    (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\nT\t0\t4\t2\t1\n")
-    return folder
+    return write_cohort(tmp_path / "inputs")
 
 
 @pytest.fixture
@@ -63,10 +48,6 @@ def store(cohort):
     path = cohort / "genotypes.zarr"
     assert command(ingest, "--bfile", cohort / "cohort", "--out", path).exit_code == 0
     return path
-
-
-def outcomes(cohort):
-    return ["--pheno", cohort / "pheno.tsv", "--pheno-bounds", cohort / "bounds.tsv"]
 
 
 def release(cohort, tmp_path):
@@ -138,7 +119,7 @@ def test_disk_is_counted_by_the_entry():
 def test_what_lies_there_is_not_needed_again(tmp_path, monkeypatch):
     needs = needs_of(workload())
     free = needs.disk_bytes // 2
-    monkeypatch.setattr(preflight, "free_disk", lambda _: free)
+    monkeypatch.setattr(machine, "free_disk", lambda _: free)
     with pytest.raises(ResourceError, match="disk"):
         refuse_if_too_small(needs, Where(0, None, tmp_path))
     refuse_if_too_small(needs, Where(0, None, tmp_path, bytes_there=needs.disk_bytes - free))
@@ -171,7 +152,7 @@ def test_too_small_a_limit_is_refused(store, cohort, tmp_path, dry_run):
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_full_disk_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch, dry_run):
-    monkeypatch.setattr(preflight, "free_disk", lambda _: 10)
+    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
     result = command(gwas_release, *release(cohort, tmp_path), *(["--dry-run"] if dry_run else []))
     assert result.exit_code == 4
     assert "disk" in result.stderr.splitlines()[-1]

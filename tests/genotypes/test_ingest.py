@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import zarr
 
+from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes import bed, ingest_plan, orientation, partitions
 from primo_scale.genotypes import ingest as ingest_module
@@ -427,9 +428,8 @@ def test_the_self_test_notices_a_wrong_allele(
 def test_too_little_space_is_refused_before_any_partition(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=100)
-    monkeypatch.setattr(ingest_plan.shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(ResourceError, match=r"100 bytes free; limit [0-9]+ bytes needed"):
+    monkeypatch.setattr(machine, "free_disk", lambda _: 1 << 10)
+    with pytest.raises(ResourceError, match=r"1 KiB free; limit [0-9]+ KiB needed"):
         run(base, tmp_path / "g.zarr")
 
 

@@ -13,7 +13,7 @@ from bucket_runs import contents, ledger, options, run, statistics_sha256
 from faulty_proxy import seeded
 
 from pipelines.work_places import STATISTICS, claim
-from primo_scale.accumulate import preflight
+from primo_scale import machine
 from primo_scale.accumulate.statistics import finished_plan_digest, open_raw_statistics
 from primo_scale.errors import InputError
 from primo_scale.storage import buckets
@@ -124,7 +124,7 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
     run("finalize", "--work-dir", disk, *finish, tmp_path / "expected")
     arguments += [*plain(cohort, work), "--object-store", str(there)]
 
-    monkeypatch.setattr(preflight, "free_disk", lambda where: SMALL_DISK)
+    monkeypatch.setattr(machine, "free_disk", lambda where: SMALL_DISK)
     on_disk = run("accumulate", "--genotypes", f"{cohort}.zarr", "--non-private",
                   *plain(cohort, tmp_path / "refused"), exit_code=4)  # fmt: skip
     assert "not enough free disk" in on_disk

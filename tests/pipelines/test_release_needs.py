@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from small_cohort import command, outcomes, write_cohort
 
 from pipelines import release_needs as module
 from pipelines.accumulate import main as accumulate
@@ -15,32 +15,17 @@ from pipelines.finalize import main as finalize
 from pipelines.gwas_release import main as gwas_release
 from pipelines.ingest import main as ingest
 from pipelines.release_needs import refuse_small_memory, release_needs
+from primo_scale import machine
 from primo_scale.errors import ResourceError
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.privacy import noise_at_hand
 from primo_scale.storage.block_matrices import BlockLayout
 
-N, D = 44, 6
 BUDGET = ["--epsilon", 1, "--delta", 1e-6]
-
-
-def command(main, *arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
 def cohort(tmp_path):
-    """A fileset of 44 people and 6 variants, and one phenotype."""
-    packed = np.random.default_rng(0).integers(0, 256, (D, N // 4), dtype=np.uint8)
-    folder = tmp_path / "inputs"
-    folder.mkdir()
-    (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
-    (folder / "cohort.bim").write_text("".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(D)))
-    (folder / "cohort.fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(N)))
-    rows = "".join(f"f{i}\tp{i}\t{i % 5}\n" for i in range(N))
-    (folder / "pheno.tsv").write_text("FID\tIID\tT\n" + rows)
-    (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\nT\t0\t4\t2\t1\n")
-    return folder
+    return write_cohort(tmp_path / "inputs")
 
 
 @pytest.fixture
@@ -52,10 +37,6 @@ def summed(cohort, tmp_path):
     result = command(accumulate, "--genotypes", store, *outcomes(cohort), *options)
     assert result.exit_code == 0, result.stderr
     return ["--work-dir", work, "--ledger", tmp_path / "ledger.sqlite"]
-
-
-def outcomes(cohort):
-    return ["--pheno", cohort / "pheno.tsv", "--pheno-bounds", cohort / "bounds.tsv"]
 
 
 def charges(ledger):
@@ -102,14 +83,14 @@ def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(
     first = [*summed, *BUDGET, "--out", tmp_path / "release"]
     second = [*summed, "--epsilon", 0.5, "--delta", 1e-6, "--out", tmp_path / "another"]
     with monkeypatch.context() as patch:
-        patch.setattr(noise_at_hand, "free_disk", lambda _: 10)
+        patch.setattr(machine, "free_disk", lambda _: 10)
         refused = command(finalize, *first)
         assert refused.exit_code == 4
         assert "not enough free disk for the private statistics" in refused.stderr
         assert charges(ledger) == 0
     assert command(finalize, *first).exit_code == 0
     assert charges(ledger) == 1
-    monkeypatch.setattr(noise_at_hand, "free_disk", lambda _: 10)
+    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
     replayed = command(finalize, *first)
     assert replayed.exit_code == 0, replayed.stderr
     assert command(finalize, *second).exit_code == 4  # what the first one drew is no room for it

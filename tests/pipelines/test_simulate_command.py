@@ -166,5 +166,5 @@ def test_a_disk_without_room_is_found_out_first(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     result = simulate(tmp_path / "big", 10)
     assert result.exit_code == 4
-    assert "bytes needed" in result.output
+    assert "KiB needed" in result.output
     assert not list(tmp_path.iterdir())

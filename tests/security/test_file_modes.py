@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,16 @@ def modes(paths: list[Path]) -> set[str]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Every path at or below `directory` whose mode lets others in."""
-    found = [directory, *directory.rglob("*")]
-    return [str(path) for path in found if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+    """Every path at or below `directory` whose mode lets others in.
+
+    Workers may be writing: a name that is gone before it is looked at was that of a partial file.
+    """
+    found = []
+    for path in [directory, *directory.rglob("*")]:
+        with suppress(FileNotFoundError):
+            if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+                found.append(str(path))
+    return found
 
 
 def names_below(directory: Path) -> str:

@@ -315,7 +315,10 @@ execution_options = _together(
         click.option(
             "--kernel",
             type=click.Choice(
-                ["auto", "lookup", "signs", "vnni", "torch", "cuda", "float32", "float64"]
+                [
+                    *("auto", "amx", "lookup", "signs", "vnni"),
+                    *("torch", "cuda", "float32", "float64"),
+                ]
             ),
             default="auto",
             show_default=True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from primo_scale.accumulate.plan import Plan
+from primo_scale.kernels.product_amx import whole_blocks
 from primo_scale.kernels.product_lookup import whole_panels
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
@@ -211,6 +212,10 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
     """
     operands = (right,) if same else (left, right)
     copies = sum(operands) * row_stride(people)
+    if name == "amx":
+        # Tiles of both, and copies as below; or, when sums are read, in the order of rows and cut.
+        tiles = sum(map(whole_blocks, (left, right))) * row_stride(people)
+        return max(tiles + copies, 2 * whole_blocks(left) * whole_blocks(right) * _INT32)
     if name == "vnni":
         # Left in unsigned bytes; and the last people of a row group fill no whole vectors, so that
         # they are copied.

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels.avx512 import host_features, looks_up_fast
 from primo_scale.kernels.packed import add_squared_norms, decode
+from primo_scale.kernels.processor import looks_up_fast
+from primo_scale.kernels.product_amx import Amx
 from primo_scale.kernels.product_avx512 import Signs, Vnni
 from primo_scale.kernels.product_blas import Blas
 from primo_scale.kernels.product_lookup import Lookup
@@ -16,7 +17,7 @@ from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE, ProductKernel, ProductSum
 
 AUTOMATIC = "auto"
-NAMES = (AUTOMATIC, "lookup", "signs", "vnni", "torch", "cuda", "float32", "float64")
+NAMES = (AUTOMATIC, "amx", "lookup", "signs", "vnni", "torch", "cuda", "float32", "float64")
 """What ``--kernel`` takes."""
 
 
@@ -74,9 +75,8 @@ def warmed_up(name: str, largest_code: int) -> str:
 @cache
 def _fastest(largest_code: int) -> ProductKernel:
     kernels = _kernels(largest_code)
-    matrix_unit = ("torch",) if "amx-int8" in host_features() else ()
     about_1 = ("lookup", "signs") if looks_up_fast() else ("signs", "lookup")
-    names = ("cuda", *matrix_unit, *about_1, "vnni", "float32")
+    names = ("cuda", "amx", *about_1, "vnni", "float32")
     suitable = (kernels[name] for name in names if largest_code <= kernels[name].largest_code)
     return next(kernel for kernel in suitable if kernel.is_available())
 
@@ -84,6 +84,6 @@ def _fastest(largest_code: int) -> ProductKernel:
 def _kernels(largest_code: int) -> dict[str, ProductKernel]:
     float32, float64 = (Blas(kind, largest_code) for kind in (np.float32, np.float64))
     found: list[ProductKernel] = [
-        Lookup(), Signs(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64,
+        Amx(), Lookup(), Signs(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64,
     ]  # fmt: skip
     return {kernel.name: kernel for kernel in found}

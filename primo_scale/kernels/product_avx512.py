@@ -16,13 +16,13 @@ from primo_scale.kernels.avx512 import (
     SUMS,
     byte_tile,
     code_sum,
-    host_features,
     sign_tile,
     store_signs,
     store_unsigned,
 )
 from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.products import ArraySums, Int8, Int32, row_stride, spread_rows
+from primo_scale.kernels.processor import host_features
+from primo_scale.kernels.products import ArraySums, Int8, Int32, spread_rows, whole_vectors
 
 _VECTOR = 64
 # A panel of right rows stays in the second-level cache (1 MiB or more a core) while all left
@@ -47,8 +47,8 @@ class Vnni(ArraySums):
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32; above the diagonal alone if they are one array."""
         same = left is right
-        right = _spread(right, RIGHT_ROWS)
-        left = right if same else _spread(left, 1)
+        right = whole_vectors(right, RIGHT_ROWS)
+        left = right if same else whole_vectors(left)
         unsigned = spread_rows(-(-len(left) // LEFT_ROWS) * LEFT_ROWS, left.shape[1])
         _add_byte_products(total, left, unsigned, right, same)
 
@@ -80,18 +80,6 @@ def _whole_masks(codes: Int8) -> Int8:
         return codes
     copy = spread_rows(rows, width)
     copy[:, :people], copy[:, people:] = codes, 0
-    return copy
-
-
-def _spread(codes: Int8, row_multiple: int) -> Int8:
-    """The same array where it is whole vectors of whole tiles, laid out so, else a copy."""
-    rows, people = codes.shape
-    height, width = -(-rows // row_multiple) * row_multiple, -(-people // _VECTOR) * _VECTOR
-    if codes.shape == (height, width) and codes.strides == (row_stride(width), 1):
-        return codes
-    copy = spread_rows(height, width)
-    copy[:rows, :people] = codes
-    copy[rows:], copy[:rows, people:] = 0, 0
     return copy
 
 

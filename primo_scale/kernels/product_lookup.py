@@ -19,13 +19,13 @@ from primo_scale.kernels.avx512 import (
     LOOKUP_LEFT_ROWS,
     LOOKUP_VECTORS,
     TABLE_BYTES,
-    host_features,
     lookup_64,
     lookup_128,
     lookup_192,
     lookup_256,
 )
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.processor import host_features
 from primo_scale.kernels.products import ArraySums, Int8, Int32, row_stride, spread_rows, whole_rows
 
 UInt8 = npt.NDArray[np.uint8]

@@ -153,6 +153,21 @@ def spread_rows(rows: int, people: int) -> Int8:
     return memory[start : start + rows * stride].reshape(rows, stride)[:, :people]
 
 
+def whole_vectors(codes: Int8, row_multiple: int = 1) -> Int8:
+    """The same array where it is whole vectors of people in `spread_rows`, else a copy.
+
+    Rows are made a multiple of `row_multiple`; whatever is added is zero.
+    """
+    rows, people = codes.shape
+    height, width = -(-rows // row_multiple) * row_multiple, -(-people // _LINE) * _LINE
+    if codes.shape == (height, width) and codes.strides == (row_stride(width), 1):
+        return codes
+    copy = spread_rows(height, width)
+    copy[:rows, :people] = codes
+    copy[rows:], copy[:rows, people:] = 0, 0
+    return copy
+
+
 def whole_rows(codes: Int8) -> Int8:
     """Rows of `spread_rows` with the room between them: contiguous, as compilers like it."""
     return np.lib.stride_tricks.as_strided(codes, (len(codes), codes.strides[0]))

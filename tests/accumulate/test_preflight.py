@@ -21,7 +21,7 @@ from primo_scale.errors import ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 
 ABOUT_1 = ("lookup", "signs")
-KERNELS = ("lookup", "signs", "vnni", "torch", "float32", "float64")
+KERNELS = ("amx", "lookup", "signs", "vnni", "torch", "float32", "float64")
 
 
 def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):

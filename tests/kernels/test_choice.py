@@ -11,9 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integer_products import available, product
+from numba.core.dispatcher import Dispatcher
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import avx512, choice, product_avx512, product_lookup
+from primo_scale.kernels import (
+    avx512,
+    choice,
+    processor,
+    product_amx,
+    product_avx512,
+    product_lookup,
+)
 from primo_scale.kernels.choice import AUTOMATIC, NAMES, choose_kernel, warmed_up
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE, ProductSum, spread_rows
@@ -46,8 +54,9 @@ def features(monkeypatch: pytest.MonkeyPatch):
     """A function that sets what processor this seems to be."""
 
     def pretend(names: frozenset[str], maker: str = "Intel") -> None:
-        for module in (choice, product_avx512, product_lookup):
+        for module in (product_avx512, product_lookup):
             monkeypatch.setattr(module, "host_features", lambda: names)
+        monkeypatch.setattr(product_amx, "lends_tiles", lambda: names >= processor.TILE_FEATURES)
         monkeypatch.setattr(choice, "looks_up_fast", lambda: maker == "AMD")
         monkeypatch.setattr(Torch, "is_available", lambda _: False)
         choice._fastest.cache_clear()
@@ -72,6 +81,7 @@ def test_larger_codes_are_left_to_a_neighbour(features, name: str) -> None:
 @pytest.mark.parametrize(
     ("maker", "processor", "small", "large"),
     [
+        ("Intel", ALL_FEATURES | processor.TILE_FEATURES, "amx", "amx"),
         ("AMD", ALL_FEATURES, "lookup", "vnni"),
         ("Intel", ALL_FEATURES, "signs", "vnni"),
         ("Intel", avx512.BYTE_FEATURES, "vnni", "vnni"),
@@ -90,6 +100,7 @@ def test_the_fastest_for_a_processor(features, maker, processor, small: str, lar
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
+        ("amx", "a processor with AMX, and a system that lends it"),
         ("vnni", "a processor with AVX-512 VNNI"),
         ("signs", "a processor with AVX-512 VPOPCNTDQ"),
         ("lookup", "a processor with AVX-512 VBMI"),
@@ -109,8 +120,27 @@ def test_processors_that_cannot_be_asked_have_no_features(monkeypatch: pytest.Mo
     def unknown() -> dict[str, bool]:
         raise RuntimeError("LLVM has not implemented this")
 
-    monkeypatch.setattr(avx512.binding, "get_host_cpu_features", unknown)
-    assert avx512.host_features() == frozenset()
+    monkeypatch.setattr(processor.binding, "get_host_cpu_features", unknown)
+    assert processor.host_features() == frozenset()
+    assert not processor.lends_tiles()
+
+
+@pytest.mark.parametrize("answer", [0, -1])
+def test_tiles_are_had_where_the_system_lends_them(
+    monkeypatch: pytest.MonkeyPatch, answer: int
+) -> None:
+    """Linux before 5.16 knows no such question, and answers -1."""
+
+    class System:
+        def syscall(self, *words: int) -> int:
+            return answer
+
+    monkeypatch.setattr(processor.sys, "platform", "linux")
+    monkeypatch.setattr(processor, "host_features", lambda: processor.TILE_FEATURES)
+    monkeypatch.setattr(processor.ctypes, "CDLL", lambda _: System())
+    assert processor.lends_tiles() == (answer == 0)
+    monkeypatch.setattr(processor.sys, "platform", "darwin")
+    assert not processor.lends_tiles()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +157,7 @@ def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, st
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     small, large, digest = done.stdout.split()
-    assert {small, large}.isdisjoint({"lookup", "signs", "vnni"})
+    assert {small, large}.isdisjoint({"amx", "lookup", "signs", "vnni"})
     expected = hashlib.sha256()
     for largest in (1, 127):
         codes = np.random.default_rng(largest).integers(-largest, largest + 1, (50, 3001))
@@ -135,25 +165,22 @@ def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, st
     assert digest == expected.hexdigest()
 
 
-def test_nothing_is_compiled_after_the_warm_up() -> None:
+@pytest.mark.parametrize("name", ["amx", "lookup", "signs", "vnni"])
+def test_nothing_is_compiled_after_the_warm_up(name: str) -> None:
     """Or every worker would compile it again, at the same time."""
-    small = ("lookup", "signs")
-    for name, largest in (*((name, 1) for name in small), ("vnni", LARGEST_BYTE)):
-        available(name, largest)
-    compiled = (
-        product_avx512._add_byte_products,
-        product_avx512._masks,
-        product_avx512._add_sign_products,
-        product_lookup._write_digits,
-        product_lookup._transpose_digits,
-        product_lookup._add_lookups,
-    )
-    for name in small:
-        warmed_up(name, 1)
+    available(name, 1)
+    compiled = [
+        member
+        for module in (product_amx, product_avx512, product_lookup)
+        for member in vars(module).values()
+        if isinstance(member, Dispatcher)
+    ]
+    warmed_up(name, 1)
     before = [len(function.signatures) for function in compiled]
+    assert sum(before) > 0
     for people in (512, 700):
         left, right = (spread_rows(rows, people) for rows in (40, 50))
-        for name, largest in (*((name, 1) for name in small), ("vnni", LARGEST_BYTE)):
+        for largest in (1, LARGEST_BYTE):
             for other in (left, right):
                 ProductSum(choose_kernel(name, largest), (40, len(other)), 1).add(left, other)
     assert [len(function.signatures) for function in compiled] == before

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
 
-from primo_scale.kernels import product_avx512, product_lookup
+from primo_scale.kernels import product_amx, product_avx512, product_lookup
 from primo_scale.kernels.choice import NAMES
+from primo_scale.kernels.product_amx import Amx
 from primo_scale.kernels.product_avx512 import Signs, Vnni
 from primo_scale.kernels.product_blas import Blas
 from primo_scale.kernels.product_lookup import Lookup
@@ -29,8 +30,9 @@ from primo_scale.kernels.products import (
 
 LARGEST = (1, 2, 127, 128)
 kernels = pytest.mark.parametrize("name", NAMES)
-# Tiles are 6 x 4 and 5 x 2, panels 120 and 240 rows, vectors 64 people and masks 512.
-ROWS = st.integers(1, 15) | st.sampled_from([119, 121, 125, 239, 241, 245])
+# Tiles are 6 x 4, 5 x 2 and 16 x 16, panels 120, 128 and 240 rows, vectors 64 people and masks 512;
+# runs 8,192 people.
+ROWS = st.integers(1, 17) | st.sampled_from([31, 32, 33, 119, 121, 125, 129, 239, 241, 245])
 PEOPLE = st.integers(1, 9) | st.sampled_from([63, 64, 65, 511, 512, 513, 640, 1023, 1024, 8193])
 
 
@@ -207,7 +209,25 @@ class TestWhatTheCheckRejects:
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 
-    def test_padding_that_is_not_zero(self, codes: Int8, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_padded_people_that_are_not_zero(
+        self, codes: Int8, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kernel = available("amx", 1)
+        assert isinstance(kernel, Amx)
+        whole = product_amx.whole_vectors
+
+        def unclean(codes: Int8) -> Int8:
+            copy = whole(codes).copy()
+            copy[:, codes.shape[1]] = 1
+            return copy
+
+        monkeypatch.setattr(product_amx, "whole_vectors", unclean)
+        with pytest.raises(AssertionError):
+            assert_exact(kernel, codes, codes.copy())
+
+    def test_masks_with_padding_that_is_not_zero(
+        self, codes: Int8, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         kernel = available("signs", 1)
         assert isinstance(kernel, Signs)
         whole = product_avx512._whole_masks

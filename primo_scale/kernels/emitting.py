@@ -1,0 +1,81 @@
+"""Emitting LLVM instructions into functions that Numba compiles.
+
+For what Numba does not offer: `primo_scale.kernels.avx512` and `amx` name instructions of one kind
+of processor each. Addresses are integers throughout, since Numba has no pointers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.extending import intrinsic as numba_intrinsic
+
+LANES = 16
+VECTOR_BYTES = 64
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+V16 = ir.VectorType(I32, LANES)
+V64 = ir.VectorType(I8, VECTOR_BYTES)
+
+Builder = Any  # llvmlite has no types
+Value = Any
+
+
+def intrinsic(function: Any) -> Any:
+    """Let compiled functions call what `function` emits."""
+    return numba_intrinsic(function)
+
+
+def loop(
+    builder: Builder,
+    steps: Value,
+    step_bytes: int,
+    n_totals: int,
+    step: Callable[[Value, list[Value]], list[Value]],
+    kind: Any = V16,
+) -> list[Value]:
+    """Run `step` from zero totals of a `kind`, `steps` times, with the byte offset of each."""
+    before, again, after = (
+        builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
+    )  # fmt: skip
+    builder.branch(again)
+    builder.position_at_end(again)
+    count = builder.phi(I64)
+    count.add_incoming(word(0), before)
+    totals = [builder.phi(kind) for _ in range(n_totals)]
+    for total in totals:
+        total.add_incoming(ir.Constant(kind, [0] * kind.count), before)
+    advanced = step(builder.mul(count, word(step_bytes)), totals)
+    done = builder.add(count, word(1))
+    count.add_incoming(done, again)
+    for total, value in zip(totals, advanced, strict=True):
+        total.add_incoming(value, again)
+    builder.cbranch(builder.icmp_signed("<", done, steps), again, after)
+    builder.position_at_end(after)
+    return advanced
+
+
+def load(
+    builder: Builder, base: Value, stride: Value, row: int, offset: Value, kind: Any = V16
+) -> Value:
+    """What is at `offset` of a row."""
+    address = builder.add(builder.add(base, builder.mul(stride, word(row))), offset)
+    return builder.load(pointer(builder, address, kind), align=1)
+
+
+def pointer(builder: Builder, address: Value, kind: Any) -> Value:
+    """An address, as LLVM wants it."""
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def function(builder: Builder, name: str, arguments: list[Any], result: Any = V16) -> Value:
+    """LLVM's own function for an instruction."""
+    existing = builder.module.globals.get(name)
+    return existing or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+
+
+def word(value: int) -> Value:
+    """A constant of 64 bits."""
+    return ir.Constant(I64, value)

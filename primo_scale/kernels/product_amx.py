@@ -1,0 +1,141 @@
+"""Exact int8 products on processors with AMX, compiled by Numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.kernels.amx import (
+    BLOCK_ROWS,
+    STEP_BYTES,
+    TILE_BYTES,
+    TILE_ROWS,
+    WHOLE_TILES,
+    add_block,
+    configure_tiles,
+    interleave,
+    release_tiles,
+    stack,
+)
+from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.emitting import VECTOR_BYTES
+from primo_scale.kernels.processor import lends_tiles
+from primo_scale.kernels.products import Int8, Int32, spread_rows, whole_vectors
+
+# A panel of right rows stays in the second-level cache (2 MiB a core) while all left rows pass by;
+# longer runs of people load and store sums less often.
+_RUN_STEPS = 128
+_PANEL_BLOCKS = 4
+
+
+class Amx:
+    """Any int8 codes, 16,384 products an instruction."""
+
+    name = "amx"
+    needs = "a processor with AMX, and a system that lends it"
+    largest_code = 128
+
+    def is_available(self) -> bool:
+        """Whether this process may use the instructions."""
+        return lends_tiles()
+
+    def zeros(self, rows: int, columns: int) -> tuple[Int32, tuple[int, int]]:
+        """An empty sum of whole blocks, of four tiles each, and the shape that is wanted of it."""
+        shape = _n_blocks(rows), _n_blocks(columns), 2, 2, TILE_ROWS, TILE_ROWS
+        return np.zeros(shape, dtype=np.int32), (rows, columns)
+
+    def add(self, total: tuple[Int32, tuple[int, int]], left: Int8, right: Int8) -> None:
+        """Add ``left @ right.T`` modulo 2^32; above the diagonal alone if they are one array."""
+        same = left is right
+        right = whole_vectors(right)
+        left = right if same else whole_vectors(left)
+        rows, columns = _no_tiles(left), _no_tiles(right)
+        _stack_all(left, _last_block(left), rows)
+        _interleave_all(right, _last_block(right), columns)
+        _add_blocks(total[0], rows, columns, same)
+
+    def read(self, total: tuple[Int32, tuple[int, int]]) -> Int32:
+        """The sum as an array."""
+        sums, (rows, columns) = total
+        whole = sums.transpose(0, 2, 4, 1, 3, 5).reshape(
+            BLOCK_ROWS * sums.shape[0], BLOCK_ROWS * sums.shape[1]
+        )
+        return np.ascontiguousarray(whole[:rows, :columns])
+
+
+def whole_blocks(rows: int) -> int:
+    """Rows that tiles are made for: so many, and some that only pad."""
+    return _n_blocks(rows) * BLOCK_ROWS
+
+
+def _n_blocks(rows: int) -> int:
+    return -(-rows // BLOCK_ROWS)
+
+
+def _no_tiles(codes: Int8) -> npt.NDArray[np.int8]:
+    """Memory for the tiles of every block of 32 rows and step of 64 people, aligned."""
+    shape = _n_blocks(len(codes)), codes.shape[1] // VECTOR_BYTES, STEP_BYTES
+    return spread_rows(1, int(np.prod(shape))).reshape(shape)
+
+
+def _last_block(codes: Int8) -> Int8:
+    """Rows that fill no block, with zeros beyond them; laid out like `whole_vectors`."""
+    whole = len(codes) // BLOCK_ROWS * BLOCK_ROWS
+    block = spread_rows(BLOCK_ROWS, codes.shape[1])
+    block[: len(codes) - whole] = codes[whole:]
+    block[len(codes) - whole :] = 0
+    return block
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _address(codes: Any, last: Any, block: Any) -> Any:
+    """Where 32 rows of codes begin."""
+    if (block + 1) * BLOCK_ROWS > codes.shape[0]:
+        return last.ctypes.data
+    return codes.ctypes.data + block * BLOCK_ROWS * codes.strides[0]
+
+
+@compiled
+def _stack_all(codes: Any, last: Any, tiles: Any) -> None:
+    stride = codes.strides[0]
+    for block in range(tiles.shape[0]):
+        rows = _address(codes, last, block)
+        tile = tiles.ctypes.data + block * tiles.strides[0]
+        for step in range(tiles.shape[1]):
+            for start in range(0, BLOCK_ROWS, TILE_ROWS):
+                stack(rows + start * stride + step * VECTOR_BYTES, stride, tile)
+                tile += TILE_BYTES
+
+
+@compiled
+def _interleave_all(codes: Any, last: Any, tiles: Any) -> None:
+    stride = codes.strides[0]
+    for block in range(tiles.shape[0]):
+        rows = _address(codes, last, block)
+        tile = tiles.ctypes.data + block * tiles.strides[0]
+        for step in range(tiles.shape[1]):
+            for start in range(0, BLOCK_ROWS, TILE_ROWS):
+                interleave(rows + start * stride + step * VECTOR_BYTES, stride, tile)
+                tile += TILE_BYTES
+
+
+@compiled
+def _add_blocks(total: Any, left: Any, right: Any, same: Any) -> None:
+    configure_tiles(WHOLE_TILES.ctypes.data)
+    for first in range(0, right.shape[1], _RUN_STEPS):
+        steps = min(_RUN_STEPS, right.shape[1] - first)
+        for panel in range(0, right.shape[0], _PANEL_BLOCKS):
+            stop = min(panel + _PANEL_BLOCKS, right.shape[0])
+            for i in range(left.shape[0]):
+                # Of a product with itself, only blocks on the diagonal or above it.
+                for j in range(max(panel, i) if same else panel, stop):
+                    add_block(
+                        left.ctypes.data + i * left.strides[0] + first * STEP_BYTES,
+                        right.ctypes.data + j * right.strides[0] + first * STEP_BYTES,
+                        steps,
+                        total.ctypes.data + i * total.strides[0] + j * total.strides[1],
+                    )
+    release_tiles()

@@ -213,9 +213,9 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
     operands = (right,) if same else (left, right)
     copies = sum(operands) * row_stride(people)
     if name == "amx":
-        # Tiles of both, and copies as below; or, when sums are read, in the order of rows and cut.
+        # Tiles of both, and copies as below; or the sums once more, as they are read.
         tiles = sum(map(whole_blocks, (left, right))) * row_stride(people)
-        return max(tiles + copies, 2 * whole_blocks(left) * whole_blocks(right) * _INT32)
+        return max(tiles + copies, left * right * _INT32)
     if name == "vnni":
         # Left in unsigned bytes; and the last people of a row group fill no whole vectors, so that
         # they are copied.

@@ -11,6 +11,6 @@ def compiled(function: Any) -> Any:
     """Compile by Numba when first called, and keep that on the disk; lets go of the GIL.
 
     The copy on the disk is renewed when the function's own file changes. After a change of
-    `avx512` alone, touch the files whose functions use it.
+    `avx512`, `amx` or `emitting` alone, touch the files whose functions use it.
     """
     return numba.njit(nogil=True, cache=True, boundscheck=False)(function)

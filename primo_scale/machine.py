@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 import psutil
 
@@ -11,6 +13,50 @@ from primo_scale.errors import ResourceError
 from primo_scale.in_words import bytes_in_words
 
 _CGROUP = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class _Version:
+    """Names that one version of Linux control groups has for what is here read of it.
+
+    Attributes
+    ----------
+    controller
+        In `_MEMBERSHIP`, where version 2 names none.
+    mount
+        Below `_CGROUP`.
+    limit, used
+        Files of a group.
+    page_cache
+        Lines of its ``memory.stat``, with the groups inside it.
+    """
+
+    controller: str
+    mount: str
+    limit: str
+    used: str
+    page_cache: tuple[str, str]
+
+
+_VERSIONS = (
+    _Version("", "", "memory.max", "memory.current", ("active_file", "inactive_file")),
+    _Version(
+        "memory",
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_active_file", "total_inactive_file"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """Bytes that the processes of one control group may have together, and those they have."""
+
+    limit: int
+    used: int
 
 
 def usable_cpus() -> int:
@@ -23,12 +69,13 @@ def usable_cpus() -> int:
 
 def available_memory() -> int:
     """Bytes that new processes can have: page cache counts as free, a cgroup limit as a limit."""
-    available = int(psutil.virtual_memory().available)
-    limit, used = (_cgroup_bytes(name) for name in ("memory.max", "memory.current"))
-    if limit is not None and used is not None:
-        used = max(0, used - _cgroup_page_cache())
-        available = min(available, max(0, limit - used))
-    return available
+    left = (max(0, group.limit - group.used) for group in _limits())
+    return min([int(psutil.virtual_memory().available), *left])
+
+
+def memory_limit() -> int:
+    """Bytes that this process and its children could have if nobody else had any."""
+    return min([int(psutil.virtual_memory().total), *(group.limit for group in _limits())])
 
 
 def resident_memory() -> int:
@@ -70,15 +117,38 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
         )
 
 
-def _cgroup_page_cache() -> int:
-    """Bytes of files that count as used by the cgroup, and are given up when somebody asks."""
-    path = _CGROUP / "memory.stat"
+def _limits() -> Iterator[_Limit]:
+    """Those of this process's own control group and of every group around it.
+
+    Queues and systemd limit a group far below the root, which itself has no limit. In a container
+    the path may be the host's: what of it is not to be seen here is passed over.
+    """
+    own = _own_groups()
+    for version in _VERSIONS:
+        group = _CGROUP / version.mount
+        inside = PurePosixPath(own.get(version.controller, "/")).parts[1:]
+        for name in ("", *(() if ".." in inside else inside)):
+            group = group / name
+            limit, used = _bytes_in(group / version.limit), _bytes_in(group / version.used)
+            if limit is not None and used is not None:
+                yield _Limit(limit, max(0, used - _page_cache(group, version)))
+
+
+def _own_groups() -> dict[str, str]:
+    """Path of this process's group by controller, as ``4:memory:/path`` or ``0::/path`` has it."""
+    text = _MEMBERSHIP.read_text() if _MEMBERSHIP.is_file() else ""
+    lines = (line.split(":", 2) for line in text.splitlines())
+    return {name: path for _, names, path in lines for name in names.split(",")}
+
+
+def _page_cache(group: Path, version: _Version) -> int:
+    """Bytes of files that count as used by a group, and are given up when somebody asks."""
+    path = group / "memory.stat"
     text = path.read_text() if path.is_file() else ""
     counts = dict(line.split(maxsplit=1) for line in text.splitlines())
-    return sum(int(counts.get(name, 0)) for name in ("active_file", "inactive_file"))
+    return sum(int(counts.get(name, 0)) for name in version.page_cache)
 
 
-def _cgroup_bytes(name: str) -> int | None:
-    path = _CGROUP / name
+def _bytes_in(path: Path) -> int | None:
     text = path.read_text().strip() if path.is_file() else "max"
     return int(text) if text.isdecimal() else None

@@ -13,12 +13,18 @@ GIB = 2**30
 
 @pytest.fixture
 def cgroup(tmp_path, monkeypatch):
-    """Files of a control group, as the kernel shows them."""
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    """Files of control groups as the kernel shows them, and which of them this process is in."""
+    membership, root = tmp_path / "membership", tmp_path / "groups"
+    monkeypatch.setattr(machine, "_CGROUP", root)
+    monkeypatch.setattr(machine, "_MEMBERSHIP", membership)
+    membership.write_text("0::/\n")
 
-    def write(**files: str) -> None:
+    def write(group: str = "", member: str | None = None, **files: str) -> None:
+        (root / group).mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (tmp_path / name.replace("_", ".", 1)).write_text(text)
+            (root / group / name.replace("_", ".", 1)).write_text(text)
+        if member is not None:
+            membership.write_text(member)
 
     return write
 
@@ -31,6 +37,7 @@ def roomy(monkeypatch):
 
 def test_without_a_limit_memory_is_what_the_machine_has(cgroup, roomy):
     assert machine.available_memory() == 100 * GIB
+    assert machine.memory_limit() == psutil.virtual_memory().total
     cgroup(memory_max="max\n", memory_current=f"{3 * GIB}\n")
     assert machine.available_memory() == 100 * GIB
 
@@ -42,6 +49,49 @@ def test_files_in_the_page_cache_take_nothing_from_a_limit(cgroup, roomy):
     stat = f"anon {3 * GIB}\nfile {4 * GIB}\ninactive_file {3 * GIB}\nactive_file {GIB}\n"
     cgroup(memory_stat=stat)
     assert machine.available_memory() == 5 * GIB
+
+
+def version_2(limit, used):
+    return {"memory_max": f"{limit}\n", "memory_current": f"{used}\n"}
+
+
+def version_1(limit, used):
+    return {"memory_limit_in_bytes": f"{limit}\n", "memory_usage_in_bytes": f"{used}\n"}
+
+
+def test_the_limit_of_a_job_lies_in_a_group_below_the_root(cgroup, roomy):
+    """As SLURM makes them: the job has 8 GiB, its step none of its own, and the root no files."""
+    cgroup(member="0::/system.slice/slurm/job_7/step_0\n")
+    cgroup("system.slice/slurm/job_7", **version_2(8 * GIB, 3 * GIB))
+    cgroup("system.slice/slurm/job_7/step_0", **version_2("max", 2 * GIB))
+    assert machine.available_memory() == 5 * GIB
+    assert machine.memory_limit() == 8 * GIB
+
+
+def test_the_least_that_any_group_has_left_counts(cgroup, roomy):
+    """The group around has a larger limit and less left; a neighbour's is none of ours."""
+    cgroup("slice", member="0::/slice/run.scope\n", **version_2(9 * GIB, 8 * GIB))
+    cgroup("slice/run.scope", **version_2(6 * GIB, 2 * GIB))
+    cgroup("slice/other.scope", **version_2(GIB, GIB))
+    assert machine.available_memory() == GIB
+    assert machine.memory_limit() == 6 * GIB
+
+
+def test_version_1_is_read_as_well(cgroup, roomy):
+    """Its root has a limit so large that it is none; page cache is counted with all inside."""
+    cgroup("memory", member="5:cpu,cpuacct:/\n4:memory:/pbs/9\n0::/\n",
+           **version_1(9223372036854771712, 50 * GIB))  # fmt: skip
+    stat = f"active_file 0\ntotal_inactive_file {GIB}\ntotal_active_file {GIB}\n"
+    cgroup("memory/pbs/9", **version_1(4 * GIB, 3 * GIB), memory_stat=stat)
+    assert machine.available_memory() == 3 * GIB
+    assert machine.memory_limit() == 4 * GIB
+
+
+@pytest.mark.parametrize("path", ["/docker/4f2a", "/../../elsewhere"])
+def test_a_container_sees_its_own_group_as_the_root(cgroup, roomy, path):
+    """Whatever path the host has for it."""
+    cgroup("memory", member=f"4:memory:{path}\n0::{path}\n", **version_1(4 * GIB, GIB))
+    assert machine.available_memory() == 3 * GIB
 
 
 def test_free_disk_is_that_of_the_nearest_directory_there_is(tmp_path):

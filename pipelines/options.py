@@ -23,17 +23,15 @@ def _together(options: Sequence[Decorator]) -> Decorator:
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """``4GiB``, ``500MB`` and the like, as Dask reads them."""
+    """``4GiB``, ``500MB`` and the like, spelled as in a profile."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the spelling; the text goes to Dask as it is."""
-        from dask.utils import parse_bytes
+        """Check the spelling: a number alone could be bytes, or a share of the machine."""
+        from primo_scale.cluster.profile import is_size
 
-        try:
-            parse_bytes(value)
-        except ValueError:
+        if not is_size(value):
             self.fail(f"{value!r} is not a size such as 4GiB", param, ctx)
         return str(value)
 
@@ -303,7 +301,7 @@ execution_options = _together(
             "--memory-limit",
             type=MemorySize(),
             metavar="SIZE",
-            help="Of each local worker, e.g. 4GiB.",
+            help="Of each local worker, e.g. 4GiB (default: the share of one CPU).",
         ),
         click.option(
             "--object-store",

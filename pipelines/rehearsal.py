@@ -160,10 +160,9 @@ def preflight(
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
         local_workers=0 if local is None else local.workers or usable_cpus(),
-        memory_limit=None if local is None else local.memory_limit,
+        worker_limit=worker_memory(profile),
         work_dir=work_dir,
         bytes_there=_bytes_below([places.outcomes, places.partials]),
-        elsewhere_limit=worker_memory(profile),
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)

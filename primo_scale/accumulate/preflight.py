@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-from dask.utils import parse_bytes
-
 from primo_scale.accumulate.reduction import reduction_bytes
 from primo_scale.accumulate.speed import (
     STORE_RATE,
@@ -47,21 +44,18 @@ class Where:
     ----------
     local_workers
         Worker processes on this machine; 0: a scheduler elsewhere has its own.
-    memory_limit
-        Of each local worker, as Dask writes it; None: Dask's own share of the machine.
+    worker_limit
+        Bytes that each worker may have, here or elsewhere; None: not known.
     work_dir
         Where statistics go; need not exist yet.
     bytes_there
         What lies there already of what is counted as needed.
-    elsewhere_limit
-        Bytes that each worker of a scheduler elsewhere may have; None: not known.
     """
 
     local_workers: int
-    memory_limit: str | None
+    worker_limit: int | None
     work_dir: Path
     bytes_there: int = 0
-    elsewhere_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -193,30 +187,15 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
             "and this process",
             remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
         )
-    if where.local_workers:
-        _refuse_small_workers(needs, _memory_limit(where.memory_limit), "--memory-limit")
-    else:
-        _refuse_small_workers(needs, where.elsewhere_limit, "--cluster")
-
-
-def _refuse_small_workers(needs: Needs, limit: int | None, where: str) -> None:
     least = int(needs.worker_bytes / _PAUSED_AT)
-    if limit is not None and limit < least:
+    if where.worker_limit is not None and where.worker_limit < least:
         raise ResourceError(
             "a worker needs more memory than it may have",
-            where=where,
-            value=bytes_in_words(limit),
+            where="--memory-limit" if where.local_workers else "--cluster",
+            value=bytes_in_words(where.worker_limit),
             limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )
-
-
-def _memory_limit(memory_limit: str | None) -> int | None:
-    """What Dask makes of a limit: a share of this machine where none is given, none of 0."""
-    machine = int(psutil.virtual_memory().total)
-    if memory_limit is None:
-        return machine // usable_cpus()
-    return min(machine, parse_bytes(memory_limit)) or None
 
 
 def _client_peak(needs: Needs) -> int:

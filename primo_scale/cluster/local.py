@@ -11,7 +11,7 @@ import dask
 from distributed import LocalCluster, Security
 
 from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SELDOM_INTERRUPTED, WORKER_PROCESS
-from primo_scale.cluster.profile import LocalProfile
+from primo_scale.cluster.profile import LocalProfile, worker_memory
 from primo_scale.errors import InterruptedRun
 from primo_scale.machine import usable_cpus
 
@@ -51,7 +51,7 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
                 n_workers=profile.workers or usable_cpus(),
                 threads_per_worker=1,
                 processes=True,
-                memory_limit=profile.memory_limit or "auto",
+                memory_limit=worker_memory(profile),
                 local_directory=str(scratch),
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},

@@ -6,10 +6,12 @@ a profile that works. What a profile may say is documented beside the examples i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from primo_scale.cluster.toml_tables import at_least, text
+from primo_scale.machine import memory_limit, usable_cpus
 
 JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")
 KINDS = ("local", *JOB_QUEUES, "kubernetes", "scheduler")
@@ -39,7 +41,7 @@ class LocalProfile:
     workers
         Processes; None: one for each usable CPU.
     memory_limit
-        Of each, as Dask writes it (``4GiB``); None leaves it to Dask.
+        Of each, such as ``4GiB``; None: the share of one CPU, see `worker_memory`.
     """
 
     workers: int | None = at_least(1, None)
@@ -257,12 +259,26 @@ def seconds(duration: str) -> int:
 
 
 def worker_memory(profile: Profile) -> int | None:
-    """Bytes that each worker process elsewhere may have; None: known by Dask alone."""
+    """Bytes that each worker process may have; None: known by the scheduler elsewhere alone.
+
+    On this machine one number for whoever starts workers and for whoever says what they need: Dask
+    would take ``0.5`` for a share, and its own share of the machine knows of few control groups.
+    """
+    if isinstance(profile, LocalProfile):
+        whole = memory_limit()
+        if profile.memory_limit is None:
+            return whole // usable_cpus()
+        return min(whole, size_bytes(profile.memory_limit))
     if isinstance(profile, JobQueueProfile):
         return size_bytes(profile.jobs.memory) // profile.jobs.cores
     if isinstance(profile, KubernetesProfile):
         return size_bytes(f"{profile.pods.memory}B") // profile.pods.cpus
     return None
+
+
+def is_size(text: str) -> bool:
+    """Whether `size_bytes` reads it: a number with a unit."""
+    return re.fullmatch(_SIZE[0], text) is not None
 
 
 def size_bytes(size: str) -> int:

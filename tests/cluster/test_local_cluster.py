@@ -8,9 +8,10 @@ import urllib.request
 import psutil
 import pytest
 
+from primo_scale.cluster import profile as profiles
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.dask_settings import WORKER_PROCESS
-from primo_scale.cluster.profile import LocalProfile
+from primo_scale.cluster.profile import LocalProfile, worker_memory
 
 PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
 
@@ -47,3 +48,20 @@ def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path) ->
         found = client.submit(seen, pure=False).result()
     assert {name: found.get(name) for name in WORKER_PROCESS} == WORKER_PROCESS
     assert found["BLAS threads"] == 1
+
+
+@pytest.mark.parametrize(("said", "may_have"), [(None, 1 << 30), ("1.5GiB", 3 << 29)])
+def test_a_worker_may_have_what_the_preflight_counts(said, may_have, tmp_path, monkeypatch) -> None:
+    """In a control group of 2 GiB that Dask knows nothing of, with two CPUs."""
+    monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
+    monkeypatch.setattr(profiles, "usable_cpus", lambda: 2)
+    profile = LocalProfile(workers=1, memory_limit=said)
+    assert worker_memory(profile) == may_have
+    with dask_client(profile, tmp_path) as client:
+        (worker,) = client.scheduler_info()["workers"].values()
+    assert worker["memory_limit"] == may_have
+
+
+def test_no_worker_may_have_more_than_there_is(monkeypatch) -> None:
+    monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
+    assert worker_memory(LocalProfile(1, "4GiB")) == 2 << 30

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner
 
 from pipelines import accumulate, gwas_release, show_cluster
 from pipelines.choices import choices_from
+from pipelines.options import MemorySize
 from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, SchedulerProfile
 from primo_scale.errors import UsageError
 
@@ -84,3 +86,11 @@ def test_a_wrong_profile_is_one_line(tmp_path: Path) -> None:
         f"error: {path}: kind is unknown (got slrum; limit local, slurm, pbs, lsf, sge, "
         "kubernetes, scheduler)"
     ]
+
+
+@pytest.mark.parametrize("size", ["0.5", "1", "0", "4", "4 apples"])
+def test_a_limit_without_a_unit_is_refused(size: str) -> None:
+    """Dask takes numbers up to 1 for shares of the machine, and larger ones for bytes."""
+    with pytest.raises(BadParameter, match="4GiB"):
+        MemorySize().convert(size, None, None)
+    assert MemorySize().convert("4GiB", None, None) == "4GiB"

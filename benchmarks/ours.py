@@ -28,6 +28,7 @@ from primo_scale.accumulate.run import accumulate
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
+from primo_scale.genotypes.coding import largest_code
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.machine import usable_cpus
@@ -46,7 +47,7 @@ class Case:
     @property
     def largest_code(self) -> int:
         """Largest magnitude of a genotype code."""
-        return int(np.abs(self.codes.astype(np.int64)).max())
+        return largest_code(self.codes)
 
 
 @dataclass(frozen=True)

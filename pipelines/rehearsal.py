@@ -10,23 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import Design, PaidMoments
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies
 from pipelines.release_needs import ReleaseNeeds, memory_line
 from pipelines.work_places import work_places
+from primo_scale.accumulate.disk_size import disk_bytes, partial_bytes
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.preflight import (
     Where,
     described,
-    disk_bytes,
     needs_of,
-    partial_bytes,
     refuse_if_too_small,
 )
+from primo_scale.accumulate.row_rules import may_clip, multiplier_columns
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
 from primo_scale.cluster.profile import LocalProfile, worker_memory
@@ -150,19 +148,24 @@ def preflight(
     # The table of people, needed soon and then kept, is part of what this process is said to hold.
     LOGGER.debug("%d people", len(store.samples.individual))
     rates = measure_rates(execution.kernel, work.largest_code)
-    needs = needs_of(work, kernel_bytes=rates.kernel_bytes)
+    needs = needs_of(work)
     if isinstance(store, PlannedGenotypes):
         genotypes = store.n_variants * packed_width(store.n_samples)
         needs = replace(needs, disk_bytes=needs.disk_bytes + genotypes)
     more = _more_disk(work, execution, release.noisy_bytes)
     needs = replace(needs, disk_bytes=needs.disk_bytes + more)
     profile, places = execution.profile, work_places(work_dir, execution.object_store)
+    # Of an interrupted run. Statistics that it left unfinished are deleted before others are
+    # written, so that their room is free.
+    there = [places.outcomes, places.partials, places.statistics]
+    if isinstance(store, PlannedGenotypes):
+        there.append(store.plan.partial)
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
         local_workers=0 if local is None else local.workers or usable_cpus(),
         worker_limit=worker_memory(profile),
         work_dir=work_dir,
-        bytes_there=_bytes_below([places.outcomes, places.partials]),
+        bytes_there=_bytes_below(there),
     )
     for line in described(needs, work, rates, where):
         LOGGER.info("%s", line)
@@ -186,20 +189,16 @@ def _more_disk(work: Workload, execution: ExecutionChoices, noisy: int) -> int:
 
 def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:
     """What the accumulation of a design takes, on this machine's kernels, compiled here if new."""
-    squares = design.genotypes.code_table.astype(np.int64) ** 2
-    largest = math.isqrt(int(squares.max(initial=0)))
-    blocks = np.add.reduceat(squares.max(axis=1), design.boundaries[:-1])
-    rule = design.row_rule
+    genotypes, rule = design.genotypes, design.row_rule
+    largest = genotypes.max_code
     return Workload(
         plan=default_plan(design.layout, design.n_samples),
         kernel=warmed_up(kernel, largest),
         outcome_kernel=choose_kernel(kernel, LARGEST_BYTE).name,
         largest_code=largest,
         chunk_shape=chunk_shape,
-        may_clip=rule is not None and rule.needs_norms(blocks),
-        multiplier_columns=1
-        if rule is None or rule.block_norms is None
-        else design.layout.n_blocks,
+        may_clip=may_clip(rule, genotypes.code_table, design.boundaries),
+        multiplier_columns=multiplier_columns(rule),
         subsampled=design.subsample is not None,
     )
 

@@ -21,10 +21,10 @@ from primo_scale.accumulate.partials import (
     Partials,
 )
 from primo_scale.accumulate.plan import Plan, plan_digest
-from primo_scale.accumulate.row_rules import RowRule
+from primo_scale.accumulate.row_rules import multiplier_columns
 from primo_scale.errors import InputError
+from primo_scale.genotypes.coding import largest_code
 from primo_scale.kernels.choice import AUTOMATIC
-from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.storage.chunks import write_block
 from primo_scale.storage.groups import (
     Array,
@@ -73,17 +73,11 @@ def open_partials(
     return Partials(path, _create(path, plan, inputs, code_table), kernel)
 
 
-def gram_dtype(plan: Plan, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
-    """int32 where no sum over a row group can leave it, else int64."""
-    people = min(plan.row_group, plan.n_samples)
-    return np.dtype(np.int32 if people * largest_code**2 <= LARGEST_INT32 else np.int64)
-
-
 def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
     """Create the empty store and return its identity."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
-    arrays = _arrays(plan, inputs.row_rule, code_table)
+    arrays = partial_arrays(plan, multiplier_columns(inputs.row_rule), largest_code(code_table))
     create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
     if inputs.subsample is not None:
@@ -106,21 +100,28 @@ def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.
     return store_id
 
 
-def _arrays(
-    plan: Plan, rule: RowRule | None, code_table: npt.NDArray[np.int8]
-) -> dict[str, ArrayLayout]:
-    """Every array but a subsample."""
+def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:
+    """Every array of a store but a subsample.
+
+    Parameters
+    ----------
+    plan
+        What it is a store of.
+    columns
+        Of row multipliers.
+    largest
+        Largest magnitude of a genotype code.
+    """
     layout, q = plan.layout, plan.layout.n_outcomes
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
-    columns = 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
     multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
     arrays = {
-        "code_table": ArrayLayout(code_table.shape, (65536, 4), np.int8),
+        "code_table": ArrayLayout((layout.n_variants, 4), (65536, 4), np.int8),
         "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
         "outcome_planes": ArrayLayout((2 * q, n), (2 * q, rows), np.int8),
         "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
     }
-    kind = gram_dtype(plan, int(np.abs(code_table.astype(np.int64)).max()))
+    kind = plan.gram_type(largest)
     for block, size in enumerate(layout.sizes):
         side = min(plan.tile, size)
         arrays[f"gram/{block}"] = ArrayLayout((groups, size, size), (1, side, side), kind)

@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulate.plan import Plan, RowTask, Task, TileTask
-from primo_scale.accumulate.row_rules import RowRule
+from primo_scale.accumulate.row_rules import RowRule, may_clip, multiplier_columns
 from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.genotypes.coding import largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.choice import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
@@ -121,7 +122,7 @@ class Partials:
     @cached_property
     def max_code(self) -> int:
         """Largest magnitude of a genotype code."""
-        return int(np.abs(self.code_table.astype(np.int64)).max())
+        return largest_code(self.code_table)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -150,17 +151,10 @@ class Partials:
             stored,
         )
 
-    @cached_property
-    def largest_block_norms(self) -> npt.NDArray[np.int64]:
-        """Largest squared norm that a row of codes can have in each block, shape (blocks,)."""
-        largest = (self.code_table.astype(np.int64) ** 2).max(axis=1)
-        return np.add.reduceat(largest, self.plan.layout.boundaries[:-1])
-
     @property
     def multiplier_columns(self) -> int:
-        """Columns of row multipliers: one a block where blocks have bounds of their own."""
-        rule = self.inputs.row_rule
-        return 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
+        """Columns of row multipliers."""
+        return multiplier_columns(self.inputs.row_rule)
 
     @cached_property
     def code_table(self) -> npt.NDArray[np.int8]:
@@ -188,8 +182,7 @@ class Partials:
     @cached_property
     def may_clip(self) -> bool:
         """Whether any genotypes could be beyond their bounds; a public comparison."""
-        rule = self.inputs.row_rule
-        return rule is not None and rule.needs_norms(self.largest_block_norms)
+        return may_clip(self.inputs.row_rule, self.code_table, self.plan.layout.boundaries)
 
     @property
     def _multiplier_parts(self) -> range:

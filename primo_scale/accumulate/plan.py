@@ -13,7 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from primo_scale.errors import UsageError
+from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import sha256_of_json
 
@@ -127,6 +130,14 @@ class Plan:
     def n_stripes(self) -> int:
         """Number of stripes."""
         return -(-self.n_samples // self.stripe)
+
+    def fits_int32(self, largest: int) -> bool:
+        """Whether no sum of products of at most `largest` over a row group can leave int32."""
+        return min(self.row_group, self.n_samples) * largest <= LARGEST_INT32
+
+    def gram_type(self, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
+        """Type of the sums of a committed tile of X'X."""
+        return np.dtype(np.int32 if self.fits_int32(largest_code**2) else np.int64)
 
     def people(self, task: Task) -> slice:
         """People of a task."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from primo_scale.accumulate.disk_size import disk_bytes
 from primo_scale.accumulate.reduction import reduction_bytes
 from primo_scale.accumulate.speed import (
     STORE_RATE,
@@ -16,7 +17,6 @@ from primo_scale.accumulate.speed import (
 from primo_scale.accumulate.task_memory import (
     Workload,
     client_bytes,
-    gram_itemsize,
     worker_bytes,
 )
 from primo_scale.errors import ResourceError
@@ -28,12 +28,9 @@ from primo_scale.machine import (
     resident_memory,
     usable_cpus,
 )
-from primo_scale.storage.block_matrices import stored_bytes
 
 # Dask stops giving work to a worker that holds so much of its limit, and kills it soon after.
 _PAUSED_AT = 0.8
-_INT16, _INT32, _INT64 = 2, 4, 8
-_CRC = 4
 
 
 @dataclass(frozen=True)
@@ -83,53 +80,18 @@ class Needs:
     client_bytes: int
 
 
-def needs_of(work: Workload, *, kernel_bytes: int = 0) -> Needs:
-    """Predict what `work` needs; no memory in it grows with the number of people.
-
-    Parameters
-    ----------
-    work
-        The accumulation.
-    kernel_bytes
-        Memory of the kernel's library, where workers load one: `speed.Rates`.
-    """
+def needs_of(work: Workload) -> Needs:
+    """Predict what `work` needs; no memory in it grows with the number of people."""
     plan = work.plan
     tiles = sum(work.upper_tiles(block) for block in range(plan.layout.n_blocks))
     tasks = plan.n_stripes + plan.n_row_groups * tiles
-    loaded = kernel_bytes if work.kernel in ("torch", "cuda") else 0
     return Needs(
         tasks=tasks,
         read_bytes=bytes_read(work),
         disk_bytes=disk_bytes(work),
-        worker_bytes=worker_bytes(work, kernel_bytes=loaded),
+        worker_bytes=worker_bytes(work),
         client_bytes=client_bytes(work, tasks=tasks, reduction=reduction_bytes(plan)),
     )
-
-
-def disk_bytes(work: Workload) -> int:
-    """What workers exchange, outcomes and partial sums, and the statistics that it becomes."""
-    return _outcome_bytes(work) + partial_bytes(work) + stored_bytes(work.plan.layout)
-
-
-def _outcome_bytes(work: Workload) -> int:
-    plan, n, q = work.plan, work.plan.n_samples, work.plan.layout.n_outcomes
-    people = -(-n // plan.rows_per_read) * plan.rows_per_read
-    rows = n * q * _INT16 + people * (2 * q + work.multiplier_columns * _INT32)
-    return rows + (n if work.subsampled else 0)
-
-
-def partial_bytes(work: Workload) -> int:
-    """Partial sums of all row groups, which are removed once statistics are finished.
-
-    Chunks are stored whole, also where they reach over the edge of a matrix.
-    """
-    plan, layout = work.plan, work.plan.layout
-    q, partial = layout.n_outcomes, 0
-    for block, size in enumerate(layout.sizes):
-        side = min(plan.tile, size)
-        partial += work.upper_tiles(block) * (side**2 * gram_itemsize(work) + _CRC)
-        partial += plan.n_tiles(block) * (side * q * _INT64 + _CRC)
-    return plan.n_row_groups * partial + q * q * _INT64
 
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:

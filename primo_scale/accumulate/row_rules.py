@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes.coding import largest_block_norms
 from primo_scale.kernels.clipping import (
     UNCLIPPED,
     clip_rows,
@@ -158,6 +159,18 @@ class RowRule:
             # Python integers: the product of two norms has no fixed width.
             limits[person] = self.row_norm * self.phenotype_norm // int(lengths[person])
         return limits
+
+
+def may_clip(
+    rule: RowRule | None, code_table: npt.NDArray[np.int8], boundaries: tuple[int, ...]
+) -> bool:
+    """Whether any genotypes could be beyond their bounds; a public comparison."""
+    return rule is not None and rule.needs_norms(largest_block_norms(code_table, boundaries))
+
+
+def multiplier_columns(rule: RowRule | None) -> int:
+    """Columns of row multipliers: one a block where blocks have bounds of their own."""
+    return 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
 
 
 def _whole(people: int, columns: int) -> Int64:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.accumulate.task_memory import Workload, gram_itemsize
+from primo_scale.accumulate.disk_size import partial_bytes
+from primo_scale.accumulate.task_memory import Workload
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.packed import add_squared_norms, decode_into
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
-from primo_scale.machine import resident_memory
 
 STORE_RATE = 10**9
 """Bytes a second that stores are taken to be read and written at, checksums included."""
@@ -43,8 +43,6 @@ class Rates:
         For a multiplication of outcome planes with codes, and with themselves, half spared.
     decoding, norms
         For a genotype.
-    kernel_bytes
-        By how much the first product made this process grow.
     """
 
     diagonal: float
@@ -53,7 +51,6 @@ class Rates:
     outcome_gram: float
     decoding: float
     norms: float
-    kernel_bytes: int
 
 
 def measure_rates(kernel: str, largest_code: int) -> Rates:
@@ -75,10 +72,8 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
     square, oblong = _ROWS * _ROWS * _PEOPLE, _ROWS * _COLUMNS * _PEOPLE
     norms = np.zeros(_PEOPLE, dtype=np.int64)
     with threadpool_limits(1, user_api="blas"):  # as in a worker
-        before = resident_memory()
         _product(genotypes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
         _product(planes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
-        grown = resident_memory() - before
         return Rates(
             diagonal=_seconds(lambda: _product(genotypes, codes, codes)) / square,
             beside=_seconds(lambda: _product(genotypes, codes, others)) / square,
@@ -86,7 +81,6 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
             outcome_gram=_seconds(lambda: _product(planes, codes, codes)) / square,
             decoding=_seconds(lambda: decode_into(left, packed, table)) / (_ROWS * _PEOPLE),
             norms=_seconds(lambda: add_squared_norms(norms, packed, table)) / (_ROWS * _PEOPLE),
-            kernel_bytes=max(0, grown),
         )
 
 
@@ -123,12 +117,12 @@ def core_seconds(work: Workload, rates: Rates) -> float:
     a_person += decoded * rates.decoding
     if work.may_clip:
         a_person += plan.layout.n_variants * rates.norms
-    return plan.n_samples * a_person + _partial_bytes(work) / STORE_RATE
+    return plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
 
 
 def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
     """Time from here to the finished statistics, on `cores` like the one that was measured."""
-    reading = (bytes_read(work) + _partial_bytes(work)) / STORE_RATE
+    reading = (bytes_read(work) + partial_bytes(work)) / STORE_RATE
     layout = work.plan.layout
     flushed = layout.n_blocks + sum(1 for b in range(layout.n_blocks) for _ in layout.tiles(b))
     seconds = core_seconds(work, rates) / cores + reading / cores
@@ -138,18 +132,6 @@ def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
 def _tile_heights(work: Workload, block: int) -> int:
     """Variants that the tile tasks of a block read, of each person."""
     return work.plan.layout.size(block) * work.plan.n_tiles(block)
-
-
-def _partial_bytes(work: Workload) -> int:
-    """What tasks commit."""
-    plan, layout = work.plan, work.plan.layout
-    entries = sum(
-        work.upper_tiles(block) * min(plan.tile, layout.size(block)) ** 2
-        for block in range(layout.n_blocks)
-    )
-    cross = 8 * layout.n_variants * layout.n_outcomes
-    outcomes = 2 * plan.n_samples * layout.n_outcomes
-    return plan.n_row_groups * (entries * gram_itemsize(work) + cross) + outcomes
 
 
 def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from primo_scale.accumulate.partials import MULTIPLIER_COLUMNS
 from primo_scale.accumulate.plan import Plan
+from primo_scale.accumulate.tasks import VARIANTS_PER_NORM_PASS
 from primo_scale.kernels.product_amx import whole_blocks
+from primo_scale.kernels.product_blas import CONVERTED_ENTRIES, EXACT_SUM
 from primo_scale.kernels.product_lookup import whole_panels
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
@@ -18,6 +23,12 @@ from primo_scale.outcomes.store import CHUNK_BYTES
 # Resident size of a local worker that has run one tiny task of each kind: Python, numpy, Zarr,
 # distributed, Numba and LLVM, kernels loaded (measured, Linux, Python 3.11: 229 MiB).
 _WORKER_BASE = 232 << 20
+# What the libraries of kernels add to it, once loaded and used. torch: 200 MiB for the import and
+# one product of 2048 x 8192 on one thread (measured, Linux, PyTorch 2.13 for processors alone).
+# cuda: an estimate, not measured. Importing a PyTorch made for CUDA takes 0.3 GB
+# (pytorch/pytorch#92251); with a context it took 2 GB (#87539) before CUDA left kernels that
+# nobody calls unloaded, as it has since 11.7.
+_LIBRARIES = {"torch": 200 << 20, "cuda": 1 << 30}
 # What a process that is about to start a cluster takes on for it: distributed, the scheduler, the
 # store of partial sums (measured: 62 MiB).
 _CLUSTER_BASE = 64 << 20
@@ -26,13 +37,8 @@ _BLAS_BUFFER = 16 << 20
 # The variant's code table, and the same in 64 bits twice, for a moment, to find its largest code.
 _PER_VARIANT = 4 + 2 * 4 * 8
 _PER_TASK = 1024  # of the plan and of what was committed
-_VARIANTS_PER_NORM_PASS = 2048  # of `accumulate.tasks`
 _CHUNKS_READ_AT_ONCE = 10  # by Zarr
-_MULTIPLIERS_IN_A_CHUNK = 16
-_INT16, _INT32, _INT64, _FLOAT64 = 2, 4, 8, 8
-# Of `kernels.product_blas`: entries that it converts at a time, and the sums it keeps exact.
-_CONVERTED_ENTRIES = 1 << 23
-_EXACT_SUM = {"float32": 2**24, "float64": LARGEST_INT32}
+_INT16, _INT32, _INT64 = 2, 4, 8
 
 
 @dataclass(frozen=True)
@@ -81,23 +87,21 @@ class Workload:
         return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
 
     @property
+    def gram_itemsize(self) -> int:
+        """Bytes of an entry of a committed tile."""
+        return self.plan.gram_type(self.largest_code).itemsize
+
+    @property
     def planes(self) -> int:
         """Byte planes of the outcomes, and the row of ones."""
         return 2 * self.plan.layout.n_outcomes + 1
 
 
-def worker_bytes(work: Workload, *, kernel_bytes: int = 0) -> int:
-    """Peak of one worker, which runs one task at a time.
-
-    Parameters
-    ----------
-    work
-        What it does.
-    kernel_bytes
-        What loading the kernel's library takes, where it is no part of every worker.
-    """
+def worker_bytes(work: Workload) -> int:
+    """Peak of one worker, which runs one task at a time."""
     largest = max(row_task_bytes(work), tile_task_bytes(work))
-    return _WORKER_BASE + kernel_bytes + _PER_VARIANT * work.plan.layout.n_variants + largest
+    library = max(_LIBRARIES.get(name, 0) for name in (work.kernel, work.outcome_kernel))
+    return _WORKER_BASE + library + _PER_VARIANT * work.plan.layout.n_variants + largest
 
 
 def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
@@ -136,14 +140,14 @@ def row_task_bytes(work: Workload) -> int:
     column = work.rows * _INT64
     norms, multipliers = blocks * column, work.multiplier_columns * column
     reading = outcomes + min(outcomes + 2 * CHUNK_BYTES, _CHUNKS_READ_AT_ONCE * CHUNK_BYTES)
-    measuring = 2 * read_bytes(work, _VARIANTS_PER_NORM_PASS) + work.rows * _INT32
+    measuring = 2 * read_bytes(work, VARIANTS_PER_NORM_PASS) + work.rows * _INT32
     # Of every block: its norm, its multiplier before and after stacking, what it leaves, and the
     # product with the record's multiplier before and after the shift.
     shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
     clipping = 3 * outcomes + multipliers
     # Transposed rows, then the low bytes on their way to int8 beside the high ones: 10 bytes each.
     splitting = 4 * outcomes + multipliers
-    committing = 3 * outcomes + multipliers + 3 * work.rows * _MULTIPLIERS_IN_A_CHUNK * _INT32
+    committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
     planes = work.planes * row_stride(work.rows)
     multiplying = outcomes + multipliers + planes + kernel_bytes(
         work.outcome_kernel, work.planes, work.planes, work.rows, largest=LARGEST_BYTE, same=True
@@ -170,15 +174,9 @@ def committed_bytes(work: Workload) -> int:
     Its checksum is appended to a copy, which a result at the edge of its block first is padded to.
     """
     return 2 * max(
-        work.side**2 * gram_itemsize(work),
+        work.side**2 * work.gram_itemsize,
         work.side * work.plan.layout.n_outcomes * _INT64,
     )
-
-
-def gram_itemsize(work: Workload) -> int:
-    """Bytes of an entry of a committed tile: four where no sum over a row group can leave int32."""
-    people = min(work.plan.row_group, work.plan.n_samples)
-    return _INT32 if people * work.largest_code**2 <= LARGEST_INT32 else _INT64
 
 
 def read_bytes(work: Workload, variants: int) -> int:
@@ -230,8 +228,9 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
         return digits + transposed + max(operands) * row_stride(people)
     if name in ("torch", "cuda"):
         return copies + left * right * _INT32
-    itemsize = _INT32 if name == "float32" else _FLOAT64
-    run = min(_EXACT_SUM[name] // largest**2, _CONVERTED_ENTRIES // max(left, right))
+    kind = np.dtype(name)
+    itemsize = kind.itemsize
+    run = min(EXACT_SUM[kind] // largest**2, CONVERTED_ENTRIES // max(left, right))
     piece = min(people, max(1, run)) * itemsize
     # The first operand of a run is converted while those of the run before are still there.
     converted = sum(operands) * piece
@@ -241,8 +240,8 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
 def _diagonal_task(work: Workload) -> int:
     """Codes, both sums, what is in use and being read, and the greediest of the other steps."""
     q, planes = work.plan.layout.n_outcomes, work.planes * row_stride(work.rows)
-    widened = _people_fit(work, work.largest_code * LARGEST_BYTE)
-    cross = work.side * work.planes * (_INT32 if widened else _INT32 + _INT64)
+    fits = work.plan.fits_int32(work.largest_code * LARGEST_BYTE)
+    cross = work.side * work.planes * (_INT32 if fits else _INT32 + _INT64)
     # In use with the ones; being read as stored, as read, and with the ones.
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
     steps = (
@@ -275,12 +274,8 @@ def _codes(work: Workload) -> int:
 
 def _gram(work: Workload) -> int:
     """The int32 sum, and the int64 one that it is moved to where it could become too large."""
-    fits = _people_fit(work, work.largest_code**2)
+    fits = work.plan.fits_int32(work.largest_code**2)
     return work.side**2 * (_INT32 if fits else _INT32 + _INT64)
-
-
-def _people_fit(work: Workload, largest: int) -> bool:
-    return min(work.plan.row_group, work.plan.n_samples) * largest <= LARGEST_INT32
 
 
 def _in_use(work: Workload, tiles: int) -> int:
@@ -297,6 +292,6 @@ def _held(work: Workload) -> int:
 
 def _reading(work: Workload, tiles: int) -> int:
     """Packed genotypes of the next people, and their multipliers."""
-    chunk = min(work.multiplier_columns, _MULTIPLIERS_IN_A_CHUNK) * _INT32
+    chunk = min(work.multiplier_columns, MULTIPLIER_COLUMNS) * _INT32
     packed = (tiles - 1) * _held(work) + read_bytes(work, work.side)
     return packed + work.rows * (chunk + 4 * _INT64)

@@ -34,7 +34,7 @@ from primo_scale.kernels.products import (
 from primo_scale.storage.files import keep_files_private
 
 # As many as a chunk of the genotype store holds: 2048 x 8192 packed genotypes are 4 MiB.
-_VARIANTS_PER_NORM_PASS = 2048
+VARIANTS_PER_NORM_PASS = 2048
 
 
 def run_task(address: Address, task: Task) -> None:
@@ -89,8 +89,8 @@ def _row_norms(partials: Partials, samples: slice) -> Int64:
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
     if not partials.may_clip:
         return norms.T
-    starts = range(0, layout.n_variants, _VARIANTS_PER_NORM_PASS)
-    passes = [slice(at, min(at + _VARIANTS_PER_NORM_PASS, layout.n_variants)) for at in starts]
+    starts = range(0, layout.n_variants, VARIANTS_PER_NORM_PASS)
+    passes = [slice(at, min(at + VARIANTS_PER_NORM_PASS, layout.n_variants)) for at in starts]
 
     def read(variants: slice) -> PackedGenotypes:
         return partials.genotypes.read_packed(variants, samples)

@@ -72,12 +72,12 @@ class GenotypeCoding:
     @property
     def max_code(self) -> int:
         """Largest magnitude in the code table."""
-        return int(self._largest_codes.max(initial=0))
+        return largest_code(self.code_table)
 
     @property
     def max_squared_norm(self) -> int:
         """Squared norm that no row can exceed."""
-        return int((self._largest_codes**2).sum())
+        return int((_largest_codes(self.code_table) ** 2).sum())
 
     @property
     def centre_dosage(self) -> npt.NDArray[np.float64]:
@@ -92,9 +92,23 @@ class GenotypeCoding:
         content.update(self.centre.astype("<i2").tobytes())
         return content.hexdigest()
 
-    @property
-    def _largest_codes(self) -> npt.NDArray[np.int64]:
-        return np.asarray(np.abs(self.code_table.astype(np.int64)).max(axis=1))
+
+def largest_code(code_table: npt.NDArray[np.int8]) -> int:
+    """Largest magnitude in a code table of shape (d, 4)."""
+    return int(_largest_codes(code_table).max(initial=0))
+
+
+def largest_block_norms(
+    code_table: npt.NDArray[np.int8], boundaries: tuple[int, ...]
+) -> npt.NDArray[np.int64]:
+    """Largest squared norm that a row of codes can have in each LD block, shape (blocks,)."""
+    norms: npt.NDArray[np.int64] = np.add.reduceat(_largest_codes(code_table) ** 2, boundaries[:-1])
+    return norms
+
+
+def _largest_codes(code_table: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
+    """Largest magnitude of each variant's codes, shape (d,)."""
+    return np.asarray(np.abs(code_table.astype(np.int64)).max(axis=1))
 
 
 def uninformative_coding(n_variants: int) -> GenotypeCoding:
@@ -156,7 +170,7 @@ def block_row_norms(coding: GenotypeCoding, boundaries: tuple[int, ...]) -> tupl
     variants it leaves 96 to 98% as they are, of HapMap3's sparser ones all (docs/maths.md,
     section 7). Without frequencies nothing is clipped.
     """
-    largest = np.add.reduceat(coding._largest_codes**2, boundaries[:-1])
+    largest = largest_block_norms(coding.code_table, boundaries)
     if coding.unit == 1:
         return tuple(largest.tolist())
     variance = np.add.reduceat(coding.variances, boundaries[:-1])

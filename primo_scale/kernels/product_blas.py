@@ -13,11 +13,11 @@ import numpy as np
 
 from primo_scale.kernels.products import LARGEST_INT32, ArraySums, Int8, Int32
 
-_LARGEST_SUM: dict[np.dtype[Any], int] = {
+EXACT_SUM: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): 2**24,
     np.dtype(np.float64): LARGEST_INT32,
 }
-_CONVERTED_ENTRIES = 1 << 23
+CONVERTED_ENTRIES = 1 << 23
 
 
 class Blas(ArraySums):
@@ -36,7 +36,7 @@ class Blas(ArraySums):
         self.name = str(self._kind)
         self.needs = "nothing"
         self.largest_code = largest_code
-        self._run = _LARGEST_SUM[self._kind] // max(1, largest_code**2)
+        self._run = EXACT_SUM[self._kind] // max(1, largest_code**2)
 
     def is_available(self) -> bool:
         """Everywhere."""
@@ -44,7 +44,7 @@ class Blas(ArraySums):
 
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32."""
-        run = min(self._run, max(1, _CONVERTED_ENTRIES // max(len(left), len(right))))
+        run = min(self._run, max(1, CONVERTED_ENTRIES // max(len(left), len(right))))
         for start in range(0, left.shape[1], run):
             first = left[:, start : start + run].astype(self._kind)
             # numpy hands a product of an array with its own transpose to SYRK: half the work.

@@ -25,6 +25,7 @@ from primo_scale.storage.chunks import read_block, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import (
     Array,
+    ArrayLayout,
     array_of,
     attributes_of,
     create_array,
@@ -102,6 +103,12 @@ def open_outcome_store(path: Place) -> OutcomeStore:
     )
 
 
+def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
+    """Shape and chunks of the array of rows."""
+    height = max(1, min(n_samples, CHUNK_BYTES // (n_columns * np.dtype(np.int16).itemsize)))
+    return ArrayLayout((n_samples, n_columns), (height, n_columns), np.int16)
+
+
 def align_outcomes(
     path: Place,
     samples: SampleTable,
@@ -163,9 +170,10 @@ def align_outcomes(
         group = create_group(
             path, KIND, {"request_digest": request, "coding_digest": coding.digest}
         )
-        q = coding.n_columns
-        height = max(1, min(n, CHUNK_BYTES // (q * np.dtype(np.int16).itemsize)))
-        rows = create_array(group, "rows", shape=(n, q), chunks=(height, q), dtype=np.int16)
+        whole = rows_layout(n, coding.n_columns)
+        rows = create_array(
+            group, "rows", shape=whole.shape, chunks=whole.chunks, dtype=whole.dtype
+        )
         content = _write_rows(rows, coding.constant, covariates, phenotypes)
     counts = create_array(
         group, "observed", shape=observed.shape, chunks=observed.shape, dtype=np.int64

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.storage.chunks import CHECKSUM_BYTES, flush_chunk, read_block, write_block
+from primo_scale.storage.chunks import array_bytes, flush_chunk, read_block, write_block
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
@@ -46,7 +46,6 @@ from primo_scale.storage.groups import (
 )
 from primo_scale.storage.places import Place
 from primo_scale.storage.tiles import (
-    TILE,
     Panel,
     Tile,
     in_threads,
@@ -61,7 +60,6 @@ Int64 = npt.NDArray[np.int64]
 Integers = Int32 | Int64
 _Piece = tuple[str, tuple[int, ...]]  # an array and the grid position of a chunk of it
 _INT32_END, _INT64_END = 1 << 31, 1 << 63
-_ENTRY_BYTES = 8
 _OPEN_ARRAYS = 64
 
 
@@ -121,13 +119,14 @@ class BlockLayout:
 
 
 def stored_bytes(layout: BlockLayout, *, gram_copies: int = 1) -> int:
-    """Largest size on the disk of X'X by tiles, of which there may be several, X'Z and Z'Z."""
-    grams, q = 0, layout.n_outcomes
-    for size in layout.sizes:
-        side = min(TILE, size)
-        across = -(-size // side)
-        grams += across * (across + 1) // 2 * (side**2 * _ENTRY_BYTES + CHECKSUM_BYTES)
-    return gram_copies * grams + (layout.n_variants + q) * q * _ENTRY_BYTES
+    """Largest size on the disk of a store, in which there may be several copies of X'X."""
+    arrays, total = _array_layouts(layout, gram_copies, np.dtype(np.int64)), 0
+    for block, size in enumerate(layout.sizes):
+        across = -(-size // tile_side(size))
+        tiles = across * (across + 1) // 2
+        for copy in range(gram_copies):
+            total += array_bytes(arrays.pop(_gram_name(block, copy)), chunks=tiles)
+    return total + sum(map(array_bytes, arrays.values()))
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,9 @@ class BlockMatricesWriter:
         )
         attributes = {"boundaries": list(layout.boundaries), "gram_copies": gram_copies}
         self._group = create_group(path, kind, attributes)
-        self._arrays = create_arrays(self._group, self._array_layouts())
+        self._arrays = create_arrays(
+            self._group, _array_layouts(layout, gram_copies, self.gram_type)
+        )
         self._digests: dict[_Piece, bytes] = {}
 
     def write_gram(self, block: int, values: Integers, copy: int = 0) -> None:
@@ -294,20 +295,6 @@ class BlockMatricesWriter:
         mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
 
-    def _array_layouts(self) -> dict[str, ArrayLayout]:
-        q, phenotypes = self._layout.n_outcomes, self._layout.n_phenotypes
-        layouts = {
-            "outcome_gram": ArrayLayout((q, q), (q, q), np.int64),
-            "observed": ArrayLayout((phenotypes,), (phenotypes,), np.int64),
-        }
-        for block, size in enumerate(self._layout.sizes):
-            side = tile_side(size)
-            gram = ArrayLayout((size, size), (side, side), self.gram_type)
-            layouts |= {_gram_name(block, copy): gram for copy in range(self._copies)}
-            panel = (min(panel_height(q), size), q)
-            layouts[f"cross/{block}"] = ArrayLayout((size, q), panel, np.int64)
-        return layouts
-
     def _write(self, name: str, index: tuple[int, ...], values: Integers) -> None:
         array = self._arrays[name]
         narrowed = _narrowed(values)
@@ -321,6 +308,24 @@ class BlockMatricesWriter:
 
 def _gram_name(block: int, copy: int) -> str:
     return f"gram/{block}" if copy == 0 else f"gram/{block}-{copy}"
+
+
+def _array_layouts(
+    layout: BlockLayout, gram_copies: int, gram_type: np.dtype[np.signedinteger[Any]]
+) -> dict[str, ArrayLayout]:
+    """Every array of a store but the eigenvalue."""
+    q, phenotypes = layout.n_outcomes, layout.n_phenotypes
+    layouts = {
+        "outcome_gram": ArrayLayout((q, q), (q, q), np.int64),
+        "observed": ArrayLayout((phenotypes,), (phenotypes,), np.int64),
+    }
+    for block, size in enumerate(layout.sizes):
+        side = tile_side(size)
+        gram = ArrayLayout((size, size), (side, side), gram_type)
+        layouts |= {_gram_name(block, copy): gram for copy in range(gram_copies)}
+        panel = (min(panel_height(q), size), q)
+        layouts[f"cross/{block}"] = ArrayLayout((size, q), panel, np.int64)
+    return layouts
 
 
 def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterator[_Piece]:

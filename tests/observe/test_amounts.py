@@ -6,27 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.accumulate.amounts import Amount, Scales
+from primo_scale.accumulate.disk_size import partial_bytes
 from primo_scale.accumulate.plan import Plan
 from primo_scale.accumulate.speed import STORE_RATE, Rates, bytes_read, core_seconds
-from primo_scale.accumulate.task_memory import Workload, gram_itemsize
+from primo_scale.accumulate.task_memory import Workload
 from primo_scale.storage.block_matrices import BlockLayout
 
 # What one of each weighs in primo_scale/accumulate/amounts.py.
-RATES = Rates(
-    diagonal=5, beside=10, outcomes=23, outcome_gram=12, decoding=230, norms=400, kernel_bytes=0
-)
+RATES = Rates(diagonal=5, beside=10, outcomes=23, outcome_gram=12, decoding=230, norms=400)
 BYTE = 4400  # four genotypes
 ROWS = 64
-
-
-def committed_bytes(plan: Plan, work: Workload) -> int:
-    """What `core_seconds` adds for writing, which weights leave out."""
-    q, total = plan.layout.n_outcomes, 0
-    for size in plan.layout.sizes:
-        tiles = -(-size // plan.tile)
-        total += tiles * (tiles + 1) // 2 * min(plan.tile, size) ** 2 * gram_itemsize(work)
-    total += 8 * plan.layout.n_variants * q
-    return plan.n_row_groups * total + 2 * plan.n_samples * q
 
 
 @given(
@@ -55,7 +44,7 @@ def test_tasks_weigh_together_what_the_whole_was_predicted_to_take(
         multiplier_columns=1,
         subsampled=False,
     )
-    whole = core_seconds(work, RATES) - committed_bytes(plan, work) / STORE_RATE
+    whole = core_seconds(work, RATES) - partial_bytes(work) / STORE_RATE
     tasks = [*plan.row_tasks(), *plan.tile_tasks()]
     amount = Scales(plan, norms, chunk_height).amount(tasks)
     assert amount.tasks == len(tasks)

@@ -27,8 +27,9 @@ _ROWS_PER_CHUNK = 8192
 _MOST_CHUNKS_PER_READ = 4
 _LARGEST_STRIPE = 65_536
 _FEWEST_STRIPES = 2
-# A task of so many multiplications and additions is a second or two on a core: long against
-# Dask's milliseconds and against writing its result, short against an interruption.
+# A tile task is of so many multiplications and additions or of less than twice as many: seconds on
+# a core, long against Dask's milliseconds and against writing its result, short against an
+# interruption. Those of outcomes do not count: for every row group X'Z lies on the disk once more.
 _TASK_OPERATIONS = 10**12
 _FEWEST_TILE_TASKS = 4
 

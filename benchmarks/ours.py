@@ -20,7 +20,6 @@ from distributed import Client
 
 from benchmarks.random_outcomes import random_coding, write_random_outcomes
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
-from primo_scale.accumulate.amounts import Amount
 from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import Plan, default_plan
@@ -50,16 +49,6 @@ class Case:
         return largest_code(self.codes)
 
 
-@dataclass(frozen=True)
-class Repetition:
-    """Wall time of one accumulation: all of it, clipping people, tiles of X'X and X'Z, the rest."""
-
-    seconds: float
-    rows: float
-    tiles: float
-    rest: float
-
-
 def prepared(
     store_path: Path, directory: Path, *, phenotypes: int, choices: ModelChoices, kernel: str
 ) -> Case:
@@ -84,24 +73,15 @@ def prepared(
     return Case(plan, inputs, design.genotypes.code_table, kernel)
 
 
-def accumulated(client: Client, case: Case, directory: Path) -> tuple[Repetition, RawStatistics]:
-    """Sum everything once, from an empty checkpoint."""
+def accumulated(client: Client, case: Case, directory: Path) -> tuple[float, RawStatistics]:
+    """Sum everything once, from an empty checkpoint; in so many seconds."""
     partials_path, finished = directory / "partials.zarr", directory / "statistics.zarr"
     for path in (partials_path, finished):
         shutil.rmtree(path, ignore_errors=True)
-    n_rows = len(list(case.plan.row_tasks()))
-    ended: dict[int, float] = {}
     start = time.perf_counter()
     partials = open_partials(partials_path, case.plan, case.inputs, case.codes, case.kernel)
-
-    def note(done: Amount, total: Amount) -> None:
-        if done.tasks in (n_rows, total.tasks):
-            ended[done.tasks] = time.perf_counter() - start
-
-    raw = accumulate(client, partials, finished, note)
-    seconds = time.perf_counter() - start
-    rows, tiles = ended[n_rows], ended[max(ended)]
-    return Repetition(seconds, rows, tiles - rows, seconds - tiles), raw
+    raw = accumulate(client, partials, finished, lambda done, total: None)
+    return time.perf_counter() - start, raw
 
 
 def gram_sum(raw: RawStatistics) -> int:
@@ -173,18 +153,12 @@ def _measured(wanted: Wanted, directory: Path) -> dict[str, Any]:
     with dask_client(LocalProfile(workers), directory / "scratch") as client:
         runs = [accumulated(client, case, directory) for _ in range(wanted.repetitions + warm_ups)]
     raw = runs[-1][1]
-    times = [repetition for repetition, _ in runs]
-    counted = times[warm_ups:]
     return {
         "kernel": used,
         "largest_code": case.largest_code,
         "blocks": case.plan.layout.n_blocks,
-        "tasks": len(list(case.plan.row_tasks())) + len(list(case.plan.tile_tasks())),
-        "workers": workers,
-        "first_seconds": times[0].seconds,
         "gram_sum": gram_sum(raw),
-        "statistics_sha256": raw.sha256,
-        **{name: [getattr(r, name) for r in counted] for name in Repetition.__dataclass_fields__},
+        "seconds": [seconds for seconds, _ in runs[warm_ups:]],
     }
 
 

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from primo_scale.errors import UsageError
+from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.processor import looks_up_fast
 from primo_scale.kernels.product_amx import Amx
@@ -66,6 +67,7 @@ def warmed_up(name: str, largest_code: int) -> str:
     # Two rows: Numba compiles again for an array of one, which has no room between its rows.
     packed, table = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 4), dtype=np.int8)
     codes = decode(packed, table, 4)
+    scale_columns(codes, np.zeros(1, dtype=np.intp), np.full(1, UNCLIPPED))
     add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
     for needed in (kernel, choose_kernel(name, LARGEST_BYTE)):
         ProductSum(needed, (2, 2), 1).add(codes, codes)

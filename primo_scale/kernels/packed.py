@@ -80,7 +80,7 @@ def decode_into(
     n_variants, width = packed.shape
     written = codes[:n_variants, : GENOTYPES_PER_BYTE * width]
     words = whole_rows(written).view("<u4")
-    _decode_words(packed, np.ascontiguousarray(table).view(np.uint8), words)
+    _decode_words(_read_only(packed), np.ascontiguousarray(table).view(np.uint8), words)
     return written
 
 
@@ -193,7 +193,14 @@ def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
         padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
         packed = padded
-    return np.ascontiguousarray(packed).view("<u8")
+    return _read_only(np.ascontiguousarray(packed).view("<u8"))
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same entries: Numba compiles anew where arrays may be written to and where they may not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _is_byte_aligned_run(keep: npt.NDArray[np.intp]) -> bool:

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from presence import missing
+
+# A machine that is slow, or that compiles for the first time, is no failure.
+settings.register_profile(
+    "untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -197,7 +197,7 @@ def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same entries: Numba compiles anew where arrays may be written to and where they may not."""
+    """The same entries; of arrays that may be written to, Numba compiles a version more."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -15,7 +15,7 @@ from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import CHUNK_BYTES, KIND, OutcomeStore, open_outcome_store
 from primo_scale.storage.chunks import write_block
-from primo_scale.storage.groups import create_array, create_group, mark_complete
+from primo_scale.storage.groups import create_array, create_group, flush, mark_complete
 
 _SDS = 4.0
 
@@ -46,5 +46,6 @@ def write_random_outcomes(path: Path, samples: int, coding: OutcomeCoding) -> Ou
         digest.update(part.tobytes())
     observed = create_array(group, "observed", shape=(count,), chunks=(count,), dtype=np.int64)
     write_block(observed, (slice(None),), np.full(count, samples, dtype=np.int64))
+    flush(group)
     mark_complete(group, {"content_digest": digest.hexdigest()})
     return open_outcome_store(path)

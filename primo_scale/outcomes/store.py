@@ -30,6 +30,7 @@ from primo_scale.storage.groups import (
     attributes_of,
     create_array,
     create_group,
+    flush,
     is_complete,
     mark_complete,
     open_group,
@@ -180,6 +181,7 @@ def align_outcomes(
     )
     write_block(counts, (slice(None),), observed)
     content.update(observed.astype("<i8").tobytes())
+    flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
 

@@ -111,12 +111,13 @@ class DiskStore(LocalStore, PlaceStore):
             shutil.rmtree(self.root / prefix)
 
     def flush(self, prefix: str) -> None:
-        """Flush a file, or a directory and all below it."""
+        """Flush a file, or a directory and all below it, and the name that it has."""
         path = self.root / prefix
         if path.is_dir():
             sync_tree(path)
         else:
             sync_file(path)
+        sync_directory(path.parent)
 
     def close_to_others(self) -> None:
         """Mode 0700."""

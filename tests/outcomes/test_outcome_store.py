@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from durable import flushes_seen
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import SampleTable, read_fam
@@ -16,7 +17,13 @@ from primo_scale.outcomes import store as store_module
 from primo_scale.outcomes import tables
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, open_outcome_store
+from primo_scale.outcomes.store import (
+    KIND,
+    OutcomeFiles,
+    align_outcomes,
+    open_outcome_store,
+)
+from primo_scale.storage.groups import is_complete
 
 
 def sample_table(people: list[tuple[str, str]]) -> SampleTable:
@@ -97,6 +104,18 @@ def test_iid_alone_and_gzip(tmp_path: Path) -> None:
         tmp_path / "o.zarr", PEOPLE, OutcomeFiles(path, tmp_path / "covar.tsv"), CODING
     )
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
+
+
+def test_everything_is_on_the_disk_before_the_store_says_complete(tmp_path: Path) -> None:
+    path, flushed = tmp_path / "o.zarr", set()
+
+    def note(seen: Path) -> None:
+        if not is_complete(path, KIND):
+            flushed.add(seen)
+
+    with flushes_seen(note):
+        align_outcomes(path, PEOPLE, files_in(tmp_path), CODING)
+    assert flushed >= {path, *path.rglob("*")}
 
 
 def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path: Path) -> None:

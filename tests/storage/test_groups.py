@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
+from durable import flushes_seen
 
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage.chunks import chunk_path, commit_chunk, read_block, write_block
+from primo_scale.storage.chunks import chunk_path, commit_chunk, flush_chunk, read_block, write_block
 from primo_scale.storage.groups import (
     VERSION_ATTRIBUTE,
     ArrayLayout,
@@ -18,6 +20,7 @@ from primo_scale.storage.groups import (
     create_array,
     create_arrays,
     create_group,
+    flush,
     is_complete,
     mark_complete,
     open_group,
@@ -150,3 +153,20 @@ def test_arrays_made_together_are_those_made_one_by_one(tmp_path) -> None:
         assert created[name].metadata == one.metadata == array_of(together, name).metadata
         assert created[name].async_array.config == one.async_array.config
     assert attributes_of(together) == {}
+
+
+def test_a_flush_takes_the_name_along_with_the_content(tmp_path) -> None:
+    """A rename is in the directory: without that a file may be what it was, or not there."""
+    group = create_group(tmp_path / "g.zarr", "statistics", {})
+    array = create_array(group, "a", shape=(2, 2), chunks=(2, 2), dtype=np.int64)
+    write_block(array, (slice(0, 2), slice(0, 2)), np.ones((2, 2)))
+    root, chunk = group.store_path.store.root, chunk_path(array, (0, 0))
+    for act, flushed in [
+        (lambda: flush_chunk(array, (0, 0)), {chunk, chunk.parent}),
+        (lambda: mark_complete(group, {}), {root / "zarr.json", root}),
+        (lambda: flush(group), {tmp_path, root, *root.rglob("*")}),
+    ]:
+        seen: set[Path] = set()
+        with flushes_seen(seen.add):
+            act()
+        assert seen == flushed

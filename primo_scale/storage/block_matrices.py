@@ -41,6 +41,7 @@ from primo_scale.storage.groups import (
     create_arrays,
     create_group,
     flush,
+    has_array,
     mark_complete,
     open_group,
 )
@@ -185,13 +186,13 @@ class BlockMatrices:
 
     def smallest_eigenvalue(self) -> int | None:
         """Smallest eigenvalue of X'X, noisy and rounded, or None where it was not measured."""
-        if "eigenvalue" not in self._group:
+        if not has_array(self._group, "eigenvalue"):
             return None
         return int(self._whole("eigenvalue")[0])
 
     def sha256(self) -> str:
         """Digest of the integers and their shapes, whatever their history; reads all of them."""
-        copies, measured = self.gram_copies, "eigenvalue" in self._group
+        copies, measured = self.gram_copies, has_array(self._group, "eigenvalue")
         opened = lru_cache(maxsize=_OPEN_ARRAYS)(self._array)
 
         def digest(piece: _Piece) -> bytes:

@@ -8,7 +8,8 @@ kinds that hold anything about people are encrypted, all but this header (`encry
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, cast
 
@@ -83,12 +84,13 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
     ------
     InputError
         Nothing there, another kind of data, a version this release does not read, a group whose
-        writing was never finished, or one that the key in effect does not open.
+        writing was never finished, one that the key in effect does not open, or a damaged one.
     """
     store = store_at(place)
     if not store.holds(HEADER):
         raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
-    group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
+    with _damage_explained(place):
+        group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
     if found != kind:
         raise InputError("is a store of another kind", where=str(place), value=found, limit=kind)
@@ -222,12 +224,37 @@ def read_strings(group: zarr.Group, name: str) -> npt.NDArray[np.object_]:
 
 
 def array_of(group: zarr.Group, name: str) -> Array:
-    """The array `name` of a group (a group of that name would be a damaged store)."""
-    member = group[name]
-    if not isinstance(member, zarr.Array):
-        raise InputError("the store is damaged: not an array", where=name)
+    """The array `name` of a group.
+
+    Raises
+    ------
+    InputError
+        It is not there, or what says of what shape it is was damaged.
+    """
+    with _damage_explained(place_of(group) / name):
+        member = group[name]
+        if not isinstance(member, zarr.Array):
+            raise KeyError(name)
     array: Array = member
     return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
+
+
+def has_array(group: zarr.Group, name: str) -> bool:
+    """Whether a group has an array `name`, whole or not."""
+    return store_of(group).holds(f"{_key(group, name)}/{HEADER}")
+
+
+@contextmanager
+def _damage_explained(where: Place) -> Iterator[None]:
+    """Say in one line what Zarr says of a header that is gone, or torn by a loss of power."""
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            "the store is damaged",
+            where=str(where),
+            remedy="Remove the store and run the same command again",
+        ) from error
 
 
 def _under_key(store: PlaceStore, sealing: Sealing | None) -> PlaceStore:

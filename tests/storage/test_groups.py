@@ -11,7 +11,13 @@ import zarr
 from durable import flushes_seen
 
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage.chunks import chunk_path, commit_chunk, flush_chunk, read_block, write_block
+from primo_scale.storage.chunks import (
+    chunk_path,
+    commit_chunk,
+    flush_chunk,
+    read_block,
+    write_block,
+)
 from primo_scale.storage.groups import (
     VERSION_ATTRIBUTE,
     ArrayLayout,
@@ -21,6 +27,7 @@ from primo_scale.storage.groups import (
     create_arrays,
     create_group,
     flush,
+    has_array,
     is_complete,
     mark_complete,
     open_group,
@@ -170,3 +177,32 @@ def test_a_flush_takes_the_name_along_with_the_content(tmp_path) -> None:
         with flushes_seen(seen.add):
             act()
         assert seen == flushed
+
+
+@pytest.mark.parametrize("harm", ["gone", "torn", "empty", "no array"])
+def test_a_damaged_header_is_one_line(harm, tmp_path) -> None:
+    where = tmp_path / "s.zarr"
+    finished(where)
+    group, header = open_group(where, "statistics"), where / "a" / "zarr.json"
+    content = header.read_text()
+    group_header = (where / "zarr.json").read_text()
+    harmed = {"torn": content[:40], "empty": "", "no array": group_header}
+    header.unlink()
+    if harm != "gone":
+        header.write_text(harmed[harm])
+    assert has_array(group, "a") == (harm != "gone")
+    with pytest.raises(InputError, match=rf"^{where}/a: the store is damaged. Remove the store"):
+        array_of(group, "a")
+
+
+@pytest.mark.parametrize("length", [0, 1, 40])
+def test_a_torn_header_of_a_store_is_one_line(length, tmp_path) -> None:
+    where = tmp_path / "s.zarr"
+    finished(where)
+    header = where / "zarr.json"
+    header.write_text(header.read_text()[:length])
+    for look in (open_group, is_complete):
+        with pytest.raises(InputError, match=rf"^{where}: the store is damaged. Remove the store"):
+            look(where, "statistics")
+    finished(where)  # removed and written again
+    assert is_complete(where, "statistics")

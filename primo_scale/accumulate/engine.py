@@ -24,7 +24,9 @@ LOGGER = logging.getLogger("primo_scale")
 # Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
 _IN_FLIGHT_PER_THREAD = 8
 _RETRIES = 3
-# How often a task is submitted that workers die over; each time, it is four workers.
+# How often a task is submitted that workers die over. Dask gives it up each time once more of them
+# died than its scheduler allows: with its default of three after four, in a queue or Kubernetes
+# after eleven (`cluster.dask_settings`).
 _TRIALS = 3
 # How often workers are counted while tasks run.
 _LOOK_SECONDS = 2.0

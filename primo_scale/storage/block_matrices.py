@@ -252,19 +252,9 @@ class BlockMatricesWriter:
         )
         self._digests: dict[_Piece, bytes] = {}
 
-    def write_gram(self, block: int, values: Integers, copy: int = 0) -> None:
-        """Store X_b' X_b, given whole: of what is below the diagonal tiles nothing is read."""
-        for tile in self._layout.tiles(block):
-            self.write_gram_tile(block, tile, values[tile.selection], copy)
-
     def write_gram_tile(self, block: int, tile: Tile, values: Integers, copy: int = 0) -> None:
         """Store one of the layout's tiles of X_b' X_b."""
         self._write(_gram_name(block, copy), (tile.row, tile.column), values)
-
-    def write_cross(self, block: int, values: Int64) -> None:
-        """Store X_b' Z, given whole."""
-        for panel in self._layout.panels(block):
-            self.write_cross_panel(block, panel, values[panel.rows])
 
     def write_cross_panel(self, block: int, panel: Panel, values: Int64) -> None:
         """Store one of the layout's panels of X_b' Z."""

@@ -7,6 +7,7 @@ import pytest
 from methods_examples import inputs_for, integer_cohort, ridge_weights, solved, statistics_of
 from sklearn.linear_model import LinearRegression
 from sklearn.linear_model import Ridge as SklearnRidge
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.linear_model import missing_rescale
@@ -68,8 +69,8 @@ def test_a_store_on_disk_is_solved_like_statistics_in_memory(tmp_path):
     memory = statistics_of(X, fixed, Y, (0, 7, 18))
     writer = BlockMatricesWriter(tmp_path / "s", "statistics", memory.layout)
     for block in range(2):
-        writer.write_gram(block, memory.gram(block))
-        writer.write_cross(block, memory.cross(block))
+        write_gram(writer, memory.layout, block, memory.gram(block))
+        write_cross(writer, memory.layout, block, memory.cross(block))
     writer.write_outcome_gram(memory.outcome_gram())
     writer.write_observed(np.full(3, 120))
     inputs = inputs_for(memory, 120, penalty=30.0)

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from methods_examples import solved
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import EffectPrior, Estimator
@@ -55,8 +56,8 @@ def random_statistics(path, layout, copies):
         entries = rng.integers(-50, 51, (size, size))
         symmetric = entries + entries.T + 10_000 * np.eye(size, dtype=np.int64)
         for copy in range(copies):
-            writer.write_gram(block, symmetric, copy)
-        writer.write_cross(block, rng.integers(-999, 1000, (size, layout.n_outcomes)))
+            write_gram(writer, layout, block, symmetric, copy)
+        write_cross(writer, layout, block, rng.integers(-999, 1000, (size, layout.n_outcomes)))
     writer.write_outcome_gram(10**6 * np.eye(layout.n_outcomes, dtype=np.int64))
     writer.write_observed(np.full(layout.n_phenotypes, 10_000))
     return writer.finish({})

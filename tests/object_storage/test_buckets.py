@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from faulty_proxy import FAULTS, SECRET, seeded
+from whole_matrices import write_cross, write_gram
 
 from pipelines.work_places import claim
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
@@ -160,8 +161,8 @@ def test_statistics_in_a_bucket_have_the_digest_of_those_on_disk(prefix, tmp_pat
     def digests(place: Place) -> tuple[str, str]:
         writer = BlockMatricesWriter(place, "statistics", layout)
         for block, size in enumerate(layout.sizes):
-            writer.write_gram(block, numbers(block, (size, size)))
-            writer.write_cross(block, numbers(block, (size, 3)))
+            write_gram(writer, layout, block, numbers(block, (size, size)))
+            write_cross(writer, layout, block, numbers(block, (size, 3)))
         writer.write_outcome_gram(numbers(7, (3, 3)))
         writer.write_observed(np.array([5, 6]))
         said = writer.sha256()

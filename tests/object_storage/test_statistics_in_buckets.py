@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from bucket_runs import contents, ledger, options, run, statistics_sha256
 from faulty_proxy import seeded
+from whole_matrices import write_cross, write_gram
 
 from pipelines.work_places import STATISTICS, claim
 from primo_scale import machine
@@ -36,8 +37,8 @@ def summed(place: Place, inputs: dict[str, str] | None = None) -> None:
     writer = BlockMatricesWriter(place, "statistics", LAYOUT)
     q = LAYOUT.n_outcomes
     for block, size in enumerate(LAYOUT.sizes):
-        writer.write_gram(block, numbers(size, size))
-        writer.write_cross(block, numbers(size, q))
+        write_gram(writer, LAYOUT, block, numbers(size, size))
+        write_cross(writer, LAYOUT, block, numbers(size, q))
     writer.write_outcome_gram(numbers(q, q) + 1)
     writer.write_observed(np.array([5, 6]))
     writer.finish({"sha256": writer.sha256(), "inputs": inputs or {}, "plan_digest": "the plan's"})

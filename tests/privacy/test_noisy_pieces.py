@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from small_pieces import pieces_of
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import UsageError
@@ -58,8 +59,8 @@ def zeros(path, layout):
     writer = BlockMatricesWriter(path, "statistics", layout, largest_gram=0)
     q = layout.n_outcomes
     for block, size in enumerate(layout.sizes):
-        writer.write_gram(block, np.zeros((size, size), np.int64))
-        writer.write_cross(block, np.zeros((size, q), np.int64))
+        write_gram(writer, layout, block, np.zeros((size, size), np.int64))
+        write_cross(writer, layout, block, np.zeros((size, q), np.int64))
     writer.write_outcome_gram(np.zeros((q, q), np.int64))
     writer.write_observed(np.zeros(layout.n_phenotypes, np.int64))
     return RawStatistics(writer.finish({}), 1000, "digest", {})

@@ -7,6 +7,7 @@ import pytest
 from crash import KILLED, killed_at
 from scipy.stats import norm
 from small_pieces import pieces_of
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import BudgetRefused, InputError
@@ -34,8 +35,8 @@ def raw_statistics(path):
     """Statistics of nobody: all zero, so that what comes out of the door is the noise."""
     writer = BlockMatricesWriter(path, "statistics", LAYOUT)
     for block, size in enumerate(LAYOUT.sizes):
-        writer.write_gram(block, np.zeros((size, size), np.int64))
-        writer.write_cross(block, np.zeros((size, LAYOUT.n_outcomes), np.int64))
+        write_gram(writer, LAYOUT, block, np.zeros((size, size), np.int64))
+        write_cross(writer, LAYOUT, block, np.zeros((size, LAYOUT.n_outcomes), np.int64))
     writer.write_outcome_gram(np.zeros((LAYOUT.n_outcomes,) * 2, np.int64))
     writer.write_observed(np.zeros(LAYOUT.n_phenotypes, np.int64))
     return RawStatistics(writer.finish({}), N_SAMPLES, "digest", {})

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from security_runs import run
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulate.statistics import open_raw_statistics
 from primo_scale.errors import DamagedChunk, InputError
@@ -227,8 +228,8 @@ def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, seal
     layout = BlockLayout((0, 1030), 1, 1)
     writer = BlockMatricesWriter(tmp_path / "s.zarr", "statistics", layout)
     gram = np.arange(1030 * 1030).reshape(1030, 1030)
-    writer.write_gram(0, gram + gram.T)
-    writer.write_cross(0, np.ones((1030, 2), dtype=np.int64))
+    write_gram(writer, layout, 0, gram + gram.T)
+    write_cross(writer, layout, 0, np.ones((1030, 2), dtype=np.int64))
     writer.write_outcome_gram(np.ones((2, 2), dtype=np.int64))
     writer.write_observed(np.ones(1, dtype=np.int64))
     writer.finish({"sha256": writer.sha256(), "inputs": {}, "plan_digest": ""})

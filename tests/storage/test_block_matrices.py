@@ -11,6 +11,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.errors import InputError
 from primo_scale.storage import block_matrices
@@ -45,9 +46,9 @@ def written(path, layout, content, *, largest=None, eigenvalue=None):
     known = {} if largest is None else {"largest_gram": largest}
     writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies, **known)
     for (block, copy), gram in grams.items():
-        writer.write_gram(block, gram, copy)
+        write_gram(writer, layout, block, gram, copy)
     for block, cross in enumerate(crosses):
-        writer.write_cross(block, cross)
+        write_cross(writer, layout, block, cross)
     writer.write_outcome_gram(outcome_gram)
     writer.write_observed(observed)
     if eigenvalue is not None:
@@ -219,11 +220,11 @@ def test_damage_is_found_wherever_it_is(tmp_path, name, index, damage):
 def test_an_entry_larger_than_was_said_is_refused(tmp_path):
     writer = BlockMatricesWriter(tmp_path / "s", "statistics", LAYOUT, largest_gram=2**31 - 1)
     gram = np.zeros((23, 23), np.int64)
-    writer.write_gram(0, gram)
+    write_gram(writer, LAYOUT, 0, gram)
     for entry in (2**31, -(2**31) - 1):
         gram[4, 7] = gram[7, 4] = entry
         with pytest.raises(ValueError, match="larger than was said"):
-            writer.write_gram(0, gram)
+            write_gram(writer, LAYOUT, 0, gram)
 
 
 def test_a_store_without_all_its_pieces_has_no_digest(tmp_path):

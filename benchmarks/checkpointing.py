@@ -25,6 +25,7 @@ from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import default_plan
 from primo_scale.accumulate.tasks import run_task
+from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
 
 
@@ -47,13 +48,12 @@ def measure(work: Path, tiles: int) -> dict[str, Any]:
     """Seconds of row tasks and of the longest tile tasks, and of the commits among them."""
     design = load_design(work / "design.json")
     outcomes = work / "outcomes.zarr"
-    inputs = Inputs(
-        Path(design.genotype_store),
-        outcomes,
-        design.row_rule,
-        design.subsample,
-        {"outcomes": open_outcome_store(outcomes).content_digest},
-    )
+    genotypes = Path(design.genotype_store)
+    digests = {
+        "genotypes": open_genotype_store(genotypes).identity_digest,
+        "outcomes": open_outcome_store(outcomes).content_digest,
+    }
+    inputs = Inputs(genotypes, outcomes, design.row_rule, design.subsample, digests)
     plan = default_plan(design.layout, design.n_samples)
     tasks = [*plan.row_tasks(), *plan.longest_first(plan.tile_tasks())[:tiles]]
     with tempfile.TemporaryDirectory(dir=work) as scratch, time_in_commits() as spent:

@@ -54,8 +54,8 @@ class Scales:
 
     @classmethod
     def of(cls, partials: Partials) -> Scales:
-        """For the tasks of a store of partial sums."""
-        return cls(partials.plan, partials.may_clip, partials.genotypes.chunk_shape[0])
+        """For the tasks of a store of partial sums, which is all that is looked at."""
+        return cls(partials.plan, partials.may_clip, partials.attributes["chunk_height"])
 
     def weight(self, task: Task) -> int:
         """What one task weighs."""

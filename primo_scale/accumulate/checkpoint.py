@@ -52,14 +52,18 @@ def open_partials(
 ) -> Partials:
     """Open the store of this very plan, creating it where there is none.
 
+    Genotypes and outcomes may have moved since it was created: tasks read them where `inputs` says.
+
     Raises
     ------
     InputError
-        The store holds partial sums of another plan: other inputs, coding, bounds or cutting.
+        The store holds partial sums of another plan: other inputs, coding, bounds or cutting. Or
+        the genotypes are not those of the digest.
     """
     digest = plan_digest(plan, inputs.to_json())
     if is_complete(path, KIND):
-        attributes = attributes_of(open_group(path, KIND))
+        group = open_group(path, KIND, complete=False)
+        attributes = attributes_of(group)
         if attributes["plan_digest"] != digest:
             raise InputError(
                 "the work directory holds partial sums of other inputs or options",
@@ -67,6 +71,9 @@ def open_partials(
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
+        sources = _sources(inputs)
+        if any(attributes[name] != value for name, value in sources.items()):
+            mark_complete(group, sources)
         partials = Partials(path, str(attributes["store_id"]), kernel)
         _write_code_table(partials.array("code_table"), code_table)  # in case it was damaged
         return partials
@@ -91,13 +98,21 @@ def _create(path: Place, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.
             "plan": plan.to_json(),
             "inputs": inputs.to_json(),
             "plan_digest": plan_digest(plan, inputs.to_json()),
-            "paths": {
-                "genotypes": str(inputs.genotypes.resolve()),
-                "outcomes": str(inputs.outcomes.resolve()),
-            },
+            **_sources(inputs),
         },
     )
     return store_id
+
+
+def _sources(inputs: Inputs) -> dict[str, Any]:
+    """What may change while the sums stay the same: where the stores lie, and their chunks."""
+    return {
+        "paths": {
+            "genotypes": str(inputs.genotypes.resolve()),
+            "outcomes": str(inputs.outcomes.resolve()),
+        },
+        "chunk_height": inputs.open_genotypes().chunk_shape[0],
+    }
 
 
 def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:

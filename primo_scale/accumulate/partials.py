@@ -74,6 +74,32 @@ class Inputs:
     subsample: int | None
     digests: dict[str, str]
 
+    def open_genotypes(self) -> GenotypeStore:
+        """The genotypes, if they are the ones that the digests are of.
+
+        Raises
+        ------
+        InputError
+            There are none, or others.
+        """
+        store = open_genotype_store(self.genotypes)
+        if store.identity_digest != self.digests["genotypes"]:
+            raise _replaced("genotype", self.genotypes)
+        return store
+
+    def open_outcomes(self) -> OutcomeStore:
+        """The outcome rows, if they are the ones that the digests are of.
+
+        Raises
+        ------
+        InputError
+            There are none, or others.
+        """
+        store = open_outcome_store(self.outcomes)
+        if store.content_digest != self.digests["outcomes"]:
+            raise _replaced("outcome", self.outcomes)
+        return store
+
     def to_json(self) -> dict[str, Any]:
         """Everything that decides the sums; paths do not."""
         return {
@@ -108,25 +134,13 @@ class Partials:
         return self.path.resolve(), self.store_id, self.kernel
 
     @cached_property
-    def genotypes(self) -> GenotypeStore:
-        """The genotypes, opened once."""
-        return open_genotype_store(self.inputs.genotypes)
-
-    def outcomes(self) -> OutcomeStore:
-        """The outcome rows, if they are still the ones this plan is about."""
-        store = open_outcome_store(self.inputs.outcomes)
-        if store.content_digest != self.inputs.digests["outcomes"]:
-            raise InputError("the outcome store was replaced", where=str(self.inputs.outcomes))
-        return store
-
-    @cached_property
     def max_code(self) -> int:
         """Largest magnitude of a genotype code."""
         return largest_code(self.code_table)
 
-    @cached_property
+    @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes fixed at creation."""
+        """Attributes as they are now: all but where genotypes and outcomes lie are fixed."""
         attributes = attributes_of(open_group(self.path, KIND))
         if attributes["store_id"] != self.store_id:
             raise InputError("the store of partial sums was replaced", where=str(self.path))
@@ -137,11 +151,15 @@ class Partials:
         """The plan whose results these are."""
         return Plan.from_json(self.attributes["plan"])
 
-    @cached_property
+    @property
     def inputs(self) -> Inputs:
-        """What the tasks read."""
-        stored = dict(self.attributes["inputs"])
-        paths = self.attributes["paths"]
+        """What the tasks read, where it lies now.
+
+        Looked up each time, which is for once a task: a worker may live longer than a run, and the
+        next one be given other paths.
+        """
+        attributes = self.attributes
+        stored, paths = dict(attributes["inputs"]), attributes["paths"]
         rule = stored.pop("row_rule")
         return Inputs(
             place(paths["genotypes"]),
@@ -151,10 +169,20 @@ class Partials:
             stored,
         )
 
+    @cached_property
+    def row_rule(self) -> RowRule | None:
+        """How records are clipped; None: not at all."""
+        return self.inputs.row_rule
+
+    @cached_property
+    def subsample(self) -> int | None:
+        """People that X'X is summed over; None: everybody."""
+        return self.inputs.subsample
+
     @property
     def multiplier_columns(self) -> int:
         """Columns of row multipliers."""
-        return multiplier_columns(self.inputs.row_rule)
+        return multiplier_columns(self.row_rule)
 
     @cached_property
     def code_table(self) -> npt.NDArray[np.int8]:
@@ -182,7 +210,7 @@ class Partials:
     @cached_property
     def may_clip(self) -> bool:
         """Whether any genotypes could be beyond their bounds; a public comparison."""
-        return may_clip(self.inputs.row_rule, self.code_table, self.plan.layout.boundaries)
+        return may_clip(self.row_rule, self.code_table, self.plan.layout.boundaries)
 
     @property
     def _multiplier_parts(self) -> range:
@@ -199,7 +227,7 @@ class Partials:
 
     def sampled(self, samples: slice) -> npt.NDArray[np.intp] | None:
         """Positions among `samples` of those in the subsample, or None if everybody is."""
-        if self.inputs.subsample is None:
+        if self.subsample is None:
             return None
         return np.flatnonzero(read_block(self.array(SUBSAMPLE), (samples,)))
 
@@ -282,6 +310,14 @@ class Partials:
         if task.on_diagonal:
             results.append((f"cross/{task.block}", (task.row_group, task.row_tile, 0)))
         return results
+
+
+def _replaced(name: str, where: Place) -> InputError:
+    return InputError(
+        f"the {name} store was replaced",
+        where=str(where),
+        remedy="Put back the one that the run began with, or use another --work-dir",
+    )
 
 
 def _intact(array: Array, index: tuple[int, ...]) -> bool:

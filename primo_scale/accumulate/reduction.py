@@ -17,7 +17,6 @@ from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Plan, Task, TileTask
 from primo_scale.accumulate.statistics import KIND, RawStatistics
 from primo_scale.errors import DamagedChunk
-from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.storage.block_matrices import BlockMatricesWriter, Int64, Integers
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.groups import Array
@@ -107,11 +106,12 @@ class Reduction:
         in_threads(self._sum_cross, ((block, p) for block in blocks for p in layout.panels(block)))
         outcome_gram = _summed(self._partials.array("outcome_gram"), (slice(None), slice(None)))
         writer.write_outcome_gram(outcome_gram)
-        writer.write_observed(open_outcome_store(self._partials.inputs.outcomes).observed)
-        sha256, inputs = writer.sha256(), self._partials.inputs.to_json()
+        inputs = self._partials.inputs
+        writer.write_observed(inputs.open_outcomes().observed)
+        sha256, summed = writer.sha256(), inputs.to_json()
         plan_digest = self._partials.attributes["plan_digest"]
-        matrices = writer.finish({"plan_digest": plan_digest, "sha256": sha256, "inputs": inputs})
-        return RawStatistics(matrices, self._partials.plan.n_samples, sha256, inputs)
+        matrices = writer.finish({"plan_digest": plan_digest, "sha256": sha256, "inputs": summed})
+        return RawStatistics(matrices, self._partials.plan.n_samples, sha256, summed)
 
     def _create(self) -> BlockMatricesWriter:
         plan = self._partials.plan

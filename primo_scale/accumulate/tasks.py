@@ -17,6 +17,7 @@ from primo_scale.accumulate.failures import Contained
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import RowTask, Task, TileTask
 from primo_scale.accumulate.read_ahead import read_ahead
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import PackedGenotypes, add_squared_norms, decode_into, repack
@@ -61,15 +62,17 @@ def run_task(address: Address, task: Task) -> None:
 
 def _run_rows(partials: Partials, task: RowTask) -> None:
     """Clip the records of one stripe by the row rule, and sum their Z'Z."""
-    plan, rule = partials.plan, partials.inputs.row_rule
+    plan, inputs, rule = partials.plan, partials.inputs, partials.row_rule
+    genotypes = inputs.open_genotypes() if partials.may_clip else None
+    outcomes = inputs.open_outcomes()
     n_planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     gram = ProductSum(kernel, (n_planes, n_planes), LARGEST_BYTE**2)
     reads = list(plan.reads(task))
-    for samples, rows in zip(reads, read_ahead(partials.outcomes().read_rows, reads), strict=True):
+    for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
         multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
         if rule is not None:
-            norms = _row_norms(partials, samples)
+            norms = _row_norms(partials, genotypes, samples)
             multipliers, record = rule.shrink(norms)
             rows = rule.clip_outcomes(rows, plan.layout.n_fixed, record, norms)
         planes = byte_planes(rows)
@@ -80,20 +83,20 @@ def _run_rows(partials: Partials, task: RowTask) -> None:
     partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T))
 
 
-def _row_norms(partials: Partials, samples: slice) -> Int64:
+def _row_norms(partials: Partials, genotypes: GenotypeStore | None, samples: slice) -> Int64:
     """Squared norm of every record's genotypes in every block, shape (people, blocks).
 
-    All zero where, by a public comparison, no record can be too long.
+    All zero without genotypes: where, by a public comparison, no record can be too long.
     """
     layout, table = partials.plan.layout, partials.code_table
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
-    if not partials.may_clip:
+    if genotypes is None:
         return norms.T
     starts = range(0, layout.n_variants, VARIANTS_PER_NORM_PASS)
     passes = [slice(at, min(at + VARIANTS_PER_NORM_PASS, layout.n_variants)) for at in starts]
 
     def read(variants: slice) -> PackedGenotypes:
-        return partials.genotypes.read_packed(variants, samples)
+        return genotypes.read_packed(variants, samples)
 
     for variants, packed in zip(passes, read_ahead(read, passes), strict=True):
         first = bisect_right(layout.boundaries, variants.start) - 1
@@ -115,7 +118,8 @@ def _run_tile(partials: Partials, task: TileTask) -> None:
 
 def _run_on_diagonal(partials: Partials, task: TileTask) -> None:
     plan, largest = partials.plan, partials.max_code
-    tile = _Codes(partials, plan.variants(task.block, task.row_tile))
+    genotypes = partials.inputs.open_genotypes()
+    tile = _Codes(partials, genotypes, plan.variants(task.block, task.row_tile))
     gram = _gram_sum(partials, tile, tile)
     planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
@@ -138,8 +142,9 @@ def _run_on_diagonal(partials: Partials, task: TileTask) -> None:
 
 def _run_beside_diagonal(partials: Partials, task: TileTask) -> None:
     plan = partials.plan
-    left = _Codes(partials, plan.variants(task.block, task.row_tile))
-    right = _Codes(partials, plan.variants(task.block, task.column_tile))
+    genotypes = partials.inputs.open_genotypes()
+    left = _Codes(partials, genotypes, plan.variants(task.block, task.row_tile))
+    right = _Codes(partials, genotypes, plan.variants(task.block, task.column_tile))
     gram = _gram_sum(partials, left, right)
 
     def read(samples: slice) -> tuple[PackedGenotypes, PackedGenotypes, _People]:
@@ -177,8 +182,8 @@ class _People:
 class _Codes:
     """Coded genotypes of one tile's variants, of some people at a time, in memory of its own."""
 
-    def __init__(self, partials: Partials, variants: slice) -> None:
-        self._store, self._variants = partials.genotypes, variants
+    def __init__(self, partials: Partials, genotypes: GenotypeStore, variants: slice) -> None:
+        self._store, self._variants = genotypes, variants
         self._table = partials.code_table[variants]
         self.height = variants.stop - variants.start
         self._memory = spread_rows(self.height, partials.plan.rows_per_read)

@@ -45,7 +45,7 @@ _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
 FORMAT_VERSIONS = {
     "genotypes": 2,
     "outcomes": 1,
-    "partial statistics": 4,
+    "partial statistics": 5,
     "statistics": 3,
     "private statistics": 3,
 }

@@ -26,6 +26,7 @@ from primo_scale.accumulate.plan import Plan, default_plan
 from primo_scale.accumulate.reduction import Reduction
 from primo_scale.accumulate.run import accumulate
 from primo_scale.accumulate.tasks import run_task
+from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.storage.groups import is_complete
 
@@ -215,12 +216,16 @@ def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> 
     """The checkpoint of the undisturbed run before its first task, perhaps cut otherwise."""
     design = load_design(work / "design.json")
     plan: Plan = replace(default_plan(design.layout, design.n_samples), **cut)
+    genotypes = simulated.stores["default"]
     inputs = Inputs(
-        genotypes=simulated.stores["default"],
+        genotypes=genotypes,
         outcomes=work / "outcomes.zarr",
         row_rule=design.row_rule,
         subsample=design.subsample,
-        digests={"outcomes": open_outcome_store(work / "outcomes.zarr").content_digest},
+        digests={
+            "genotypes": open_genotype_store(genotypes).identity_digest,
+            "outcomes": open_outcome_store(work / "outcomes.zarr").content_digest,
+        },
     )
     return open_partials(path, plan, inputs, design.genotypes.code_table)
 

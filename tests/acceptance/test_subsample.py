@@ -41,11 +41,12 @@ def subsampled(work: Path, path: Path, size: int):
     design = load_design(work / "design.json")
     cut = {"row_group": 200, "stripe": 300, "rows_per_read": 100}
     plan = replace(default_plan(design.layout, design.n_samples), **cut)
-    content = open_outcome_store(work / "outcomes.zarr").content_digest
-    inputs = Inputs(
-        Path(design.genotype_store), work / "outcomes.zarr", design.row_rule, size,
-        {"outcomes": content},
-    )  # fmt: skip
+    genotypes, outcomes = Path(design.genotype_store), work / "outcomes.zarr"
+    digests = {
+        "genotypes": open_genotype_store(genotypes).identity_digest,
+        "outcomes": open_outcome_store(outcomes).content_digest,
+    }
+    inputs = Inputs(genotypes, outcomes, design.row_rule, size, digests)
     return design, open_partials(path, plan, inputs, design.genotypes.code_table)
 
 

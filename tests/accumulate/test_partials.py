@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from genotype_headers import write_header
 
 from primo_scale.accumulate import run
 from primo_scale.accumulate.checkpoint import open_partials
@@ -21,7 +22,9 @@ PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)
 
 
 def store(path, subsample=None):
-    inputs = Inputs(path / "g", path / "o", None, subsample, {"outcomes": "x"})
+    genotypes = write_header(path / "g", "of g")
+    digests = {"genotypes": "of g", "outcomes": "x"}
+    inputs = Inputs(genotypes, path / "o", None, subsample, digests)
     return open_partials(path / "partials.zarr", PLAN, inputs, np.ones((8, 4), np.int8))
 
 

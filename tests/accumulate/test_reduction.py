@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
 
+from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import Plan
 from primo_scale.accumulate.reduction import Reduction, reduction_bytes
 from primo_scale.accumulate.statistics import open_raw_statistics
@@ -44,7 +44,9 @@ class StoredPartials:
 
     @property
     def inputs(self):
-        return SimpleNamespace(outcomes=self.path / "outcomes", to_json=lambda: {"inputs": "x"})
+        return Inputs(
+            self.path / "genotypes", self.path / "outcomes", None, None, {"outcomes": "y"}
+        )
 
     def array(self, name):
         return array_of(open_group(self.path / "partials", KIND, complete=False), name)

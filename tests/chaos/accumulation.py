@@ -30,17 +30,22 @@ def main(inputs: Path, work: Path) -> None:
     from primo_scale.accumulate.run import accumulate
     from primo_scale.cluster.connect import dask_client
     from primo_scale.cluster.profile import LocalProfile
+    from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.outcomes.store import open_outcome_store
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     design = load_design(inputs / "design.json")
     outcomes = inputs / "outcomes.zarr"
+    genotypes = Path(design.genotype_store)
     asked = Inputs(
-        genotypes=Path(design.genotype_store),
+        genotypes=genotypes,
         outcomes=outcomes,
         row_rule=design.row_rule,
         subsample=design.subsample,
-        digests={"outcomes": open_outcome_store(outcomes).content_digest},
+        digests={
+            "genotypes": open_genotype_store(genotypes).identity_digest,
+            "outcomes": open_outcome_store(outcomes).content_digest,
+        },
     )
     plan = replace(default_plan(design.layout, design.n_samples), **CUT)
     make_private_directory(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bucket_runs import contents
+from genotype_headers import write_header
 
 from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.partials import KIND, Inputs, Partials
@@ -24,9 +25,9 @@ LAYOUT = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
 CODES = np.tile(np.array([-1, 0, 1, 0], dtype=np.int8), (LAYOUT.n_variants, 1))
 
 
-def opened(where: Place, *, subsample: int | None = None) -> Partials:
-    inputs = Inputs(where / "genotypes", where / "outcomes", None, subsample,
-                    {"outcomes": SECRET_DIGEST})  # fmt: skip
+def opened(where: Place, *, subsample: int | None = None, genotypes: str = "genotypes") -> Partials:
+    inputs = Inputs(write_header(where / genotypes, "of g"), where / "outcomes", None, subsample,
+                    {"genotypes": "of g", "outcomes": SECRET_DIGEST})  # fmt: skip
     return open_partials(where / "partials.zarr", plan(), inputs, CODES)
 
 
@@ -75,6 +76,21 @@ def test_a_thief_of_the_bucket_reads_no_sums_and_no_digests(prefix, key, tmp_pat
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "another.key"))
     with pytest.raises(InputError, match="another key"):
         is_complete(prefix / "partials.zarr", KIND)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_tasks_read_genotypes_where_the_last_run_has_them(prefix, request, sealed):
+    if sealed:
+        request.getfixturevalue("key")
+    partials = opened(prefix)
+    done = commit_all(partials)
+    assert partials.inputs.genotypes == prefix / "genotypes"
+    resumed = opened(prefix, genotypes="another-place")
+    for known in (partials, resumed):
+        assert known.inputs.genotypes == prefix / "another-place"
+        assert known.committed() == done
+    header = contents(prefix / "partials.zarr")["zarr.json"]
+    assert (b"another-place" in header) == (not sealed)
 
 
 def test_a_sealed_array_of_elsewhere_is_refused(prefix, key):

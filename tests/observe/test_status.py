@@ -82,6 +82,27 @@ def test_people_read_the_same(killed) -> None:
     assert "at the last rate" in lines[3]
 
 
+def test_nothing_outside_the_work_directory_is_looked_at(killed) -> None:
+    """Genotypes may lie in a bucket that this process cannot reach."""
+    genotypes, aside = killed.folder / "genotypes.zarr", killed.folder / "aside.zarr"
+    before = answer(killed.work, 5)
+    genotypes.rename(aside)
+    try:
+        assert answer(killed.work, 5)["work_done"] == before["work_done"]
+    finally:
+        aside.rename(genotypes)
+
+
+def test_a_store_that_lost_an_array_is_one_line(killed, tmp_path) -> None:
+    work = copy_of(killed, tmp_path)
+    (header,) = (work / "partials.zarr").glob("*/outcome_gram/zarr.json")
+    header.unlink()
+    result = asked(work)
+    assert result.exit_code == 3
+    assert "outcome_gram: the store is damaged" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_temporary_and_foreign_files_are_no_commits(killed, tmp_path) -> None:
     work = copy_of(killed, tmp_path)
     before = answer(work, 5)["counts"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from genotype_headers import write_header
+from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.disk_size import partial_bytes
@@ -37,7 +39,9 @@ def test_partial_sums_take_no_more_than_is_said(tmp_path):
     layout = BlockLayout(tuple(range(0, SIDE * N_BLOCKS + 1, SIDE)), 2, 38)
     plan = Plan(layout, 1000, row_group=400, stripe=80, rows_per_read=40, tile=4)
     rule = RowRule(LongRecords.RECORD, 10, (1,) * N_BLOCKS, 1, 1)
-    inputs = Inputs(tmp_path / "g", tmp_path / "o", rule, 500, {"outcomes": "x"})
+    genotypes = write_header(tmp_path / "g", "those")
+    digests = {"genotypes": "those", "outcomes": "x"}
+    inputs = Inputs(genotypes, tmp_path / "o", rule, 500, digests)
     codes = np.ones((layout.n_variants, 4), np.int8)
     path = tmp_path / "partials.zarr"
     partials, q = open_partials(path, plan, inputs, codes), layout.n_outcomes
@@ -70,8 +74,8 @@ def test_statistics_take_no_more_than_is_said(tmp_path, copies):
     writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies)
     for block, size in enumerate(layout.sizes):
         for copy in range(copies):
-            writer.write_gram(block, np.zeros((size, size), np.int64), copy)
-        writer.write_cross(block, np.zeros((size, q), np.int64))
+            write_gram(writer, layout, block, np.zeros((size, size), np.int64), copy)
+        write_cross(writer, layout, block, np.zeros((size, q), np.int64))
     writer.write_outcome_gram(np.zeros((q, q), np.int64))
     writer.write_observed(np.zeros(layout.n_phenotypes, np.int64))
     writer.finish({"plan_digest": "x"})

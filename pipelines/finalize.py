@@ -31,6 +31,7 @@ from pipelines.options import (
     release_options,
     work_dir_option,
 )
+from pipelines.payments import log_payment
 from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import charge_of, check_out, exists_already
 from pipelines.work_places import NOISE, finished_statistics
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from primo_scale.privacy.ledger import Ledger
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.private_statistics import PrivateStatistics
-    from primo_scale.privacy.spending import Account, Balance, Charge
+    from primo_scale.privacy.spending import Account, Charge
     from primo_scale.release.publish import Signer
     from primo_scale.release.weights import ScoringWeights
 
@@ -190,8 +191,6 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             remedy="Run accumulate without --non-private in another --work-dir",
         )
     at_hand = NoiseAtHand(work_dir / NOISE)
-    if choices.out.exists() and charge_of(choices.out) not in at_hand.charges():
-        raise exists_already(choices.out)  # before paying for what could not be published
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
     _release_privately(raw, design, choices, chosen, at_hand, store)
@@ -237,33 +236,34 @@ def _release_privately(
     from pipelines.progress import count_bar
     from pipelines.release_statement import Payment
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
-    from primo_scale.privacy.paid_statistics import pay_and_draw
-    from primo_scale.privacy.payer import Payer
+    from primo_scale.privacy.paid_statistics import charge_taken_up, pay_and_draw
+    from primo_scale.privacy.payer import payer_of
     from primo_scale.release.publish import Signer
 
     if choices.budget is None:
         raise UsageError("a private release needs --epsilon and --delta")
     mechanism = design.mechanism(choices.budget, recipe_of(design, chosen))
     with Ledger(choices.ledger or default_ledger_path()) as ledger:
-        people = ledger.cohort_identifier(store.cohort_digest)
-        account = ledger.account_named(
-            choices.cohort or people, unit=design.privacy, adjacency=design.adjacency
+        payer = payer_of(
+            ledger,
+            store.cohort_digest,
+            choices.cohort,
+            unit=design.privacy,
+            adjacency=design.adjacency,
         )
-        moments = _moments_charges(design, ledger, account)
-        with interruptions_deferred(), count_bar("draw noise", "pieces") as move:
-            paid = pay_and_draw(
-                raw,
-                mechanism,
-                at_hand,
-                ledger=ledger,
-                payer=Payer(account, people),
-                on_block=move,
-            )
-        balance = ledger.balance(account)
-        charges = (*moments, paid.charge)
-        LOGGER.info("%s", paid.history)
-        if paid.opened_budget:
-            _tell_opened_budget(balance)
+        moments = _moments_charges(design, ledger, payer.account)
+        if choices.out.exists():  # refused before paying for what could not be published
+            known = charge_taken_up(raw, mechanism, at_hand, ledger=ledger, payer=payer)
+            if known is None or known.id != charge_of(choices.out):
+                raise exists_already(choices.out)
+        with interruptions_deferred():
+            with count_bar("draw noise", "pieces") as move:
+                paid = pay_and_draw(
+                    raw, mechanism, at_hand, ledger=ledger, payer=payer, on_block=move
+                )
+            balance = ledger.balance(payer.account)
+            log_payment("statistics", paid.receipt, balance)
+        charges = (*moments, paid.receipt.charge)
         payment = Payment(mechanism, charges, balance)
         signer = Signer(ledger.public_key, ledger.sign)
         digest = _publish(
@@ -288,14 +288,6 @@ def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[
             remedy="Give the --ledger and --cohort that accumulate was given",
         )
     return charges
-
-
-def _tell_opened_budget(balance: Balance) -> None:
-    LOGGER.info(
-        "the cohort %s had no budget: it now has epsilon %g at delta %g, all of it spent "
-        "by this release; for more: python -m pipelines.ledger set-budget",
-        balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
-    )  # fmt: skip
 
 
 def _publish(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.command_line import LOGGER, interruptions_deferred, stage
+from pipelines.command_line import interruptions_deferred, stage
+from pipelines.payments import log_payment
 
 if TYPE_CHECKING:
     from pipelines.choices import OutcomeChoices
@@ -46,6 +47,8 @@ def moments_stage(
     ------
     BudgetRefused
         The budget does not cover the moments and the rest of the release.
+    InputError
+        The work directory holds moments of another request.
     """
     if not outcomes.pay_moments or model.budget is None:
         return None
@@ -55,7 +58,7 @@ def moments_stage(
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.mechanism import Promise
-    from primo_scale.privacy.payer import Payer
+    from primo_scale.privacy.payer import payer_of
     from primo_scale.privacy.phenotype_moments import pay_for_moments
 
     # What the rest of the run would refuse is refused before anything is paid.
@@ -71,13 +74,16 @@ def moments_stage(
     with stage("phenotype moments"):
         raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
         with Ledger(options["ledger"] or default_ledger_path()) as ledger:
-            people = ledger.cohort_identifier(store.cohort_digest)
-            account = ledger.account_named(
-                options["cohort"] or people, unit=model.privacy, adjacency=model.adjacency
+            payer = payer_of(
+                ledger,
+                store.cohort_digest,
+                options["cohort"],
+                unit=model.privacy,
+                adjacency=model.adjacency,
             )
             with interruptions_deferred():
-                bought = pay_for_moments(
-                    raw, promise, work_dir / FILE, ledger=ledger, payer=Payer(account, people)
+                bought, receipt = pay_for_moments(
+                    raw, promise, work_dir / FILE, ledger=ledger, payer=payer
                 )
-    LOGGER.info("phenotype means and sds: paid with charge %s", bought.charge)
+                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
     return PaidMoments(bought, model.budget)

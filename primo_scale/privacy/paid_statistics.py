@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import InputError
+from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise import Sampler, noise_from, sampler_for
@@ -20,7 +21,8 @@ from primo_scale.privacy.private_statistics import (
     privatise,
     reopen_private,
 )
-from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.privacy.spending import Charge, ReleaseRequest
 from primo_scale.privacy.steps import step
 from primo_scale.privacy.subsample_use import record_use, refuse_second_use
 from primo_scale.storage.block_matrices import stored_bytes
@@ -29,24 +31,18 @@ from primo_scale.storage.files import make_private_directory
 
 @dataclass(frozen=True)
 class PaidStatistics:
-    """Private statistics and the charge that their one noise was paid with.
+    """Private statistics and what their one noise was paid with.
 
     Attributes
     ----------
     private
         What may be published.
-    charge
-        In the ledger, drawn or published.
-    opened_budget
-        The cohort had no budget and got this release's: tell the user.
-    history
-        What was paid, in words for the user.
+    receipt
+        Its charge is in the ledger, drawn or published.
     """
 
     private: PrivateStatistics
-    charge: Charge
-    opened_budget: bool
-    history: str
+    receipt: Receipt
 
 
 def pay_and_draw(
@@ -92,16 +88,8 @@ def pay_and_draw(
         refuse_second_use(at_hand, replayed)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     at_hand.refuse_full_disk(None if replayed is None else replayed.id, size)
-    reservation = ledger.reserve(request, noise_at_hand=charges)
-    history = "paid for this release"
-    if reservation.charge.id in charges:
-        history = "this release was paid for before: its noise is used, nothing more is spent"
-    elif reservation.charge.state is not ChargeState.RESERVED:
-        reservation = ledger.reserve_again(request)
-        history = "the noise that this release was paid for with is lost: paid again"
-    elif reservation.lost_charges:
-        history = f"paid again: {reservation.lost_charges} interrupted draws were charged too"
-    charge = reservation.charge
+    receipt = settle(ledger, request, noise_at_hand=charges, to_follow=Cost(0.0))
+    charge = receipt.charge
     private = _drawn(raw, mechanism, at_hand, charge, on_block)
     digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
     if charge.statistics_digest not in (None, digest):
@@ -114,7 +102,22 @@ def pay_and_draw(
     ledger.mark_drawn(charge, digest)
     at_hand.forget_key(charge.id)
     step("key removed")
-    return PaidStatistics(private, charge, reservation.opened_budget, history)
+    return PaidStatistics(private, receipt)
+
+
+def charge_taken_up(
+    raw: RawStatistics,
+    mechanism: Mechanism,
+    at_hand: NoiseAtHand,
+    *,
+    ledger: Ledger,
+    payer: Payer,
+) -> Charge | None:
+    """The charge whose noise `pay_and_draw` would use at no cost; None: it would pay."""
+    charges = at_hand.charges()
+    request = _request(raw, mechanism, ledger, payer)
+    replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
+    return replayed if replayed is not None and replayed.id in charges else None
 
 
 def _request(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from primo_scale.errors import InputError
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
@@ -25,7 +26,9 @@ from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise import Integers, add_lattice_noise
 from primo_scale.privacy.payer import Payer
-from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.privacy.scales import rounded_up
+from primo_scale.privacy.spending import Charge, ReleaseRequest
 from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json, write_atomically
 
@@ -57,12 +60,12 @@ def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
     """Scale of the noise on each of the sums, rounded up; not for public phenotypes."""
     change = sensitivity.phenotype_moments(n_phenotypes, promise.adjacency)
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(MOMENTS_SHARE)
-    return math.nextafter(change / mu * (1 + 2.0**-50), math.inf)
+    return rounded_up(change / mu)
 
 
 def pay_for_moments(
     raw: RawMoments, promise: Promise, path: Path, *, ledger: Ledger, payer: Payer
-) -> NoisyMoments:
+) -> tuple[NoisyMoments, Receipt]:
     """Reserve the charge durably, draw the noise once, store the result at `path`.
 
     The same request again, with `path` still there, gives the same moments at no further cost.
@@ -71,6 +74,8 @@ def pay_for_moments(
     ------
     BudgetRefused
         The budget does not cover this and the rest of the release; no noise was drawn.
+    InputError
+        At `path` are moments of another request: nothing was paid, and they stay.
     """
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
@@ -84,14 +89,20 @@ def pay_for_moments(
     )
     found = read_moments(path)
     at_hand = () if found is None else (found.charge,)
+    if found is not None:
+        replayed = ledger.charge_paid_for(request, noise_at_hand=at_hand)
+        if replayed is None or replayed.id != found.charge:
+            raise InputError(
+                "the work directory holds phenotype moments of another request",
+                where=path,
+                remedy="Use another --work-dir, or remove this file to pay for new ones",
+            )
     to_follow = Cost((1 - MOMENTS_SHARE) * total)
-    reservation = ledger.reserve(request, noise_at_hand=at_hand, to_follow=to_follow)
-    if found is not None and reservation.charge.id == found.charge:
-        ledger.mark_drawn(reservation.charge, _digest_of(found, ledger))
-        return found
-    if reservation.charge.state is not ChargeState.RESERVED:  # drawn, and lost since
-        reservation = ledger.reserve_again(request, to_follow=to_follow)
-    return _draw(raw, sigma, reservation.charge, path, ledger)
+    receipt = settle(ledger, request, noise_at_hand=at_hand, to_follow=to_follow)
+    if found is None:
+        return _draw(raw, sigma, receipt.charge, path, ledger), receipt
+    ledger.mark_drawn(receipt.charge, _digest_of(found, ledger))
+    return found, receipt
 
 
 def read_moments(path: Path) -> NoisyMoments | None:

@@ -175,10 +175,10 @@ def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
     return NoiseScales(
         gram=(0.0,) * len(bounds.block_sizes),
         fixed_cross=0.0,
-        phenotype_cross=_up(genotypes / (cross_mu * math.sqrt(1 - FIXED_SHARE))),
+        phenotype_cross=rounded_up(genotypes / (cross_mu * math.sqrt(1 - FIXED_SHARE))),
         fixed_gram=0.0,
-        fixed_phenotype=_up(fixed / (cross_mu * math.sqrt(FIXED_SHARE))),
-        phenotype_gram=_up(phenotypes),
+        fixed_phenotype=rounded_up(fixed / (cross_mu * math.sqrt(FIXED_SHARE))),
+        phenotype_gram=rounded_up(phenotypes),
         observed=0.0,
     )
 
@@ -201,7 +201,7 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mecha
     gram = sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu
     scales = replace(
         free,
-        gram=(_up(gram),) * len(bounds.block_sizes),
+        gram=(rounded_up(gram),) * len(bounds.block_sizes),
         observed=_counts_scale(bounds, promise, mu),
         phenotype_gram=(0.0 if promise.privacy is PrivacyUnit.FEATURE else free.phenotype_gram),
     )
@@ -210,9 +210,9 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mecha
 
 def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> NoiseScales:
     """Scales where X'Z and Z'Z, z = (c, y), are each one query, whatever the column."""
-    cross, outcome_gram = _up(cross), _up(outcome_gram)
+    cross, outcome_gram = rounded_up(cross), rounded_up(outcome_gram)
     return NoiseScales(
-        gram=tuple(_up(sigma) for sigma in gram),
+        gram=tuple(rounded_up(sigma) for sigma in gram),
         fixed_cross=cross,
         phenotype_cross=cross,
         fixed_gram=outcome_gram,
@@ -226,21 +226,21 @@ def _for_copies(gram: tuple[float, ...], copies: int) -> tuple[float, ...]:
     """Independent copies say together what one with the copies' mean, of less noise, says."""
     if copies == 1:
         return gram
-    return tuple(_up(sigma * math.sqrt(copies)) for sigma in gram)
+    return tuple(rounded_up(sigma * math.sqrt(copies)) for sigma in gram)
 
 
 def _counts_scale(bounds: PublicBounds, promise: Promise, mu: float) -> float:
     share = counts_share(promise)
     if share == 0:
         return 0.0
-    return _up(sensitivity.observed_counts(bounds.n_phenotypes) / (mu * math.sqrt(share)))
+    return rounded_up(sensitivity.observed_counts(bounds.n_phenotypes) / (mu * math.sqrt(share)))
 
 
 def _eigenvalue_scale(bounds: PublicBounds, promise: Promise, recipe: Recipe, mu: float) -> float:
     if recipe.eigenvalue_share == 0:
         return 0.0
     change = eigenvalue_sensitivity(bounds, promise)
-    return _up(change / (mu * math.sqrt(recipe.eigenvalue_share)))
+    return rounded_up(change / (mu * math.sqrt(recipe.eigenvalue_share)))
 
 
 def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
@@ -318,6 +318,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
         )
 
 
-def _up(sigma: float) -> float:
+def rounded_up(sigma: float) -> float:
+    """A standard deviation at least as large as it would be in exact arithmetic."""
     # The few roundings on the way here are each below 2^-53 relative, together below 2^-50.
     return math.nextafter(sigma * (1 + 2.0**-50), math.inf)

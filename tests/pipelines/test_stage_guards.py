@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.steps import AUDIT_EVENT
 
 ROOT = Path(__file__).resolve().parents[2]
 N, D = 44, 6
@@ -155,3 +157,73 @@ def test_a_second_name_for_the_same_people_opens_no_second_budget(folder):
         folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6, "--cohort", "other",
     )  # fmt: skip
     refused(again, 6, "under another name")
+
+
+def charges_of(folder):
+    with Ledger(folder / "ledger.sqlite", create=False) as ledger:
+        (balance,) = ledger.balances()
+        return balance.charges
+
+
+def test_a_release_of_another_request_is_refused_before_it_is_paid(folder):
+    """Its charge is at hand in the work directory; but it is not what is asked for now."""
+    assert finalize(folder, folder / "work").returncode == 0
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.set_budget(ledger.balances()[0].account, epsilon=10)
+    refused(finalize(folder, folder / "work", "--epsilon", 2), 3, "exists already")
+    assert len(charges_of(folder)) == 1
+    again = finalize(folder, folder / "work")
+    assert again.returncode == 0, again.stderr
+    assert "statistics: paid for before" in again.stderr
+
+
+def test_payments_are_told_each_time(folder):
+    """Moments open a budget, are found again at no cost, and are paid again where they are lost."""
+
+    def release(*options):
+        return run(
+            "gwas_release", "--bfile", folder / "cohort", "--pheno", folder / "pheno.tsv",
+            "--pheno-bounds", folder / "bounds.tsv", "--ledger", folder / "ledger.sqlite",
+            "--workers", 1, "--delta", 1e-6, "--pheno-moments", "--out", folder / "release",
+            "--work-dir", folder / "all", *options,
+        )  # fmt: skip
+
+    first = release("--epsilon", 1)
+    assert first.returncode == 0, first.stderr
+    moments, statistics = charges_of(folder)
+    assert f"phenotype means and sds: paid with charge {moments.id}" in first.stderr
+    assert first.stderr.count("had no budget: it now has epsilon 1 ") == 1
+    assert f"statistics: paid with charge {statistics.id}" in first.stderr
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.set_budget(ledger.balances()[0].account, epsilon=10)
+    refused(release("--epsilon", 2), 3, "moments of another request")
+    again = release("--epsilon", 1)
+    assert f"phenotype means and sds: paid for before, with charge {moments.id}" in again.stderr
+    assert len(charges_of(folder)) == 2
+    (folder / "all" / "phenotype_moments.json").unlink()
+    lost = release("--epsilon", 1)
+    assert "phenotype means and sds: the noise that was paid for is lost: paid again" in lost.stderr
+
+
+def test_a_payment_is_told_although_a_signal_waits(folder):
+    """The signal that came while noise was drawn ends the command as soon as it is drawn."""
+    script = f"""
+import os, signal, sys
+from pipelines import finalize
+def stop(event, arguments):
+    if event == {AUDIT_EVENT!r} and arguments == ("statistics stored",):
+        os.kill(os.getpid(), signal.SIGTERM)
+sys.addaudithook(stop)
+finalize.main(sys.argv[1:])
+"""
+    words = ["--work-dir", "work", "--out", "release", "--ledger", "ledger.sqlite",
+             "--epsilon", "1", "--delta", "1e-6"]  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert result.returncode == 5, result.stderr
+    (charge,) = charges_of(folder)
+    assert f"statistics: paid with charge {charge.id}" in result.stderr
+    assert "had no budget" in result.stderr

@@ -149,7 +149,7 @@ def test_the_same_request_is_paid_once_and_another_anew(tmp_path, sampler):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=1.2, delta=1e-6)
     first, again = pay(tmp_path, raw), pay(tmp_path, raw)
-    assert again.charge.id == first.charge.id
+    assert again.receipt.charge.id == first.receipt.charge.id
     assert content(again.private.matrices) == content(first.private.matrices)
     with pytest.raises(BudgetRefused):
         pay(tmp_path, raw, asked=mechanism(0.9))
@@ -167,8 +167,8 @@ def test_lost_noise_is_paid_again_and_said(tmp_path, sampler):
     first_content = content(first.private.matrices)
     (tmp_path / "noise").rename(tmp_path / "elsewhere")
     second = pay(tmp_path, raw)
-    assert second.charge.id != first.charge.id
-    assert "lost" in second.history
+    assert second.receipt.charge.id != first.receipt.charge.id
+    assert "lost" in second.receipt.history
     assert content(second.private.matrices) != first_content
 
 
@@ -193,7 +193,7 @@ def test_a_crash_is_continued_with_the_very_same_noise(tmp_path, monkeypatch, la
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     half = [path.read_bytes() for path in sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))]
     done = pay(tmp_path, raw)
-    assert done.charge.id in NoiseAtHand(tmp_path / "noise").charges()
+    assert done.receipt.charge.id in NoiseAtHand(tmp_path / "noise").charges()
     assert not list((tmp_path / "noise").glob("*.key")), "a key that is kept undoes its noise"
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         known = ledger.balance(ACCOUNT).charges
@@ -231,7 +231,7 @@ def test_a_subsample_serves_one_release(tmp_path):
     paid = pay(tmp_path, raw, asked=first)
     with pytest.raises(InputError, match="served a release already"):
         pay(tmp_path, raw, asked=other)
-    assert pay(tmp_path, raw, asked=first).charge.id == paid.charge.id
+    assert pay(tmp_path, raw, asked=first).receipt.charge.id == paid.receipt.charge.id
     (tmp_path / "noise").rename(tmp_path / "elsewhere")  # its noise is lost, or hidden
     for asked in (first, other):
         with pytest.raises(InputError, match="served a release already"):

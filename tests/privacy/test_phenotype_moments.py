@@ -9,7 +9,7 @@ import pytest
 from crash import KILLED, killed_at
 from scipy.stats import chi2
 
-from primo_scale.errors import BudgetRefused
+from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments
@@ -33,10 +33,14 @@ ACCOUNT = Account("cohort")
 NOTHING = RawMoments(np.zeros((3, 5), dtype=np.int64))
 
 
-def pay(folder, raw=NOTHING, promise=PROMISE):
+def settle(folder, raw=NOTHING, promise=PROMISE):
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ACCOUNT, "people")
         return pay_for_moments(raw, promise, folder / "moments.json", ledger=ledger, payer=payer)
+
+
+def pay(folder, raw=NOTHING, promise=PROMISE):
+    return settle(folder, raw, promise)[0]
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
@@ -65,6 +69,39 @@ def test_paid_once_and_replayed(tmp_path) -> None:
         (charge,) = ledger.balance(ACCOUNT).charges
         assert ledger.verify() == []
     assert charge.cost.mu_squared == pytest.approx(0.05 * release_mu(2.0, 1e-6) ** 2)
+
+
+@pytest.mark.parametrize(
+    "other", [{"promise": Promise(1.0, 1e-6)}, {"raw": RawMoments(np.ones((3, 5), dtype=np.int64))}]
+)
+def test_moments_of_another_request_are_neither_paid_for_nor_lost(tmp_path, other) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
+    first = pay(tmp_path)
+    with pytest.raises(InputError, match="moments of another request"):
+        pay(tmp_path, **other)
+    assert pay(tmp_path) == first
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+    (tmp_path / "moments.json").unlink()
+    assert pay(tmp_path, **other).charge != first.charge
+
+
+def test_the_receipt_says_what_was_paid_and_what_was_not(tmp_path) -> None:
+    bought, receipt = settle(tmp_path)
+    assert receipt.opened_budget
+    assert receipt.history == f"paid with charge {bought.charge}"
+    _, receipt = settle(tmp_path)
+    assert "paid for before" in receipt.history
+    assert not receipt.opened_budget
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=9.0)
+    (tmp_path / "moments.json").unlink()
+    assert "is lost: paid again" in settle(tmp_path)[1].history
+    (tmp_path / "moments.json").unlink()
+    other = RawMoments(np.ones((3, 5), dtype=np.int64))
+    assert killed_at("reserved", pay, tmp_path, other) == KILLED
+    assert "1 interrupted draws were charged too" in settle(tmp_path, other)[1].history
 
 
 def test_refused_where_the_rest_of_the_release_could_not_be_paid(tmp_path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
+from pipelines.options import Number
 
 if TYPE_CHECKING:
     from primo_scale.methods.catalogue import Method
@@ -107,7 +108,7 @@ class Subject:
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Number(0, 1, min_open=True, max_open=True),
     default=0.99,
     show_default=True,
     help="That no sound mechanism is accused, in all lines together.",

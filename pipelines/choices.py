@@ -180,8 +180,8 @@ def _model_choices(options: dict[str, Any]) -> ModelChoices:
     Raises
     ------
     UsageError
-        A nominal size without need, or none where the real one is private; or a subsample that
-        no release can use.
+        A nominal size without need, or none where the real one is private; or a subsample of
+        what gets no noise.
     """
     from pipelines.design_choices import ModelChoices
     from primo_scale.privacy.mechanism import Promise

@@ -20,11 +20,12 @@ from primo_scale.genotypes.frequencies import MatchedFrequencies, read_reference
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import (
     choose_phenotype_clip,
     phenotype_norm,
 )
+from primo_scale.privacy.scales import check_recipe
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.storage.files import (
     sha256_of_file,
@@ -102,6 +103,11 @@ def make_design(
         Public coding of phenotypes and covariates, from `outcome_coding`.
     moments
         What was paid for the phenotypes' means and sds, or None.
+
+    Raises
+    ------
+    UsageError
+        A subsample that no release could use, or a bound on rows that leaves no room.
     """
     boundaries = block_boundaries(choices.ld_blocks, store.variants)
     coding = (
@@ -127,6 +133,9 @@ def make_design(
     )
     if choices.non_private:
         return unplanned
+    if choices.subsample is not None:  # whatever the budget, which may not be known yet
+        promise = Promise(1.0, 1e-6, choices.privacy, choices.adjacency)
+        check_recipe(promise, Recipe(subsample=choices.subsample), unplanned.bounds)
     return _planned(_with_block_norms(unplanned), choices.budget)
 
 

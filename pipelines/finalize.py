@@ -33,7 +33,7 @@ from pipelines.options import (
 )
 from pipelines.payments import log_payment
 from pipelines.purge import is_done_and_purged, purge
-from pipelines.release_place import charge_of, check_out, exists_already
+from pipelines.release_place import charge_of, check_out, check_private_places, exists_already
 from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.storage.places import Place, place
@@ -107,6 +107,7 @@ def main(work_dir: Path, **options: Any) -> None:
 
     use_key_file(options["encryption_key"])
     choices = release_choices_from(options)
+    check_private_places(choices.out, private_places(work_dir, choices))
     if not work_dir.is_dir():
         raise InputError("no such work directory", where=work_dir, remedy="Run accumulate first")
     with exclusive_lock(work_dir / "lock"):
@@ -150,6 +151,13 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
         cohort=options["cohort"],
         genome_build=options["genome_build"],
     )
+
+
+def private_places(work_dir: Path, choices: ReleaseChoices) -> dict[str, Path]:
+    """Where a release writes what it must not publish, by option."""
+    from primo_scale.privacy.ledger import default_ledger_path
+
+    return {"--work-dir": work_dir, "--ledger": choices.ledger or default_ledger_path()}
 
 
 @stage("finalize")

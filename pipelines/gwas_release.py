@@ -23,6 +23,7 @@ from pipelines.command_line import (
 from pipelines.finalize import (
     check_publishable,
     finalize_stage,
+    private_places,
     release_choices_from,
 )
 from pipelines.options import (
@@ -39,6 +40,7 @@ from pipelines.options import (
     work_dir_option,
 )
 from pipelines.purge import is_done_and_purged, purge
+from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +89,10 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
-    _check_private_place(execution.performance_report, work_dir, out)
+    check_private_places(out, private_places(work_dir, release))
+    if execution.performance_report is not None:  # it counts tasks, hence people
+        report = work_dir / execution.performance_report
+        check_private_places(out, {"--performance-report": report})
     check = partial(
         _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
     )
@@ -119,17 +124,6 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             purge(work_dir, out, shown, genotypes=True)
             return
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
-
-
-def _check_private_place(report: Path | None, work_dir: Path, out: Path) -> None:
-    """Refuse a performance report inside the release: it counts tasks, hence people."""
-    if report is not None and (work_dir / report).resolve().is_relative_to(out.resolve()):
-        raise UsageError(
-            "a performance report is private, and this directory is what gets published",
-            where="--performance-report",
-            value=report,
-            remedy="Give a bare name: it goes to the work directory",
-        )
 
 
 def _check_before_work(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -34,6 +35,20 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         if not is_size(value):
             self.fail(f"{value!r} is not a size such as 4GiB", param, ctx)
         return str(value)
+
+
+class Number(click.FloatRange):
+    """A number in a range; ``nan``, which compares with nothing and so is in every range, is none.
+
+    Nor is infinity, which is in a range that is open above.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 class PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
@@ -184,7 +199,7 @@ model_options = _together(
         ),
         click.option(
             "--row-norm",
-            type=click.FloatRange(min=0, min_open=True, max=1e9),
+            type=Number(min=0, min_open=True, max=1e9),
             help="Public bound on the norm of a coded genotype row, in units of the coding "
             "(default: from the public frequencies, docs/maths.md section 6).",
         ),

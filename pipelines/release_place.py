@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 
 
 def check_out(out: Path) -> None:
@@ -19,6 +20,26 @@ def check_out(out: Path) -> None:
         raise InputError(
             "cannot be created", where=out, remedy="Choose a directory you may write to"
         )
+
+
+def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
+    """Refuse to keep anything private in what gets published, before any work is done.
+
+    Parameters
+    ----------
+    out
+        The release directory.
+    places
+        What is private, by the option that says where it is.
+    """
+    for option, path in places.items():
+        if path.resolve().is_relative_to(out.resolve()):
+            raise UsageError(
+                "is private, and lies in what gets published",
+                where=option,
+                value=path,
+                remedy="Choose another place",
+            )
 
 
 def charge_of(out: Path) -> str | None:
@@ -33,7 +54,7 @@ def _read_release(out: Path) -> dict[str, Any] | None:
     path = out / "release.json"
     try:
         document = json.loads(path.read_bytes()) if path.is_file() else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) and "ledger" in document else None
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
+from pipelines.options import Number
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)
@@ -43,14 +44,14 @@ class CohortChoices:
 )
 @click.option(
     "--mean-segment",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=200,
     show_default=True,
     help="Mean number of neighbouring variants copied from one member of the panel.",
 )
 @click.option(
     "--missing",
-    type=click.FloatRange(min=0, max=1, max_open=True),
+    type=Number(min=0, max=1, max_open=True),
     default=0,
     show_default=True,
     help="Share of genotype calls to make missing.",
@@ -64,19 +65,19 @@ class CohortChoices:
 )
 @click.option(
     "--prevalence",
-    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    type=Number(min=0, max=1, min_open=True, max_open=True),
     help="Adds a 0/1 trait CASE with this share of cases.",
 )
 @click.option(
     "--heritability",
-    type=click.FloatRange(min=0, max=LARGEST_HERITABILITY),
+    type=Number(min=0, max=LARGEST_HERITABILITY),
     default=0.3,
     show_default=True,
     help="Of every trait (of CASE: on the liability scale), in the population simulated from.",
 )
 @click.option(
     "--causal-fraction",
-    type=click.FloatRange(min=0, max=1, min_open=True),
+    type=Number(min=0, max=1, min_open=True),
     default=0.01,
     show_default=True,
     help="Share of polymorphic variants that have an effect.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 
 _WINDOW_PREFIX = "window:"
+# Fits 64 bits, and int() reads it: of thousands of digits it refuses to.
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def block_boundaries(specification: str | None, variants: VariantTable) -> tuple[int, ...]:
@@ -47,11 +50,11 @@ def block_boundaries(specification: str | None, variants: VariantTable) -> tuple
 
 def _window_size(specification: str) -> int:
     text = specification.removeprefix(_WINDOW_PREFIX)
-    if not text.isdecimal() or int(text) < 1:
+    if not _WHOLE_NUMBER.fullmatch(text) or int(text) < 1:
         raise UsageError(
             "the window is not a positive number of variants",
             where="--ld-blocks",
-            value=specification,
+            value=specification[:60],
             remedy="Write for example --ld-blocks window:500",
         )
     return int(text)
@@ -103,7 +106,7 @@ def _read_block_starts(path: Path) -> dict[str, list[int]]:
         fields = line.split()
         if not fields or (number == 1 and len(fields) > 1 and not fields[1].isdecimal()):
             continue
-        if len(fields) < 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+        if len(fields) < 3 or not all(map(_WHOLE_NUMBER.fullmatch, fields[1:3])):
             raise InputError(
                 "an LD block is not `chrom start end`",
                 where=f"{path}:{number}",

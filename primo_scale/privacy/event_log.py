@@ -272,11 +272,15 @@ def _parsed(body: str) -> Mapping[str, Any]:
 
 
 def _create_file(path: Path) -> None:
-    """Make an empty file that only its owner can read, unless there is one."""
+    """Make an empty file that only its owner can read, durably, unless there is one."""
     if path.exists():
         return
     with disk_errors_explained(path):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [parent for parent in path.parents if not parent.exists()]
+        # After power loss a ledger whose directory has no entry is gone, with all it remembers.
+        for directory in reversed(missing):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            sync_directory(directory.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         sync_directory(path.parent)
 

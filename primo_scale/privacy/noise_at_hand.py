@@ -15,7 +15,7 @@ from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.keystream_noise import KEY_BYTES
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.encryption import open_file, seal_file
-from primo_scale.storage.files import make_private_directory, write_atomically
+from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
 
 @dataclass(frozen=True)
@@ -74,5 +74,6 @@ class NoiseAtHand:
         )
 
     def forget_key(self, charge: str) -> None:
-        """Remove the key once the private statistics are recorded: with it noise comes off."""
+        """Remove the key, durably, once the private statistics are recorded: it undoes noise."""
         (self.directory / f"{charge}.key").unlink(missing_ok=True)
+        sync_directory(self.directory)  # after power loss too; an earlier run may not have got here

@@ -60,7 +60,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
         proof for, or sums plus noise that would not fit 64-bit integers.
     """
     _check_bounds(bounds)
-    _check_recipe(promise, recipe, bounds)
+    check_recipe(promise, recipe, bounds)
     if not 0 < split <= LARGEST_SPLIT:
         raise UsageError("the split is out of range", value=split, limit=f"(0, {LARGEST_SPLIT}]")
     if recipe.subsample is not None:
@@ -264,12 +264,20 @@ def _check_bounds(bounds: PublicBounds) -> None:
             )
 
 
-def _check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None:
+def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None:
+    """Refuse a recipe that the promise has no proof for, or no use.
+
+    Raises
+    ------
+    UsageError
+        For label privacy anything but every statistic once; a subsample that is no smaller than
+        the cohort, or together with what its proof leaves out.
+    """
     if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(
             "with label privacy X'X is public: nothing is gained by noise on it",
-            where="--method",
-            remedy="Use reuse-cov-gauss or reuse-cov-proj-x",
+            where="--method" if recipe.subsample is None else "--subsample",
+            remedy="Use reuse-cov-gauss or reuse-cov-proj-x, of everybody",
         )
     if recipe.subsample is None:
         return

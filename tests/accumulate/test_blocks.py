@@ -41,7 +41,9 @@ def test_no_specification_is_one_dense_block():
     assert block_boundaries(None, variants(["1", "2"], [5, 6])) == (0, 2)
 
 
-@pytest.mark.parametrize("text", ["window:0", "window:-3", "window:", "window:1.5"])
+@pytest.mark.parametrize(
+    "text", ["window:0", "window:-3", "window:", "window:1.5", "window:²", "window:" + "9" * 5000]
+)
 def test_a_window_that_is_not_a_size_is_a_usage_error(text):
     with pytest.raises(UsageError):
         block_boundaries(text, variants(["1"], [5]))
@@ -69,3 +71,12 @@ def test_blocks_that_are_not_runs_are_refused(tmp_path):
     table.write_text("1 100 200\n1 200 300\n")
     with pytest.raises(InputError, match="not runs"):
         block_boundaries(str(table), variants(["1"] * 3, [150, 250, 160]))
+
+
+@pytest.mark.parametrize("line", ["1 {} 300", "1 100 {}"])
+def test_a_number_too_long_to_be_one_is_malformed_in_any_line(tmp_path, line):
+    table = tmp_path / "blocks.txt"
+    for before in ("", "1 1 100\n"):
+        table.write_text(before + line.format("9" * 5000) + "\n")
+        with pytest.raises(InputError, match="is not `chrom start end`"):
+            block_boundaries(str(table), variants(["1"], [5]))

@@ -69,5 +69,5 @@ def test_a_report_inside_the_release_is_refused(tmp_path, place) -> None:
              tmp_path / "work", *BUDGET, "--performance-report", tmp_path / place]  # fmt: skip
     result = CliRunner().invoke(gwas_release.main, list(map(str, words)))
     assert result.exit_code == 2
-    assert "a performance report is private" in result.stderr
+    assert "--performance-report: is private, and lies in what gets published" in result.stderr
     assert not (tmp_path / "work").exists()

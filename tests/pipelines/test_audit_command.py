@@ -92,3 +92,11 @@ def test_all_means_every_method_every_promise_and_both_samplers():
     assert len({(s.mechanism, s.sampler) for s in subjects}) == len(subjects)
     blocks = {s.mechanism.promise.privacy for s in subjects if s.mechanism.bounds.block_norms}
     assert blocks == {PrivacyUnit.FULL, PrivacyUnit.FEATURE}
+
+
+@pytest.mark.parametrize("confidence", ["nan", "inf", "0", "1"])
+def test_a_confidence_that_is_none_is_refused(confidence):
+    """With nan every comparison is false, and every claim would pass."""
+    result = run(*ONE, "--confidence", confidence)
+    assert result.exit_code == 2
+    assert "--confidence" in result.output

@@ -168,3 +168,14 @@ def test_a_disk_without_room_is_found_out_first(
     assert result.exit_code == 4
     assert "KiB needed" in result.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "option", ["--mean-segment", "--missing", "--prevalence", "--heritability", "--causal-fraction"]
+)
+def test_what_is_no_number_is_refused(option: str, tmp_path: Path) -> None:
+    for value in ("nan", "inf"):
+        result = simulate(tmp_path / "cohort", 4, *TRAITS, option, value)
+        assert result.exit_code == 2
+        assert option in result.output
+    assert not list(tmp_path.iterdir())

@@ -227,3 +227,45 @@ finalize.main(sys.argv[1:])
     (charge,) = charges_of(folder)
     assert f"statistics: paid with charge {charge.id}" in result.stderr
     assert "had no budget" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [("--work-dir", "release"), ("--work-dir", "release/work"), ("--ledger", "release/ledger")],
+)
+def test_nothing_private_may_lie_in_what_gets_published(folder, option, place):
+    places = {"--work-dir": folder / "all", "--ledger": folder / "ledger.sqlite"}
+    places[option] = folder / "elsewhere" / ".." / place
+    result = run(
+        "gwas_release", "--bfile", folder / "cohort", "--pheno", folder / "pheno.tsv",
+        "--pheno-bounds", folder / "bounds.tsv", "--workers", 1, "--epsilon", 1, "--delta", 1e-6,
+        "--out", folder / "release", *(word for pair in places.items() for word in pair),
+    )  # fmt: skip
+    refused(result, 2, f"{option}: is private, and lies in what gets published")
+    nothing_was_paid(folder)
+    assert not (folder / "release").exists()
+
+
+def test_the_default_ledger_may_not_either(folder):
+    result = subprocess.run(
+        [sys.executable, "-m", "pipelines.finalize", "--work-dir", folder / "work", "--epsilon",
+         "1", "--delta", "1e-6", "--out", folder / "state"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
+    )  # fmt: skip
+    refused(result, 2, "--ledger: is private, and lies in what gets published")
+    assert not (folder / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--subsample", N], "must be smaller than the cohort"),
+        (["--subsample", 9, "--privacy", "label"], "X'X is public"),
+        (["--subsample", 9, "--adjacency", "add-remove", "--privacy", "feature"], "replace-one"),
+    ],
+)
+def test_a_subsample_that_no_release_could_use_is_not_summed(folder, options, words):
+    other = folder / "other"
+    refused(accumulate(folder, other, *options), 2, words)
+    assert not (other / "statistics.zarr").exists()

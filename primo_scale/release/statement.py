@@ -263,8 +263,7 @@ class LedgerEntry:
 class Statement:
     """Everything release.json says but the list of files and the signature.
 
-    A release without a guarantee (`private` False) has no `guarantee` and no `ledger`; it may
-    have a `mechanism` (noise from a fixed seed, which protects nobody).
+    A release without a guarantee (`private` False) has no `guarantee`, `mechanism` or `ledger`.
 
     Attributes
     ----------

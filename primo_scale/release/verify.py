@@ -94,9 +94,11 @@ def read_document(directory: Path) -> tuple[Document | None, Finding]:
     content = (directory / RELEASE_FILE).read_bytes()
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
+        problems = schema_problems(document)
     except ValueError as error:
         return None, Finding(False, RELEASE_FILE, f"is not JSON: {error}")
-    problems = schema_problems(document)
+    except RecursionError:
+        return None, Finding(False, RELEASE_FILE, "is nested too deeply to be read")
     if problems:
         return None, Finding(False, RELEASE_FILE, f"breaks its schema: {_some(problems)}")
     try:

@@ -19,6 +19,7 @@ from ledger_examples import (
 )
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
+from primo_scale.privacy import event_log
 from primo_scale.privacy.calibration import Cost, mu_for, release_mu
 from primo_scale.privacy.event_log import EventLog
 from primo_scale.privacy.ledger import Ledger, default_ledger_path
@@ -64,6 +65,18 @@ def test_a_reservation_survives_power_loss(path):
         database = ledger._log._database
         assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
         assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_every_directory_made_for_a_ledger_survives_power_loss(tmp_path, monkeypatch):
+    """An entry is durable once the directory that it is in is flushed, after it was made."""
+    durable = set()
+    monkeypatch.setattr(
+        event_log, "sync_directory", lambda directory: durable.update(directory.iterdir())
+    )
+    path = tmp_path / "a" / "b" / "c" / "ledger.sqlite"
+    with Ledger(path):
+        pass
+    assert {path, *path.parents} - {tmp_path, *tmp_path.parents} <= durable
 
 
 def test_double_spend_is_refused_with_what_is_left_and_the_remedy(path):

@@ -11,7 +11,7 @@ from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import BudgetRefused, InputError
-from primo_scale.privacy import noise
+from primo_scale.privacy import noise, noise_at_hand
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise import off_diagonal_sigma
@@ -203,6 +203,19 @@ def test_a_crash_is_continued_with_the_very_same_noise(tmp_path, monkeypatch, la
     finished = sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))
     if half:
         assert [path.read_bytes() for path in finished] == half
+
+
+def test_a_removed_key_stays_removed_after_power_loss(tmp_path, monkeypatch):
+    """Also where an earlier run removed it and got no further."""
+    at_hand = NoiseAtHand(tmp_path)
+    durable = []
+    monkeypatch.setattr(
+        noise_at_hand, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
+    )
+    at_hand.key("charge")
+    at_hand.forget_key("charge")
+    at_hand.forget_key("charge")
+    assert durable == [[], []]
 
 
 @pytest.mark.parametrize(("label", "charges"), STEPS)

@@ -52,15 +52,26 @@ def test_intact_releases_verify(pristine):
         assert is_private(directory) is private
 
 
-def test_noise_from_a_known_seed_is_not_private(tmp_path):
-    """Such a release may describe its noise, but carries no guarantee."""
+def test_a_release_that_is_not_private_states_no_mechanism(tmp_path):
+    """No version adds noise without a guarantee; a stamp of one would look like protection."""
     weights = example_weights()
     statement = dataclasses.replace(
         example_statement(weights, private=False), mechanism=example_statement(weights).mechanism
     )
-    directory = publish(tmp_path / "out", weights, statement)
-    assert problems(directory) == []
-    assert not is_private(directory)
+    with pytest.raises(InputError, match=r"\$\.mechanism"):
+        publish(tmp_path / "out", weights, statement)
+
+
+@pytest.mark.parametrize("depth", [*range(800, 1001, 10), 200_000])
+@pytest.mark.parametrize("start", ["[", '{"schema_version":2,"cohort":', '{"stamp":'])
+def test_a_document_nested_too_deeply_is_refused_in_a_line(release, start, depth):
+    end = "}" if start.startswith("{") else ""
+    (release / "release.json").write_text(start + "[" * depth + "]" * depth + end)
+    (finding,) = verify_release(release)
+    assert not finding.ok
+    assert "\n" not in finding.detail
+    (release / "release.json").write_text("[" * depth)
+    assert len(verify_release(release)) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)

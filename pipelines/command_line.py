@@ -27,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-EXISTING_FILE = click.Path(dir_okay=False, path_type=Path)
+FILE_PATH = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 LOGGER = logging.getLogger("primo_scale")
 _LOG_FORMAT = "primo_scale.log_format"

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def main(genotypes: Place, destination: Place) -> None:
     """Copy a finished genotype store to where the workers of a cluster read it.
 
-    Every chunk is read back and compared with the SHA-256 of the ingest. Run again after an
-    interruption, it continues where it stopped.
+    Every chunk is read back and compared with the CRC-32C that the ingest recorded. Run again after
+    an interruption, it continues where it stopped.
     """
     from primo_scale.genotypes.store import open_genotype_store
 

@@ -8,7 +8,7 @@ import click
 
 from pipelines.command_line import (
     CONTEXT,
-    EXISTING_FILE,
+    FILE_PATH,
     ContractCommand,
     debug_option,
     explain_errors,
@@ -16,7 +16,7 @@ from pipelines.command_line import (
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.argument("file", type=EXISTING_FILE)
+@click.argument("file", type=FILE_PATH)
 @debug_option
 @explain_errors
 def main(file: Path) -> None:

@@ -14,7 +14,7 @@ import click
 
 from pipelines.command_line import (
     CONTEXT,
-    EXISTING_FILE,
+    FILE_PATH,
     ContractGroup,
     debug_option,
     explain_errors,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LEDGER_OPTION = click.option(
     "--ledger",
     "path",
-    type=EXISTING_FILE,
+    type=FILE_PATH,
     help="The ledger file [default: primo_scale/ledger.sqlite under the XDG state directory].",
 )
 _COHORT_OPTION = click.option(

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pipelines.command_line import DIRECTORY, EXISTING_FILE
+from pipelines.command_line import DIRECTORY, FILE_PATH
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -144,10 +144,10 @@ bfile_option = click.option(
 
 selection_options = _together(
     [
-        click.option("--keep", type=EXISTING_FILE, help="Only these people (FID IID, or IID)."),
-        click.option("--remove", type=EXISTING_FILE, help="All but these people."),
-        click.option("--extract", type=EXISTING_FILE, help="Only these variant IDs."),
-        click.option("--exclude", type=EXISTING_FILE, help="All but these variant IDs."),
+        click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
+        click.option("--remove", type=FILE_PATH, help="All but these people."),
+        click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
+        click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
     ]
 )
 
@@ -155,11 +155,11 @@ outcome_options = _together(
     [
         click.option(
             "--pheno",
-            type=EXISTING_FILE,
+            type=FILE_PATH,
             required=True,
             help="Phenotypes: FID IID NAME... or #IID NAME...; NA and -9 are missing.",
         ),
-        click.option("--covar", type=EXISTING_FILE, help="Covariates, in the same layout."),
+        click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
         click.option(
             "--pheno-name",
             type=CommaSeparated(),
@@ -167,7 +167,7 @@ outcome_options = _together(
         ),
         click.option(
             "--pheno-bounds",
-            type=EXISTING_FILE,
+            type=FILE_PATH,
             help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
         ),
         click.option(
@@ -178,7 +178,7 @@ outcome_options = _together(
         ),
         click.option(
             "--covar-bounds",
-            type=EXISTING_FILE,
+            type=FILE_PATH,
             help="Public bounds of the covariates: a table of name, lower, upper.",
         ),
     ]
@@ -188,7 +188,7 @@ model_options = _together(
     [
         click.option(
             "--ref-freq",
-            type=EXISTING_FILE,
+            type=FILE_PATH,
             help="Public allele frequencies (plink2 --freq of a reference panel).",
         ),
         click.option(
@@ -247,8 +247,12 @@ budget_options = _together(
 
 ledger_options = _together(
     [
-        click.option("--ledger", type=EXISTING_FILE, help="Ledger (default: one per user)."),
-        click.option("--cohort", metavar="NAME", help="The cohort's name in the ledger."),
+        click.option("--ledger", type=FILE_PATH, help="Ledger (default: one per user)."),
+        click.option(
+            "--cohort",
+            metavar="NAME",
+            help="The cohort's name in the ledger. Every release states it.",
+        ),
     ]
 )
 
@@ -304,7 +308,7 @@ execution_options = _together(
         ),
         click.option(
             "--cluster",
-            type=EXISTING_FILE,
+            type=FILE_PATH,
             metavar="FILE.toml",
             help="Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has "
             "examples.",
@@ -356,7 +360,7 @@ execution_options = _together(
 
 encryption_option = click.option(
     "--encryption-key",
-    type=EXISTING_FILE,
+    type=FILE_PATH,
     help="Encrypt what is kept about people with the key in this file (pipelines.encryption_key).",
 )
 

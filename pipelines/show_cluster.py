@@ -10,7 +10,7 @@ import click
 
 from pipelines.command_line import (
     CONTEXT,
-    EXISTING_FILE,
+    FILE_PATH,
     ContractCommand,
     debug_option,
     explain_errors,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.argument("file", type=EXISTING_FILE, metavar="FILE.toml")
+@click.argument("file", type=FILE_PATH, metavar="FILE.toml")
 @debug_option
 @explain_errors
 def main(file: Path) -> None:

@@ -11,7 +11,7 @@ import click
 from pipelines.command_line import (
     CONTEXT,
     DIRECTORY,
-    EXISTING_FILE,
+    FILE_PATH,
     ContractCommand,
     debug_option,
     explain_errors,
@@ -28,7 +28,7 @@ from primo_scale.errors import UsageError
 )
 @click.option(
     "--ledger",
-    type=EXISTING_FILE,
+    type=FILE_PATH,
     help="For the custodian: the ledger must have paid for this very release.",
 )
 @debug_option

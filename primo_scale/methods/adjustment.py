@@ -120,19 +120,11 @@ def adjust(
     )
 
 
-def shrunk_columns(columns: Float64, sigma: float) -> Float64:
-    """Positive-part James-Stein estimate of vectors observed with known noise.
-
-    Parameters
-    ----------
-    columns
-        Each a vector with independent noise of standard deviation `sigma`, shape (k, c).
-    """
-    return np.asarray(columns * _signal_share(columns, sigma))
-
-
 def _signal_share(columns: Float64, sigma: float) -> Float64:
-    """``max(0, 1 - (k-2) sigma^2 / ||column||^2)``, shape (c,)."""
+    """Factor of the positive-part James-Stein estimate of each column, seen with known noise.
+
+    ``max(0, 1 - (k-2) sigma^2 / ||column||^2)``, shape (c,).
+    """
     squared = (columns**2).sum(axis=0)
     noise = max(0, len(columns) - 2) * sigma**2
     share = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)

@@ -57,7 +57,7 @@ class Account:
     Attributes
     ----------
     cohort
-        Keyed digest of genotypes and sample list, or the custodian's name for the cohort.
+        Keyed digest of the sample list, or the custodian's name for the cohort.
     unit, adjacency
         What of a person is protected, and against which neighbours.
     """

@@ -49,3 +49,19 @@ def test_a_gram_is_adjusted_in_chunks_of_rows(rows):
     np.testing.assert_allclose(gram, residual.T @ residual, atol=1e-9)
     error = np.linalg.norm(gram - residual.T @ residual, 2) if rows < 100 else 0.0
     assert error <= rounding < 1e-9 * np.trace(X.T @ X)
+
+
+def test_fixed_columns_that_are_noise_are_dropped_and_the_others_kept():
+    rng = np.random.default_rng(3)
+    covariate = rng.integers(-300, 300, (60, 1))
+    X = rng.integers(-1, 2, (60, 2000)) + np.sign(covariate)
+    fixed = np.hstack([np.zeros((60, 1), dtype=np.int64), covariate])
+    exact = statistics_of(X, fixed, fixed[:, :1])
+    scales = replace(no_noise(1), fixed_cross=200.0)
+    noisy = with_noise(exact, scales, rng)
+    seen = noisy.cross(0)[:, :2]
+    kept = adjust(noisy, scales, np.ones(1), gram_factor=1.0).block(0).fixed_cross
+    assert (kept[:, 0] ** 2).sum() < 0.02 * (seen[:, 0] ** 2).sum()
+    np.testing.assert_allclose(kept[:, 1], seen[:, 1], rtol=0.01)
+    clean = adjust(exact, no_noise(1), np.ones(1), gram_factor=1.0).block(0).fixed_cross
+    np.testing.assert_array_equal(clean, exact.cross(0)[:, :2])

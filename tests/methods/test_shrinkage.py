@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from primo_scale.methods.adjustment import shrunk_columns
 from primo_scale.methods.shrinkage import (
     JamesStein,
     KnownNoise,
@@ -178,13 +177,3 @@ def test_the_floor_keeps_what_is_positive_and_drops_the_rest():
 
 def test_automatic_penalty_is_the_ratio_of_residual_to_effect_variance():
     assert automatic_penalty(100.0, 0.25) == pytest.approx(300.0)
-
-
-def test_shrunk_columns_lose_pure_noise_and_keep_signal():
-    rng = np.random.default_rng(3)
-    noise = rng.normal(0, 5.0, (2000, 1))
-    signal = rng.normal(0, 500.0, (2000, 1))
-    shrunk = shrunk_columns(np.hstack([noise, signal + noise]), 5.0)
-    assert (shrunk[:, 0] ** 2).sum() < 0.02 * (noise**2).sum()
-    np.testing.assert_allclose(shrunk[:, 1], (signal + noise)[:, 0], rtol=1e-3)
-    np.testing.assert_array_equal(shrunk_columns(signal, 0.0), signal)

@@ -160,6 +160,9 @@ def _stage(work_dir: Path, log: Sequence[LogLine]) -> tuple[str, _Progress]:
         from primo_scale.accumulate.commits import read_commits
 
         commits = read_commits(work_dir / PARTIALS)
+        # Once all is summed partial sums are removed, perhaps while they were counted.
+        if _is_summed(work_dir, log):
+            return _stage(work_dir, log)
         if commits is not None:
             done = commits.done.tasks == commits.whole.tasks
             return "reduce" if done else "accumulate", _of_tasks(commits)

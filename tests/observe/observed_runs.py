@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-N, D = 44, 150
-_LIMIT_S = 120
+N, D = 44, 400
+_LIMIT_S = 600
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,13 @@ from observed_runs import Cohort, D, kill_all, wait_until
 
 from pipelines import status
 from pipelines.work_directory import read_status
+from primo_scale.accumulate import commits
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.files import exclusive_lock
+from primo_scale.storage.groups import create_group, mark_complete
 from primo_scale.storage.lock_owner import lock_owner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,6 +221,24 @@ def test_an_encrypted_run_is_looked_at_with_its_key(killed, tmp_path, monkeypatc
     assert said.exit_code == 5
     tiles = len(cohort.chunks("gram/*/c/0/0/0"))
     assert json.loads(said.stdout)["counts"]["tile tasks"]["done"] == tiles < D
+
+
+def test_partial_sums_that_vanish_while_they_are_counted_are_summed(
+    killed, tmp_path, monkeypatch
+) -> None:
+    """The last step of an accumulation falls between two steps of a look."""
+    work, count = copy_of(killed, tmp_path), commits.read_commits
+
+    def counted_too_late(partials: Path) -> object:
+        group = create_group(work / "statistics.zarr", "statistics", {})
+        mark_complete(group, {"plan_digest": "of the plan"})
+        for half in partials.glob("*/gram/1*"):
+            shutil.rmtree(half)
+        return count(partials)
+
+    monkeypatch.setattr(commits, "read_commits", counted_too_late)
+    said = read_status(work)
+    assert (said.stage, said.counts) == ("summed", {})
 
 
 def test_an_ingest_is_counted_by_its_records(killed, tmp_path) -> None:

@@ -7,7 +7,7 @@ Nothing here imports the product. Public numbers of the lattice come from its ``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,11 +122,11 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
     return {**statistics, "observed": np.array(present)}
 
 
-def moment_sums(cohort: EdgeCohort) -> Int64:
+def moment_sums(phenotypes: Iterable[Column]) -> Int64:
     """Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20: docs/maths.md, section 6."""
     unit = 2**20
     sums = []
-    for column in cohort.phenotypes.values():
+    for column in phenotypes:
         middle, half = (column.lower + column.upper) / 2, (column.upper - column.lower) / 2
         u = np.trunc(unit * (column.values() - middle) / half)[column.observed()].astype(np.int64)
         sums.append([u.sum(), (u * u // unit).sum(), unit * len(u)])

@@ -35,7 +35,8 @@ PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE = 20_003  # three row groups, the last byte of a packed row not full
 N_VARIANTS = 600
 CHUNKS = {"default": None, "narrow": (333, 20_004), "small": (1_000, 4_100)}
-PATIENCE_SECONDS = 60
+# Of hangs alone: nothing here is about how long something takes.
+PATIENCE_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Simulated:
         return [
             "--genotypes", self.stores[store], "--ref-freq", f"{PANEL}.afreq",
             *(word for name, path in files.items() for word in (f"--{name}", path)),
-            "--ld-blocks", "window:75", "--row-norm", 24, "--work-dir", work,
+            "--ld-blocks", "window:50", "--row-norm", 24, "--work-dir", work,
         ]  # fmt: skip
 
 
@@ -111,6 +112,8 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
     """kill -9 twice, damage between, SIGTERM once; the same command then gives the same bits."""
     work = tmp_path / "work"
     arguments = [*simulated.options(work), "--workers", 1]
+    slow = Path(__file__).with_name("slow_tasks.py")
+    environment = {**environment, "DASK_DISTRIBUTED__WORKER__PRELOAD": f'["{slow}"]'}
 
     with started("accumulate", arguments, environment) as client:
         wait_for_chunks(work, client, more_than=3)
@@ -150,7 +153,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
 
 @pytest.mark.parametrize(
     ("row_group", "stripe", "rows_per_read", "tile"),
-    [(8_192, 8_192, 8_192, 2_048), (4_096, 2_048, 1_024, 64), (20_480, 20_480, 20_480, 19)],
+    [(8_192, 8_192, 8_192, 2_048), (4_096, 2_048, 1_024, 32), (20_480, 20_480, 20_480, 19)],
 )
 @pytest.mark.parametrize("kernel", ["auto", "float32"])
 def test_cutting_kernel_and_order_of_tasks(
@@ -231,9 +234,17 @@ def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> 
 
 
 def chunks_of(store: Path) -> list[Path]:
-    """Committed chunks below `store`, temporary files left out."""
-    paths = sorted(path for path in store.rglob("*") if "c" in path.relative_to(store).parts)
-    return [path for path in paths if path.is_file() and path.name.isdigit()]
+    """Committed chunks below `store`, temporary files left out.
+
+    By os.walk, which passes over what a run removes meanwhile.
+    """
+    return sorted(
+        Path(directory) / name
+        for directory, _, names in os.walk(store)
+        if "c" in Path(directory).relative_to(store).parts
+        for name in names
+        if name.isdigit()
+    )
 
 
 def do_harm(chunk: Path, harm: str) -> None:

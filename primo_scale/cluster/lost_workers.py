@@ -33,15 +33,17 @@ def workers_replaced(cluster: LocalCluster) -> Iterator[None]:
 
 def _watch(cluster: LocalCluster, wanted: int, ended: threading.Event) -> None:
     while not ended.wait(_LOOK_SECONDS):
-        lost = [
-            name
-            for name in list(cluster.worker_spec)
-            if name not in cluster.workers or cluster.workers[name].status in _GONE
-        ]
+        lost = [name for name in list(cluster.worker_spec) if _is_lost(cluster, name)]
         if lost or len(cluster.worker_spec) < wanted:
             # Dead again before it was there: the next look finds it.
             with suppress(RuntimeError, OSError):
                 cluster.sync(_replace, cluster, lost, wanted)
+
+
+def _is_lost(cluster: LocalCluster, name: object) -> bool:
+    # Asked for once: Dask's own thread may forget the worker at any moment.
+    worker = cluster.workers.get(name)
+    return worker is None or worker.status in _GONE
 
 
 async def _replace(cluster: LocalCluster, lost: list[object], wanted: int) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from free_ports import free_ports
 from presence import missing
 from slurm_runs import ROOT, Cohort, Slurm
 
@@ -27,7 +27,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     if os.geteuid() != 0:
         missing("the right to start SLURM (root)")
     directory = tmp_path_factory.mktemp("slurm")
-    subprocess.run([HERE / "start-slurm.sh", directory, *_free_ports(2)], check=True)
+    ports = map(str, free_ports(2))
+    subprocess.run([HERE / "start-slurm.sh", directory, *ports], check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(directory / "slurm.conf"))
         yield Slurm()
@@ -50,14 +51,3 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 def _run(command: str, *arguments: object) -> str:
     words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
     return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-
-def _free_ports(count: int) -> list[str]:
-    """Ports that nobody uses now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [str(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

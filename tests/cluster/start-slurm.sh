@@ -37,13 +37,16 @@ if ! munge -n > /dev/null 2>&1; then
   mkdir -p /run/munge && chown munge /run/munge
   [ -s /etc/munge/munge.key ] || runuser -u munge -- mungekey --create
   runuser -u munge -- /usr/sbin/munged
-  for _ in $(seq 50); do munge -n > /dev/null 2>&1 && break; sleep 0.1; done
+  for _ in $(seq 600); do
+    [ -s /run/munge/munged.pid ] && munge -n > /dev/null 2>&1 && break
+    sleep 0.1
+  done
   cp /run/munge/munged.pid "$dir/munged.pid"
 fi
 export SLURM_CONF="$dir/slurm.conf"
 slurmctld
 slurmd
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   sinfo --noheader --format=%T 2> /dev/null | grep -q idle && exit 0
   sleep 0.2
 done

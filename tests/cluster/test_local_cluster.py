@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from primo_scale.cluster import lost_workers
 from primo_scale.cluster import profile as profiles
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.dask_settings import WORKER_PROCESS
@@ -65,3 +68,24 @@ def test_a_worker_may_have_what_the_preflight_counts(said, may_have, tmp_path, m
 def test_no_worker_may_have_more_than_there_is(monkeypatch) -> None:
     monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
     assert worker_memory(LocalProfile(1, "4GiB")) == 2 << 30
+
+
+class Forgetful(dict[str, object]):
+    """What is there when one asks for it is gone when one wants it."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def test_a_worker_that_dask_forgets_between_two_looks_is_replaced(monkeypatch) -> None:
+    monkeypatch.setattr(lost_workers, "_LOOK_SECONDS", 0.01)
+    replaced, asked = threading.Event(), []
+
+    def sync(replace, cluster, lost, wanted) -> None:
+        asked.append((lost, wanted))
+        replaced.set()
+
+    cluster = SimpleNamespace(worker_spec={"first": {}}, workers=Forgetful(), sync=sync)
+    with lost_workers.workers_replaced(cluster):
+        assert replaced.wait(60)
+    assert asked[0] == (["first"], 1)

@@ -14,7 +14,7 @@ import click
 
 from pipelines.command_line import ContractCommand, debug_option, explain_errors
 
-CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 60}
+CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 
 
 @click.command(cls=ContractCommand)

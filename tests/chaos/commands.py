@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
+from free_ports import free_ports
 from journal import GATE, JOURNAL
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 120
+# Of hangs alone: nothing here is about how long something takes.
+PATIENCE_SECONDS = 600
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,15 @@ class Journal:
     def update(self) -> list[Event]:
         """All events so far."""
         if self.path.exists():
-            with self.path.open() as file:
+            with self.path.open("rb") as file:
                 file.seek(self._read)
-                for line in file.read().splitlines():
-                    kind, pid, at, task = line.split()
-                    self.events.append(Event(kind, int(pid), int(at), task))
-                self._read = file.tell()
+                content = file.read()
+            # A line may be read while it is being written.
+            whole = content[: content.rfind(b"\n") + 1]
+            self._read += len(whole)
+            for line in whole.decode().splitlines():
+                kind, pid, at, task = line.split()
+                self.events.append(Event(kind, int(pid), int(at), task))
         return self.events
 
     def computed(self) -> int:
@@ -96,19 +103,20 @@ def is_alive(pid: int) -> bool:
 def kill(pids: Sequence[int]) -> None:
     """kill -9, and wait until they are gone."""
     for pid in pids:
-        if is_alive(pid):
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(is_alive(pid) for pid in pids))
 
 
-def wait_until(condition: Callable[[], object], *, of: subprocess.Popen[str] | None = None) -> None:
-    """Wait for `condition`, or for the process `of` which it is about to end."""
+def wait_until(condition: Callable[[], Seen], *, of: subprocess.Popen[str] | None = None) -> Seen:
+    """Wait for `condition`, or for the process `of` which it is about to end; what it was then."""
     until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
+    while not (seen := condition()):
         if of is not None and of.poll() is not None:
-            return
+            break
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.005)
+    return seen
 
 
 def command_of(command: str, arguments: Sequence[object]) -> list[str]:
@@ -149,6 +157,11 @@ def error_in(stderr: str) -> str:
     lines = stderr.splitlines()
     assert [line for line in lines if line.startswith("error:")] == lines[-1:], stderr
     return lines[-1]
+
+
+def free_address() -> str:
+    (port,) = free_ports(1)
+    return f"tcp://127.0.0.1:{port}"
 
 
 def scheduler_at(address: str) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Journal, command_of, digest_in
+from commands import PATIENCE_SECONDS, ROOT, Journal, command_of, digest_in
 
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE, N_VARIANTS = 3_000, 600
@@ -33,8 +33,9 @@ class Cohort:
 
 def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+        timeout=2 * PATIENCE_SECONDS,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

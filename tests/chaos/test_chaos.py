@@ -25,7 +25,7 @@ KILLS = [
     *["one worker"] * 21, *["all workers"] * 4, *["the client"] * 2, *["everything"] * 2,
     *["terminate"] * 2,
 ]  # fmt: skip
-N_TASKS = 6 + 6 * 10 * 11 // 2
+N_TASKS = 6 + 6 * 12 * 13 // 2
 MOST_BETWEEN = 14
 
 
@@ -43,12 +43,15 @@ def test_chaos(undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
                 # Most kills hit in the middle of the work, some while processes are starting.
                 target = journal.computed() + choice.randint(0, MOST_BETWEEN)
                 wait_until(lambda target=target: journal.computed() >= target, of=client)
-                wait_until(journal.workers, of=client)
+                workers = wait_until(journal.workers, of=client)
                 if client.poll() is not None:
                     # Its last one: of workers while they were starting, which the client says.
                     assert client.returncode == 5, f"{len(kills)} kills too early"
                     break
-                strike(kills.pop(), client, journal, choice)
+                kill_of = kills.pop()
+                if kill_of == "one worker":
+                    workers = [choice.choice(workers)]
+                strike(kill_of, client, journal, workers)
                 if client.poll() is not None:
                     break
     with started(command, environment, log) as client:
@@ -64,12 +67,9 @@ def test_chaos(undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
 
 
 def strike(
-    kill_of: str, client: subprocess.Popen[str], journal: Journal, choice: random.Random
+    kill_of: str, client: subprocess.Popen[str], journal: Journal, workers: list[int]
 ) -> None:
-    workers = journal.workers()
-    if kill_of == "one worker":
-        kill([choice.choice(workers)])
-    elif kill_of == "all workers":
+    if kill_of in ("one worker", "all workers"):
         kill(workers)
     elif kill_of == "the client":
         kill([client.pid])  # its workers find out by themselves

@@ -8,7 +8,6 @@ is set back within them (docs/architecture.md).
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from commands import (
     Journal,
     dask_process,
     digest_in,
+    free_address,
     scheduler_at,
     started,
     wait_until,
@@ -79,9 +79,7 @@ def test_clocks_that_disagree_and_jump(
     clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
 ) -> None:
     """A client a year ahead, a worker two days behind; then otherwise; and then a kill."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    address = free_address()
     work, log = tmp_path / "work", tmp_path / "stderr"
     command = cohort.command(work, "--scheduler", address)
     clients, workers, schedulers = clock("client"), clock("worker"), clock("scheduler")

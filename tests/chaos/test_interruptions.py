@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from commands import (
     dask_process,
     digest_in,
     error_in,
+    free_address,
     kill_group,
     scheduler_at,
     started,
@@ -108,9 +108,7 @@ def test_one_client_a_work_directory_and_no_clock(
 def test_dead_workers_are_waited_for_and_a_dead_scheduler_ends_it(
     fired, cohort, undisturbed: Finished, journal, tmp_path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    address = free_address()
     command = cohort.command(tmp_path / "work", "--scheduler", address)
     with ExitStack() as stack:
         scheduler = stack.enter_context(dask_process(tmp_path, journal, *scheduler_at(address)))
@@ -151,6 +149,7 @@ def test_a_disk_that_fills_up_and_one_that_is_read_only(
     assert "the disk is full" in last_error(tmp_path)
     assert not is_complete(small_disk / "work" / "statistics.zarr", "statistics")
 
+    wait_until(lambda: not journal.workers())  # who hold files of this disk open
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     refused = run(command, cohort.environment)
     assert refused.returncode == 3

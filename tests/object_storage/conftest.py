@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 import pytest
 from bucket_runs import COHORT, PANEL, run
 from faulty_proxy import SECRET, FaultyProxy
+from free_ports import free_ports
 
 from primo_scale.storage import buckets
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.places import ObjectUrl
 
-_START_S = 60
+_START_S = 600
 _numbers = itertools.count()
 
 
@@ -39,9 +40,7 @@ def s3_server() -> Iterator[str]:
         if importlib.util.find_spec(package) is None:
             missing = f"{package} is not installed (pip install '.[dev]')"
             pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

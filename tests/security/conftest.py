@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from security_runs import Cohort, RunningCluster, start
@@ -30,16 +32,33 @@ def running_cluster(tmp_path_factory) -> Iterator[RunningCluster]:
     ]  # fmt: skip
     processes = [start(directory, "scheduler", [*shared, "--port", 0])]
     try:
-        for _ in range(300):
-            if (directory / "scheduler.json").is_file():
-                break
-            time.sleep(0.1)
+        wait_for_file(directory / "scheduler.json", processes[0])
         worker = ["--nthreads", 1, "--no-nanny", "--local-directory", directory / "scratch"]
         processes.append(start(directory, "worker", [*shared, *worker]))
         log = (directory / "scheduler.log").read_text()
         address = next(word for word in log.split() if word.startswith("tls://"))
         yield RunningCluster(["--scheduler", address, "--tls", tls], directory)
     finally:
-        for process in processes:
-            process.terminate()
-            process.wait(timeout=20)
+        end(processes)
+
+
+def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until `process` has written it."""
+    for _ in range(3000):
+        if path.is_file():
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    pytest.fail(f"no {path}: " + path.with_name("scheduler.log").read_text())
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -29,7 +29,7 @@ def run(command: str, *arguments: object, environment: dict[str, str] | None = N
     """Run ``python -m pipelines.COMMAND ARGUMENTS`` under an open umask."""
     words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
     ended = subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, check=False, umask=0,
+        words, cwd=ROOT, capture_output=True, text=True, check=False, umask=0, timeout=1200,
         env={**os.environ, **(environment or {})},
     )  # fmt: skip
     return Result(ended.returncode, ended.stdout, ended.stderr)

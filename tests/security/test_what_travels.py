@@ -17,7 +17,9 @@ from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import InputError, PrimoError, ResourceError
 
 PRIVATE = [
-    r"Family\d", r"Person\d", rf"\b{N_PEOPLE}\b", rf"\b{N_OBSERVED}\b",
+    r"Family\d", r"Person\d",
+    # Not digits of the names that Dask draws, as in 1f0c-7919-8a2e, nor of seconds it measures.
+    *(rf"(?<![\w.-]){number}(?![\w-]|\.\d)" for number in (N_PEOPLE, N_OBSERVED)),
     r"(?i)checksum", r"(?i)stored:", r"array\(", r"HEIGHT",
 ]  # fmt: skip
 

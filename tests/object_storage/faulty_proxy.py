@@ -1,18 +1,20 @@
 """A proxy before an S3 server that spoils some answers, the same ones for the same seed.
 
 What happens to a request depends on the seed, its method, its path and how often it was made, and
-on nothing else: not on threads, processes or time.
+on nothing else: not on threads, processes, time, or names that are drawn or counted anew each time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import re
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -49,7 +51,7 @@ class FaultyProxy:
         self.traffic = Traffic()
         self._server, self._choose = urlsplit(server).netloc, choose
         self._attempts: Counter[tuple[str, str]] = Counter()
-        self._lock = threading.Lock()
+        self._lock, self._one_put = threading.Lock(), threading.Lock()
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -112,13 +114,13 @@ class FaultyProxy:
     def _forward(
         self, request: BaseHTTPRequestHandler, body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
+        # The conditional put of a service is atomic; that of the server behind this proxy is not.
+        alone = self._one_put if request.command == "PUT" else nullcontext()
         connection = http.client.HTTPConnection(self._server, timeout=30)
-        try:
+        with alone, closing(connection):
             connection.request(request.command, request.path, body, dict(request.headers.items()))
             response = connection.getresponse()
             return response.status, dict(response.getheaders()), response.read()
-        finally:
-            connection.close()
 
     @staticmethod
     def _answer(
@@ -142,11 +144,16 @@ class FaultyProxy:
         request.connection.shutdown(socket.SHUT_RDWR)
 
 
+# Buckets of the tests are counted; stores get a name of their own.
+_OF_THIS_RUN = re.compile(r"bucket-\d+|[0-9a-f]{32}")
+
+
 def seeded(seed: int, share: float, faults: tuple[str, ...] = FAULTS) -> Callable[..., str | None]:
     """A fault for a `share` of requests, each kind as often as the others."""
 
     def choose(method: str, path: str, attempt: int) -> str | None:
-        digest = hashlib.sha256(f"{seed} {method} {path} {attempt}".encode()).digest()
+        lasting = _OF_THIS_RUN.sub("", path)
+        digest = hashlib.sha256(f"{seed} {method} {lasting} {attempt}".encode()).digest()
         number = int.from_bytes(digest[:8], "little") / 2**64
         return faults[int(number / share * len(faults))] if number < share else None
 

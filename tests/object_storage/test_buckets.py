@@ -88,7 +88,8 @@ def test_neighbouring_prefixes_are_left_alone(prefix):
     )
 
 
-def test_of_racers_one_wins_and_the_others_find_it_committed(prefix):
+def test_of_racers_one_wins_and_the_others_find_it_committed(prefix, proxy):
+    proxy(lambda method, path, attempt: None)  # which lets conditional puts be atomic
     create_array(
         create_group(prefix, "partial statistics", {}), "a", shape=(ROUNDS, 4), chunks=(1, 4),
         dtype=np.int64,
@@ -214,7 +215,8 @@ def test_an_answer_too_late_is_asked_for_again(prefix, proxy, monkeypatch):
     store_at(prefix).put_if_absent("x", b"content")
     faulty = proxy(lambda method, path, attempt: "slow" if attempt == 0 else None)
     assert store_at(prefix).read("x") == b"content"
-    assert faulty.traffic.faults == {"slow": 1, "none": 1}
+    assert faulty.traffic.faults["slow"] == 1
+    assert faulty.traffic.faults["none"] >= 1  # on a busy machine the next may be late as well
 
 
 def test_bits_flipped_on_the_way_fail_the_checksum(prefix, proxy):

@@ -40,7 +40,8 @@ def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     output = run("gwas_release", *arguments)
     assert statistics_sha256(output) == on_disk
     assert (tmp_path / "release" / "release.json").is_file()
-    assert sum(number for fault, number in faulty.traffic.faults.items() if fault != "none") > 20
+    n_faults = sum(number for fault, number in faulty.traffic.faults.items() if fault != "none")
+    assert n_faults > 10  # several times as many: it was not the service at its best
     assert {path.name for path in work.glob("*.zarr")} == {"genotypes.zarr"}
     left = {key.partition("/")[0] for key in store_at(shared).all_keys()}
     assert left == {"claim", "genotypes.zarr", "outcomes.zarr", "statistics.zarr"}
@@ -82,7 +83,7 @@ def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
         return {key for key in blocks if "outcome_gram" not in key}
 
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while len(sums_of(committed())) < 4 and time.monotonic() < end and process.poll() is None:
             time.sleep(0.2)
     finally:

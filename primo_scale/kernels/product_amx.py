@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.kernels.amx import (
     BLOCK_ROWS,
@@ -53,9 +53,7 @@ class Amx:
         same = left is right
         right = whole_vectors(right)
         left = right if same else whole_vectors(left)
-        rows, columns = _no_tiles(left), _no_tiles(right)
-        _stack_all(left, _last_block(left), rows)
-        _interleave_all(right, _last_block(right), columns)
+        rows, columns = _tiles(left, on_the_right=False), _tiles(right, on_the_right=True)
         _add_blocks(total[0], rows, columns, same)
 
     def read(self, total: tuple[Int32, tuple[int, int]]) -> Int32:
@@ -75,10 +73,12 @@ def _n_blocks(rows: int) -> int:
     return -(-rows // BLOCK_ROWS)
 
 
-def _no_tiles(codes: Int8) -> npt.NDArray[np.int8]:
-    """Memory for the tiles of every block of 32 rows and step of 64 people, aligned."""
+def _tiles(codes: Int8, *, on_the_right: bool) -> Int8:
+    """Tiles of an operand, shape (blocks of 32 rows, steps of 64 people, bytes of two tiles)."""
     shape = _n_blocks(len(codes)), codes.shape[1] // VECTOR_BYTES, STEP_BYTES
-    return spread_rows(1, int(np.prod(shape))).reshape(shape)
+    tiles = spread_rows(1, math.prod(shape)).reshape(shape)
+    _write_tiles(codes, _last_block(codes), tiles, on_the_right)
+    return tiles
 
 
 def _last_block(codes: Int8) -> Int8:
@@ -99,26 +99,19 @@ def _address(codes: Any, last: Any, block: Any) -> Any:
 
 
 @compiled
-def _stack_all(codes: Any, last: Any, tiles: Any) -> None:
+def _write_tiles(codes: Any, last: Any, tiles: Any, on_the_right: Any) -> None:
+    """Two tiles of every 32 rows and 64 people, as an operand on either side has them."""
     stride = codes.strides[0]
     for block in range(tiles.shape[0]):
         rows = _address(codes, last, block)
         tile = tiles.ctypes.data + block * tiles.strides[0]
         for step in range(tiles.shape[1]):
             for start in range(0, BLOCK_ROWS, TILE_ROWS):
-                stack(rows + start * stride + step * VECTOR_BYTES, stride, tile)
-                tile += TILE_BYTES
-
-
-@compiled
-def _interleave_all(codes: Any, last: Any, tiles: Any) -> None:
-    stride = codes.strides[0]
-    for block in range(tiles.shape[0]):
-        rows = _address(codes, last, block)
-        tile = tiles.ctypes.data + block * tiles.strides[0]
-        for step in range(tiles.shape[1]):
-            for start in range(0, BLOCK_ROWS, TILE_ROWS):
-                interleave(rows + start * stride + step * VECTOR_BYTES, stride, tile)
+                source = rows + start * stride + step * VECTOR_BYTES
+                if on_the_right:
+                    interleave(source, stride, tile)
+                else:
+                    stack(source, stride, tile)
                 tile += TILE_BYTES
 
 

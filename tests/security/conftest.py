@@ -54,9 +54,9 @@ def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
+    """The last that was started first: a worker whose scheduler is gone may wait for it."""
+    for process in reversed(processes):
         process.terminate()
-    for process in processes:
         try:
             process.wait(timeout=300)
         except subprocess.TimeoutExpired:

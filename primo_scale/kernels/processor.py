@@ -29,7 +29,10 @@ def host_features() -> frozenset[str]:
 
 
 def looks_up_fast() -> bool:
-    """Whether one look-up is one operation: so on AMD's, while Intel's make three of it."""
+    """Whether one look-up is one operation: so on AMD's, while Intel's make three of it.
+
+    There `lookup` has two thirds of the rate of `signs` (docs/benchmarks_amx.md).
+    """
     return str(binding.get_host_cpu_name()).startswith("znver")
 
 

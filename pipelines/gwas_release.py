@@ -89,10 +89,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
-    check_private_places(out, private_places(work_dir, release))
-    if execution.performance_report is not None:  # it counts tasks, hence people
-        report = work_dir / execution.performance_report
-        check_private_places(out, {"--performance-report": report})
+    _check_places(out, work_dir, execution, release)
     check = partial(
         _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
     )
@@ -124,6 +121,16 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             purge(work_dir, out, shown, genotypes=True)
             return
         LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+
+
+def _check_places(
+    out: Path, work_dir: Path, execution: ExecutionChoices, release: ReleaseChoices
+) -> None:
+    """Refuse to keep what is private in the release."""
+    places = private_places(work_dir, release)
+    if execution.performance_report is not None:  # it counts tasks, hence people
+        places["--performance-report"] = work_dir / execution.performance_report
+    check_private_places(out, places)
 
 
 def _check_before_work(

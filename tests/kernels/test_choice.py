@@ -128,11 +128,15 @@ def test_processors_that_cannot_be_asked_have_no_features(monkeypatch: pytest.Mo
 def test_tiles_are_had_where_the_system_lends_them(
     monkeypatch: pytest.MonkeyPatch, answer: int
 ) -> None:
-    """Linux before 5.16 knows no such question, and answers -1."""
+    """Linux before 5.16 knows no such question, and answers -1.
+
+    The question in numbers, as the kernel's headers have them: arch_prctl, ARCH_REQ_XCOMP_PERM, and
+    the 18th component of a processor's state. Where it was wrong, tests of tiles would be skipped.
+    """
 
     class System:
         def syscall(self, *words: int) -> int:
-            return answer
+            return answer if words == (158, 0x1023, 18) else -1
 
     monkeypatch.setattr(processor.sys, "platform", "linux")
     monkeypatch.setattr(processor, "host_features", lambda: processor.TILE_FEATURES)

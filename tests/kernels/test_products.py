@@ -209,35 +209,23 @@ class TestWhatTheCheckRejects:
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 
-    def test_padded_people_that_are_not_zero(
-        self, codes: Int8, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("kind", "module", "padding"),
+        [(Amx, product_amx, "whole_vectors"), (Signs, product_avx512, "_whole_masks")],
+    )
+    def test_padding_that_is_not_zero(
+        self, kind: Any, module: Any, padding: str, codes: Int8, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        kernel = available("amx", 1)
-        assert isinstance(kernel, Amx)
-        whole = product_amx.whole_vectors
+        kernel = available(kind.name, 1)
+        assert isinstance(kernel, kind)
+        whole = getattr(module, padding)
 
         def unclean(codes: Int8) -> Int8:
             copy = whole(codes).copy()
             copy[:, codes.shape[1]] = 1
             return copy
 
-        monkeypatch.setattr(product_amx, "whole_vectors", unclean)
-        with pytest.raises(AssertionError):
-            assert_exact(kernel, codes, codes.copy())
-
-    def test_masks_with_padding_that_is_not_zero(
-        self, codes: Int8, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        kernel = available("signs", 1)
-        assert isinstance(kernel, Signs)
-        whole = product_avx512._whole_masks
-
-        def unclean(codes: Int8) -> Int8:
-            copy = whole(codes).copy()
-            copy[:, codes.shape[1]] = 1
-            return copy
-
-        monkeypatch.setattr(product_avx512, "_whole_masks", unclean)
+        monkeypatch.setattr(module, padding, unclean)
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 

@@ -29,12 +29,9 @@ def umask_of_the_shell() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Reference data and vectors beside the project's checkout."""
-    path = ROOT.parent / "shared"
-    if not path.is_dir():
-        missing("the reference data (../shared)")
-    return path
+def reference() -> Path:
+    """Reference data and vectors: `PROVENANCE.md` there tells where they come from."""
+    return ROOT / "tests" / "reference"
 
 
 def _program(name: str) -> str:

@@ -60,7 +60,7 @@ def run() -> Run:
 
 
 @pytest.fixture(scope="session")
-def real_sets(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealSet]:
+def real_sets(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealSet]:
     """The three real data sets, with bounds files that stand in for public knowledge."""
     bounds = tmp_path_factory.mktemp("bounds")
     places = {
@@ -74,7 +74,7 @@ def real_sets(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     }  # fmt: skip
     sets = {}
     for name, (prefix, pheno, covar, frequencies) in places.items():
-        bfile = shared / "data" / "real" / prefix
+        bfile = reference / "data" / "real" / prefix
         sets[name] = RealSet(
             name=name,
             bfile=bfile,

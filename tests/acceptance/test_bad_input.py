@@ -44,9 +44,9 @@ class Request:
 
 
 @pytest.fixture
-def request_(shared: Path, tmp_path: Path) -> Request:
+def request_(reference: Path, tmp_path: Path) -> Request:
     """61 variants of 43 real people; the first two columns of their phenotypes."""
-    source = shared / "data" / "edge" / "plink_made" / "base_n43_m61"
+    source = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
     for suffix in (".bed", ".bim", ".fam"):
         shutil.copy(source.with_name(source.name + suffix), tmp_path / f"cohort{suffix}")
     people = [line.split()[:2] for line in (tmp_path / "cohort.fam").read_text().splitlines()]

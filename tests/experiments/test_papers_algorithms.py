@@ -13,8 +13,8 @@ from experiments import multi_party, thesis
 from experiments import papers_constants as papers
 from experiments.gaussian_noise import draw
 
-THESIS = np.load(Path(__file__).parents[1] / "vectors" / "10_thesis.npz")
-MULTI_PARTY = np.load(Path(__file__).parent / "vectors" / "11_wu.npz")
+THESIS = np.load(Path(__file__).parents[1] / "reference" / "vectors" / "10_thesis.npz")
+MULTI_PARTY = np.load(Path(__file__).parents[1] / "reference" / "vectors" / "11_wu.npz")
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,10 @@ def truth(prefix: Path) -> np.ndarray:
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("budget", [1, 64, 1 << 26])
 def test_any_subset_within_any_budget(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, name: str, budget: int
+    reference: Path, monkeypatch: pytest.MonkeyPatch, name: str, budget: int
 ) -> None:
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", budget)
-    prefix = shared / "data/edge/plink_made" / name
+    prefix = reference / "data/edge/plink_made" / name
     file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
     expected = truth(prefix)
     rng = np.random.default_rng(budget)
@@ -40,17 +40,17 @@ def test_any_subset_within_any_budget(
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_raw_value_follows_the_definition(shared: Path, name: str) -> None:
-    prefix = shared / "data/edge/plink_made" / name
+def test_raw_value_follows_the_definition(reference: Path, name: str) -> None:
+    prefix = reference / "data/edge/plink_made" / name
     file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
     copies = {0: 2, 1: -1, 2: 1, 3: 0}
     found = [[copies[file.raw_value(v, s)] for s in range(43)] for v in range(61)]
     np.testing.assert_array_equal(found, truth(prefix))
 
 
-def test_a_file_that_shrinks_is_noticed(shared: Path, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_is_noticed(reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.bed"
-    path.write_bytes((shared / "data/edge/plink_made/base_n43_m61.bed").read_bytes())
+    path.write_bytes((reference / "data/edge/plink_made/base_n43_m61.bed").read_bytes())
     file = bed.open_bed(path, 43, 61)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(InputError, match="shorter"):

@@ -17,9 +17,9 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 
 
 @pytest.fixture
-def store(shared: Path, tmp_path: Path) -> GenotypeStore:
+def store(reference: Path, tmp_path: Path) -> GenotypeStore:
     return ingest(
-        [shared / "data/edge/plink_made/base_n43_m61"],
+        [reference / "data/edge/plink_made/base_n43_m61"],
         tmp_path / "g.zarr",
         selection=Selection(),
         chunk_shape=(16, 12),
@@ -27,15 +27,15 @@ def store(shared: Path, tmp_path: Path) -> GenotypeStore:
     )
 
 
-def test_labels_and_shape(store: GenotypeStore, shared: Path) -> None:
+def test_labels_and_shape(store: GenotypeStore, reference: Path) -> None:
     array = primo_scale.open_genotypes(str(store.path))
     assert array.dims == ("variant", "sample")
     assert array.dtype == np.int8
     assert array.shape == (61, 43)
     assert dask.is_dask_collection(array.data)
     assert array.data.chunks == ((16, 16, 16, 13), (12, 12, 12, 7))
-    bim = (shared / "data/edge/plink_made/base_n43_m61.bim").read_text().split()
-    fam = (shared / "data/edge/plink_made/base_n43_m61.fam").read_text().split()
+    bim = (reference / "data/edge/plink_made/base_n43_m61.bim").read_text().split()
+    fam = (reference / "data/edge/plink_made/base_n43_m61.fam").read_text().split()
     assert array["variant"].values.tolist() == bim[1::6]
     assert array["chrom"].values.tolist() == bim[0::6]
     assert array["pos"].values.tolist() == [int(position) for position in bim[3::6]]

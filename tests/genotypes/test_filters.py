@@ -42,9 +42,9 @@ SAMPLE_LISTS = {
 @pytest.mark.parametrize("option", ["keep", "remove"])
 @pytest.mark.parametrize("content", SAMPLE_LISTS.values(), ids=SAMPLE_LISTS)
 def test_people_as_plink2(
-    shared: Path, plink2: str, tmp_path: Path, option: str, content: str
+    reference: Path, plink2: str, tmp_path: Path, option: str, content: str
 ) -> None:
-    prefix = shared / "data/edge/plink_made/base_n43_m61"
+    prefix = reference / "data/edge/plink_made/base_n43_m61"
     path = listed(tmp_path / "list.txt", content)
     run_plink2(plink2, prefix, f"--{option}", path, "--make-just-fam", tmp_path)
     expected = read_fam(tmp_path / "o.fam").individual.tolist()
@@ -57,10 +57,10 @@ def test_people_as_plink2(
 @pytest.mark.oracle
 @pytest.mark.parametrize("content", ["NA11931\nNA12045\n", "#IID\nNA11931\n"])
 def test_iid_alone_as_plink2_where_families_are_absent(
-    shared: Path, plink2: str, tmp_path: Path, content: str
+    reference: Path, plink2: str, tmp_path: Path, content: str
 ) -> None:
     prefix = tmp_path / "x"
-    source = shared / "data/edge/plink_made/fam_fid0_qpheno"
+    source = reference / "data/edge/plink_made/fam_fid0_qpheno"
     for kind in (".bed", ".bim", ".fam"):
         shutil.copy(source.with_suffix(kind), prefix.with_suffix(kind))
     path = listed(tmp_path / "list.txt", content)
@@ -82,9 +82,9 @@ VARIANT_LISTS = {
 @pytest.mark.parametrize("option", ["extract", "exclude"])
 @pytest.mark.parametrize("content", VARIANT_LISTS.values(), ids=VARIANT_LISTS)
 def test_variants_as_plink2(
-    shared: Path, plink2: str, tmp_path: Path, option: str, content: str
+    reference: Path, plink2: str, tmp_path: Path, option: str, content: str
 ) -> None:
-    prefix = shared / "data/edge/plink_made/dupid"
+    prefix = reference / "data/edge/plink_made/dupid"
     path = listed(tmp_path / "list.txt", content)
     run_plink2(plink2, prefix, f"--{option}", path, "--make-just-bim", tmp_path)
     expected = read_bim(tmp_path / "o.bim").variants.position.tolist()

@@ -45,9 +45,9 @@ def panel(path: Path, *rows: str, header: str = HEADER) -> Path:
     ],
 )
 def test_frequencies_of_plink2_are_those_of_the_genotypes(
-    shared: Path, prefix: str, frequencies: str
+    reference: Path, prefix: str, frequencies: str
 ) -> None:
-    real = shared / "data/real"
+    real = reference / "data/real"
     variants = read_bim(real / f"{prefix}.bim").variants
     matched = read_reference_frequencies(real / frequencies, variants)
     genotypes = open_bed(real / f"{prefix}.bed").read(dtype="float64")
@@ -64,9 +64,9 @@ def test_frequencies_of_plink2_are_those_of_the_genotypes(
     [("a1a2_swapped", True, False), ("strand_flipped", False, True)],
 )
 def test_swapped_and_flipped_panels_give_the_same_frequencies(
-    shared: Path, plink2: str, tmp_path: Path, other: str, swapped: bool, flipped: bool
+    reference: Path, plink2: str, tmp_path: Path, other: str, swapped: bool, flipped: bool
 ) -> None:
-    made = shared / "data/edge/plink_made"
+    made = reference / "data/edge/plink_made"
     command = [plink2, "--bfile", str(made / other), "--freq", "--out", str(tmp_path / "panel")]
     subprocess.run(command, check=True, capture_output=True)
     variants = read_bim(made / "base_n43_m61.bim").variants

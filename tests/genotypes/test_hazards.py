@@ -27,7 +27,7 @@ def hazards_of(prefix: Path, directory: Path, selection: Selection | None = None
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    # The counts are those of shared/data/README.md, "edge/plink_made".
+    # The counts are those of reference/data/README.md, "edge/plink_made".
     [
         ("base_n43_m61", {}),
         ("dupid", {"repeated_identifiers": 4, "absent_identifiers": 3, "repeated_sites": 2}),
@@ -44,19 +44,19 @@ def hazards_of(prefix: Path, directory: Path, selection: Selection | None = None
     ],
 )
 def test_each_fixture_has_its_hazards_and_no_other(
-    shared: Path, tmp_path: Path, name: str, expected: dict[str, int]
+    reference: Path, tmp_path: Path, name: str, expected: dict[str, int]
 ) -> None:
-    found = hazards_of(shared / "data/edge/plink_made" / name, tmp_path)
+    found = hazards_of(reference / "data/edge/plink_made" / name, tmp_path)
     assert {key: value for key, value in vars(found).items() if value} == expected
     assert len(found.lines()) == len(expected)
 
 
 @pytest.mark.oracle
 def test_heterozygous_haploids_are_those_of_plink(
-    shared: Path, plink19: str, tmp_path: Path
+    reference: Path, plink19: str, tmp_path: Path
 ) -> None:
     prefix = tmp_path / "random"
-    source = shared / "data/edge/plink_made/sexchr_numeric_unknown_sex"
+    source = reference / "data/edge/plink_made/sexchr_numeric_unknown_sex"
     for kind in (".bed", ".bim", ".fam"):
         shutil.copy(source.with_suffix(kind), prefix.with_suffix(kind))
     content = np.fromfile(prefix.with_suffix(".bed"), dtype=np.uint8)

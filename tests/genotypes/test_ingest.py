@@ -31,7 +31,7 @@ from primo_scale.genotypes.ingest import finalise, ingest, initialise, write_one
 from primo_scale.genotypes.ingest_plan import plan_ingest
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 
-EDGE = Path(__file__).resolve().parents[3] / "shared/data/edge"
+EDGE = Path(__file__).resolve().parents[1] / "reference/data/edge"
 
 
 def observed_behaviour() -> list[tuple[str, bool]]:
@@ -83,13 +83,13 @@ def copy_fileset(source: Path, target: Path) -> Path:
 
 
 @pytest.fixture
-def base(shared: Path, tmp_path: Path) -> Path:
-    return copy_fileset(shared / "data/edge/plink_made/base_n43_m61", tmp_path / "base")
+def base(reference: Path, tmp_path: Path) -> Path:
+    return copy_fileset(reference / "data/edge/plink_made/base_n43_m61", tmp_path / "base")
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_what_plink2_accepts_is_read_alike(shared: Path, tmp_path: Path, name: str) -> None:
-    prefix = shared / "data/edge" / name
+def test_what_plink2_accepts_is_read_alike(reference: Path, tmp_path: Path, name: str) -> None:
+    prefix = reference / "data/edge" / name
     store = run(prefix, tmp_path / "g.zarr", chunk_shape=(256, 36))
     dosages = open_genotypes(store.path).values
     np.testing.assert_array_equal(dosages, traw_dosages(Path(f"{prefix}.traw")))
@@ -102,10 +102,10 @@ def test_what_plink2_accepts_is_read_alike(shared: Path, tmp_path: Path, name: s
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_plink2_refuses_is_refused_in_one_line(
-    shared: Path, tmp_path: Path, name: str
+    reference: Path, tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        run(shared / "data/edge" / name, tmp_path / "g.zarr")
+        run(reference / "data/edge" / name, tmp_path / "g.zarr")
     assert name.split("/")[-1] in str(caught.value)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -119,9 +119,9 @@ def test_what_plink2_refuses_is_refused_in_one_line(
     ],
 )
 def test_genotype_counts_are_those_of_plink2(
-    shared: Path, tmp_path: Path, prefix: str, truth: str
+    reference: Path, tmp_path: Path, prefix: str, truth: str
 ) -> None:
-    real = shared / "data/real"
+    real = reference / "data/real"
     store = run(real / prefix, tmp_path / "g.zarr", chunk_shape=(2048, 128))
     with gzip.open(real / truth, "rt") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -145,9 +145,9 @@ def test_chunk_shape_changes_neither_genotypes_nor_identity(base: Path, tmp_path
 
 
 def test_the_size_of_a_slab_changes_nothing(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prefix = shared / "data/edge/plink_made/degenerate"
+    prefix = reference / "data/edge/plink_made/degenerate"
     whole = run(prefix, tmp_path / "whole.zarr")
     monkeypatch.setattr(partitions, "SLAB_BYTES", 1)
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", 1)
@@ -162,12 +162,17 @@ def test_the_size_of_a_slab_changes_nothing(
 @pytest.mark.parametrize("name", ["base_n43_m61", "samplemajor_n43_m61"])
 @pytest.mark.parametrize(("rows", "chunks"), [(1, 1), (5, 2), (7, 3), (64, 64)])
 def test_slabs_of_any_shape_put_everything_in_its_place(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rows: int, chunks: int
+    reference: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    rows: int,
+    chunks: int,
 ) -> None:
     """Also of some people and variants; 61 variants and 43 people fill no slab and no chunk."""
     monkeypatch.setattr(partitions, "_SLAB_ROWS", rows)
     monkeypatch.setattr(partitions, "_MOST_CHUNKS", chunks)
-    prefix = shared / "data/edge/plink_made" / name
+    prefix = reference / "data/edge/plink_made" / name
     expected = bed_reader_dosages(prefix)
     whole = run(prefix, tmp_path / "whole.zarr", chunk_shape=(16, 8))
     np.testing.assert_array_equal(open_genotypes(whole.path).values, expected)
@@ -465,8 +470,8 @@ def test_a_damaged_chunk_is_an_error_not_a_number(base: Path, tmp_path: Path) ->
         open_genotype_store(store.path).read_packed(slice(0, 4), slice(0, 4))
 
 
-def test_padding_of_the_store_is_zero(shared: Path, tmp_path: Path) -> None:
-    store = run(shared / "data/edge/plink_made/padbits_nonzero_n41", tmp_path / "g.zarr")
+def test_padding_of_the_store_is_zero(reference: Path, tmp_path: Path) -> None:
+    store = run(reference / "data/edge/plink_made/padbits_nonzero_n41", tmp_path / "g.zarr")
     assert not (store.read_packed(slice(None), slice(40, 41)) & 0b11111100).any()
 
 
@@ -505,9 +510,9 @@ def test_genotypes_in_memory_stay_within_the_read_budget(tmp_path: Path, kept: s
 
 @pytest.mark.parametrize(("name", "large"), [("base_n43_m61", 2), ("samplemajor_n43_m61", 1)])
 def test_a_large_chunk_of_a_sample_major_file_leaves_room_for_one_partition_at_a_time(
-    shared: Path, tmp_path: Path, name: str, large: int
+    reference: Path, tmp_path: Path, name: str, large: int
 ) -> None:
-    prefix = shared / "data/edge/plink_made" / name
+    prefix = reference / "data/edge/plink_made" / name
     plan = plan_ingest([prefix], tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12))
     assert plan.partitions_at_once == 2
     assert replace(plan, chunk_shape=(65_536, 8192)).partitions_at_once == large

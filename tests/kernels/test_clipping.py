@@ -122,9 +122,9 @@ def test_negative_limit_is_an_error() -> None:
         row_multipliers(np.zeros(1, dtype=np.int64), -1)
 
 
-def test_reference_vector(shared: Path) -> None:
+def test_reference_vector(reference: Path) -> None:
     """Rows within the bound stay as published; a tighter bound holds and scales them evenly."""
-    vector = np.load(shared / "vectors/13_fixed_point.npz")
+    vector = np.load(reference / "vectors/13_fixed_point.npz")
     rows = vector["out_qx"].astype(np.int16)
     limit = int((vector["scale_x"] * vector["Bx"]) ** 2)
     np.testing.assert_array_equal(clip_rows(rows, slice(None), limit), rows)

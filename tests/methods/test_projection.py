@@ -18,7 +18,7 @@ from primo_scale.methods.projection import (
 )
 from primo_scale.methods.shrinkage import Ridge, floored_at_zero
 
-VECTORS = Path(__file__).parents[1] / "vectors"
+VECTORS = Path(__file__).parents[1] / "reference" / "vectors"
 
 
 def project(S, G, radius_squared):

@@ -19,8 +19,8 @@ def coefficients(rule, values, target):
     return rule.factors(values, target) * target
 
 
-def test_reference_vector_01(shared):
-    vector = np.load(shared / "vectors" / "01_reuse_cov_gauss_triu.npz")
+def test_reference_vector_01(reference):
+    vector = np.load(reference / "vectors" / "01_reuse_cov_gauss_triu.npz")
     X, Y, upper = vector["X"], vector["Y"], np.triu(vector["Z1"])
     n, penalty = len(X), len(X) * float(vector["lam"])
     noisy = X.T @ X + vector["sigma1"] * (upper + np.triu(upper, 1).T)

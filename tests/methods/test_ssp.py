@@ -12,7 +12,7 @@ from primo_scale.methods.shrinkage import Ridge, noise_norm
 from primo_scale.methods.ssp import adaptive_ridge, eigenvalue_bound, unit_ridge
 
 RHO = 0.05
-VECTOR = np.load(Path(__file__).parents[1] / "vectors" / "10_thesis.npz")
+VECTOR = np.load(Path(__file__).parents[1] / "reference" / "vectors" / "10_thesis.npz")
 
 
 def classical(epsilon, delta):

@@ -128,10 +128,10 @@ TOKENS = ["-9", "-9.0", "-9e0", "-9.00001", "NA", "na", "nan", "NaN", "0", "0.0"
     ("kind", "options"), [("quantitative", []), ("b12", []), ("b01", ["--1"]), ("covariate", [])]
 )
 def test_missing_is_what_plink2_calls_missing(
-    shared: Path, plink2: str, tmp_path: Path, kind: str, options: list[str]
+    reference: Path, plink2: str, tmp_path: Path, kind: str, options: list[str]
 ) -> None:
     """Each token stands for one person; plink2 writes NA for those it takes as missing."""
-    fam = (shared / "data/real/regenie_example/example.fam").read_text().split("\n")
+    fam = (reference / "data/real/regenie_example/example.fam").read_text().split("\n")
     people = [line.split()[:2] for line in fam if line]
     # A binary column stays one for plink2 only while it holds codes alone.
     codes = {"b12": {0, 1, 2, -9}, "b01": {0, 1, -9}}.get(kind)
@@ -147,7 +147,7 @@ def test_missing_is_what_plink2_calls_missing(
     source, suffix = ["--pheno", str(path)], "psam"
     if kind == "covariate":
         source, columns, suffix = ["--covar", str(path)], ["--write-covar", "cols=maybefid"], "cov"
-    command = [plink2, "--bfile", str(shared / "data/real/regenie_example/example")]
+    command = [plink2, "--bfile", str(reference / "data/real/regenie_example/example")]
     command += ["--no-psam-pheno", *source, *options, *columns, "--out", str(tmp_path / "out")]
     subprocess.run(command, check=True, capture_output=True)
     theirs = pd.read_csv(tmp_path / f"out.{suffix}", sep="\t", dtype=str, keep_default_na=False)
@@ -175,12 +175,12 @@ def test_an_off_centre_binary_trait_keeps_its_two_values_apart() -> None:
     assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]
 
 
-def test_reference_vector_13_is_coded_as_outcomes(shared):
+def test_reference_vector_13_is_coded_as_outcomes(reference):
     """The lattice of the vector, truncation included, on both of its sides.
 
     Its scales are below the smallest that `code_outcomes` would choose, so the coding is spelt out.
     """
-    vector = np.load(shared / "vectors" / "13_fixed_point.npz")
+    vector = np.load(reference / "vectors" / "13_fixed_point.npz")
     for values, scale, expected in (
         (vector["X"], vector["scale_x"], vector["out_qx"]),
         (vector["Y"], vector["scale_y"], vector["out_qy"]),

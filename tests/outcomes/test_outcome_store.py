@@ -200,8 +200,8 @@ REAL = {
 
 
 @pytest.mark.parametrize("folder", REAL)
-def test_real_files_read_as_pandas_reads_them(shared: Path, tmp_path: Path, folder: str) -> None:
-    data = shared / "data/real" / folder
+def test_real_files_read_as_pandas_reads_them(reference: Path, tmp_path: Path, folder: str) -> None:
+    data = reference / "data/real" / folder
     prefix, phenotype_file, covariate_file = REAL[folder]
     samples = read_fam(data / f"{prefix}.fam")
     ids = pd.MultiIndex.from_arrays([samples.family, samples.individual])

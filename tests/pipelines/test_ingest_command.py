@@ -14,10 +14,10 @@ def command(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_prints_filters_hazards_and_what_was_written(shared: Path, tmp_path: Path) -> None:
+def test_prints_filters_hazards_and_what_was_written(reference: Path, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     keep.write_text("NA11931\nNA12045\nnobody\n")
-    prefix = shared / "data/edge/plink_made/bim_negpos"
+    prefix = reference / "data/edge/plink_made/bim_negpos"
     result = command("--bfile", prefix, "--out", tmp_path / "g.zarr", "--keep", keep)
     assert result.exit_code == 0, result.output
     assert "--keep: 3 named, 2 found, 2 samples left" in result.output
@@ -28,9 +28,9 @@ def test_prints_filters_hazards_and_what_was_written(shared: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "code"), [("bad_truncated", 3), ("bad_magic", 3), ("not_there", 3)]
 )
-def test_bad_input_ends_in_one_line(shared: Path, tmp_path: Path, name: str, code: int) -> None:
+def test_bad_input_ends_in_one_line(reference: Path, tmp_path: Path, name: str, code: int) -> None:
     result = command(
-        "--bfile", shared / "data/edge/plink_made" / name, "--out", tmp_path / "g.zarr"
+        "--bfile", reference / "data/edge/plink_made" / name, "--out", tmp_path / "g.zarr"
     )
     assert result.exit_code == code
     errors = [line for line in result.stderr.splitlines() if line.strip()]
@@ -40,15 +40,15 @@ def test_bad_input_ends_in_one_line(shared: Path, tmp_path: Path, name: str, cod
     assert list(tmp_path.iterdir()) == []
 
 
-def test_impossible_chunks_are_a_usage_error(shared: Path, tmp_path: Path) -> None:
-    prefix = shared / "data/edge/plink_made/base_n43_m61"
+def test_impossible_chunks_are_a_usage_error(reference: Path, tmp_path: Path) -> None:
+    prefix = reference / "data/edge/plink_made/base_n43_m61"
     result = command("--bfile", prefix, "--out", tmp_path / "g", "--chunk-samples", 6)
     assert result.exit_code == 2
 
 
-def test_unwritable_destination(shared: Path, tmp_path: Path) -> None:
+def test_unwritable_destination(reference: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
-    prefix = shared / "data/edge/plink_made/base_n43_m61"
+    prefix = reference / "data/edge/plink_made/base_n43_m61"
     result = command("--bfile", prefix, "--out", tmp_path / "file/g.zarr")
     assert result.exit_code == 3
     assert "cannot be written" in result.stderr

@@ -280,8 +280,8 @@ def test_a_bound_is_never_rounded_down():
         assert bound <= math.sqrt(2) * norm * (1 + 1e-15)
 
 
-def test_reference_vector_of_the_lattice(shared):
-    vector = np.load(shared / "vectors" / "13_fixed_point.npz")
+def test_reference_vector_of_the_lattice(reference):
+    vector = np.load(reference / "vectors" / "13_fixed_point.npz")
     row_norm = math.floor((vector["scale_x"] * vector["Bx"]) ** 2)
     outcome_norm = math.floor((vector["scale_y"] * vector["By"]) ** 2)
     found = [

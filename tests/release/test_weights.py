@@ -109,11 +109,11 @@ def test_names_that_would_break_a_table_are_refused(names):
 # -------------------------------------------------------------------------------- against plink2
 
 
-def real_set(shared: Path, name: str) -> tuple[Path, VariantTable, np.ndarray]:
+def real_set(reference: Path, name: str) -> tuple[Path, VariantTable, np.ndarray]:
     """A real fileset, its variants, and copies of A1 as bed-reader counts them (NaN: missing)."""
     prefix = {
-        "regenie": shared / "data/real/regenie_example/example",
-        "hapmap3": shared / "data/real/hapmap3_chr1-10/hm3_chr1-10",
+        "regenie": reference / "data/real/regenie_example/example",
+        "hapmap3": reference / "data/real/hapmap3_chr1-10/hm3_chr1-10",
     }[name]
     with open_bed(f"{prefix}.bed", count_A1=True) as bed:
         dosage = bed.read(dtype="float64")
@@ -144,9 +144,9 @@ def plink2_sums(plink2: str, prefix: Path, score: list[str], out: Path) -> pd.Da
 @pytest.mark.parametrize("name", ["regenie", "hapmap3"])
 @pytest.mark.parametrize("private", [True, False])
 def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(
-    name, private, shared, plink2, tmp_path
+    name, private, reference, plink2, tmp_path
 ):
-    prefix, variants, dosage = real_set(shared, name)
+    prefix, variants, dosage = real_set(reference, name)
     weights = example_weights(variants, phenotypes=("Y1", "Y2", "Y3"))
     write_weights(tmp_path / "weights.tsv.gz", weights, private=private)
     write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
@@ -167,8 +167,8 @@ def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", ["regenie", "hapmap3"])
-def test_plink2_scores_the_pgs_files_alike(name, shared, plink2, tmp_path):
-    prefix, variants, dosage = real_set(shared, name)
+def test_plink2_scores_the_pgs_files_alike(name, reference, plink2, tmp_path):
+    prefix, variants, dosage = real_set(reference, name)
     weights = example_weights(variants)
     write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
     write_pgs_files(tmp_path / "pgs", weights, genome_build="NR", stamp=STAMP)
@@ -185,8 +185,8 @@ def test_plink2_scores_the_pgs_files_alike(name, shared, plink2, tmp_path):
 
 
 @pytest.mark.oracle
-def test_plink2_reads_weights_of_variants_without_a_second_allele(shared, plink2, tmp_path):
-    prefix = shared / "data/edge/plink_made/rare_indels_a1zero"
+def test_plink2_reads_weights_of_variants_without_a_second_allele(reference, plink2, tmp_path):
+    prefix = reference / "data/edge/plink_made/rare_indels_a1zero"
     weights = example_weights(read_bim(Path(f"{prefix}.bim")).variants)
     write_weights(tmp_path / "weights.tsv.gz", weights, private=True)
     write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)

@@ -41,8 +41,8 @@ def test_panel_is_what_bed_reader_reads(panel: Panel) -> None:
     np.testing.assert_allclose(panel.a1_frequency, np.nanmean(expected, axis=1) / 2)
 
 
-def test_frequencies_leave_missing_calls_out(shared: Path) -> None:
-    prefix = shared / "data" / "edge" / "plink_made" / "degenerate"
+def test_frequencies_leave_missing_calls_out(reference: Path) -> None:
+    prefix = reference / "data" / "edge" / "plink_made" / "degenerate"
     with open_bed(f"{prefix}.bed") as bed:
         dosages = bed.read(dtype="float64").T
     called = ~np.isnan(dosages).all(axis=1)

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from pipelines.log_lines import JsonLines, about, enter_stage, leave_stage, text_with_time
+from pipelines.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale import __version__
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
 from primo_scale.storage.files import files_private
@@ -98,6 +99,7 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             with files_private():
                 command(*args, **options)
+                LOGGER.debug("done", extra=about("end", {}))
         except (PrimoError, KeyboardInterrupt, MemoryError, OSError) as error:
             if debug:
                 raise
@@ -165,7 +167,8 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     file = _RunLog(path, encoding="utf-8")
     path.chmod(0o600)
     file.setFormatter(JsonLines() if log_as_json() else text_with_time())
-    _send_log_to(file)
+    file.setLevel(logging.DEBUG)
+    _send_log_to(file, ProgressFile(path.parent))
     pid, host = os.getpid(), socket.gethostname()
     given = {name: value for name, value in options.items() if value not in (None, (), False)}
     start = {"version": __version__, "command": command, "pid": pid, "host": host}
@@ -218,6 +221,7 @@ def _terminal() -> logging.Handler:
     terminal = logging.StreamHandler(sys.stderr)
     if log_as_json():
         terminal.setFormatter(JsonLines())
+        terminal.setLevel(logging.DEBUG)
         return terminal
     terminal.setLevel(logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
@@ -226,7 +230,7 @@ def _terminal() -> logging.Handler:
 
 def _send_log_to(*handlers: logging.Handler) -> None:
     _close_log()
-    LOGGER.setLevel(logging.DEBUG)
+    LOGGER.setLevel(LIVE_PROGRESS)
     LOGGER.propagate = False
     LOGGER.handlers[:] = handlers
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from pipelines.choices import EXECUTION_OPTIONS
 from pipelines.command_line import LOGGER
+from pipelines.progress_file import PROGRESS_FILE
 from pipelines.work_places import (
     CLAIMS,
     NOISE,
@@ -45,6 +46,7 @@ _INTERMEDIATES = (
     "phenotype_moments.json",
     "statistics.charge",
     "run.log",
+    PROGRESS_FILE,
     CLAIMS,
 )
 # How a release was computed does not make it another one.

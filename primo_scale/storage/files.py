@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from primo_scale.storage.places import Place
 
 PRIVATE_DIRECTORY_MODE = 0o700
 _PRIVATE_UMASK = 0o077
+_LOCK_TRIES, _BETWEEN_LOCK_TRIES_SECONDS = 20, 0.01
 _HASH_BUFFER_BYTES = 1 << 22
 # For larger writes the page cache takes larger blocks of memory, which a virtual machine may have
 # given back to its host: 16 MiB then take 38 ms instead of 4.
@@ -196,17 +198,44 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     with disk_errors_explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _take_lock(descriptor):
             raise InputError(
                 "another run is using this work directory",
                 where=path.parent,
                 remedy="Wait for it to end, or choose another --work-dir",
-            ) from error
+            )
         yield
     finally:
         os.close(descriptor)
+
+
+def lock_is_held(path: Path) -> bool:
+    """Return whether a living process holds `exclusive_lock` at `path`.
+
+    The answer is about this machine, and about others only where the file system shares locks.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _take_lock(descriptor: int) -> bool:
+    """Take the exclusive lock; try for a while, since `lock_is_held` shares it for a moment."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(_BETWEEN_LOCK_TRIES_SECONDS)
+    return False
 
 
 def sha256_of_file(path: Path) -> str:

@@ -331,12 +331,7 @@ execution_options = _together(
         ),
         click.option(
             "--kernel",
-            type=click.Choice(
-                [
-                    *("auto", "amx", "lookup", "signs", "vnni"),
-                    *("torch", "cuda", "float32", "float64"),
-                ]
-            ),
+            type=click.Choice(["auto", "amx", "vnni", "torch", "cuda", "float32", "float64"]),
             default="auto",
             show_default=True,
             help="What multiplies genotypes; all give the same integers.",

@@ -31,8 +31,6 @@ class Torch:
         ``cpu`` or ``cuda``.
     """
 
-    largest_code = 128
-
     def __init__(self, device: str) -> None:
         self._device = device
         self.name = "torch" if device == "cpu" else device

@@ -17,7 +17,7 @@ from primo_scale.kernels.products import ProductKernel, ProductSum
 
 AUTOMATIC = "auto"
 NAMES = (AUTOMATIC, "amx", "vnni", "torch", "cuda", "float32", "float64")
-"""What ``--kernel`` takes."""
+"""Values of ``--kernel``."""
 
 
 def choose_kernel(name: str, largest_code: int) -> ProductKernel:
@@ -74,7 +74,7 @@ def warmed_up(name: str, largest_code: int) -> str:
 @cache
 def _fastest(largest_code: int) -> ProductKernel:
     kernels = _kernels(largest_code)
-    names = ("cuda", "amx", "vnni", "float32")
+    names = ("amx", "vnni", "float32")
     return next(kernels[name] for name in names if kernels[name].is_available())
 
 

@@ -78,6 +78,15 @@ def test_codes_do_not_change_the_kernel_chosen_for_a_processor(
     assert choose_kernel(AUTOMATIC, largest_code).name == name
 
 
+def test_a_gpu_multiplies_only_when_asked_for(features, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests do not run on GPUs, so the user decides."""
+    features(frozenset())
+    monkeypatch.setattr(Torch, "is_available", lambda _: True)
+    for largest_code in (1, 127, LARGEST_BYTE):
+        assert choose_kernel(AUTOMATIC, largest_code).name == "float32"
+        assert choose_kernel("cuda", largest_code).name == "cuda"
+
+
 @pytest.mark.parametrize(
     ("name", "needs"),
     [

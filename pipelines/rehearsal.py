@@ -39,9 +39,8 @@ from primo_scale.genotypes.ingest_plan import (
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.in_words import bytes_in_words
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.choice import warmed_up
 from primo_scale.kernels.packed import packed_width
-from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.places import Place
@@ -194,7 +193,6 @@ def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workl
     return Workload(
         plan=default_plan(design.layout, design.n_samples),
         kernel=warmed_up(kernel, largest),
-        outcome_kernel=choose_kernel(kernel, LARGEST_BYTE).name,
         largest_code=largest,
         chunk_shape=chunk_shape,
         may_clip=may_clip(rule, genotypes.code_table, design.boundaries),

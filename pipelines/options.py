@@ -202,7 +202,7 @@ model_options = _together(
             "--row-norm",
             type=Number(min=0, min_open=True, max=1e9),
             help="Public bound on the norm of a coded genotype row, in units of the coding "
-            "(default: from the public frequencies, docs/maths.md section 6).",
+            "(default: from the public frequencies, docs/maths/clipping-and-integers.md).",
         ),
         click.option(
             "--privacy",

@@ -6,7 +6,7 @@ A row ``q`` with ``||q||^2 > N`` is multiplied by ``r / 2^31``, ``r = isqrt(floo
     ``sum_j floor(|q_j| r / 2^31)^2 <= ||q||^2 r^2 / 2^62 <= N``,
 
 so the inequality the privacy guarantee rests on holds for every input, whatever the compiler or
-the processor does with floats (docs/maths.md, section 6: the row pipeline, steps 3 and 4).
+the processor does with floats (docs/maths/clipping-and-integers.md, Theorem 1).
 """
 
 from __future__ import annotations

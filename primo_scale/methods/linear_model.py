@@ -8,7 +8,7 @@ shrunk) and phenotypes Y, with S and G adjusted for C (`primo_scale.methods.adju
     B = (C'C)^-1 (C'Y - sum over blocks of C'X W)
 
 Eigenvalues that noise made negative count as zero. On private statistics all of this is
-post-processing: docs/maths.md, sections 5 to 7.
+post-processing: docs/maths/estimation.md.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def solve(
 def missing_rescale(observed: Float64, n_samples: float) -> Float64:
     """Factor n / max(n_j, n/10) that undoes the zero filling of missing phenotypes.
 
-    Valid when values are missing completely at random; docs/maths.md, section 6.
+    Valid when values are missing completely at random; docs/maths/counts-and-moments.md.
 
     Parameters
     ----------

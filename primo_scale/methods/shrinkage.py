@@ -16,7 +16,7 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 # Share of the noise norm below which an eigenvalue of a noisy Gram matrix tells nothing
-# (docs/maths.md, planner: "Weights for known noise").
+# (docs/maths/estimation.md, Theorem 4).
 FLOOR_SHARE = 0.3
 
 
@@ -61,8 +61,8 @@ class KnownNoise:
     """Posterior mean of small effects when the noise in X'Y is known.
 
     ``f = t lambda / (t lambda^2 + v lambda + s^2)``: the Wiener filter for effects of prior
-    variance t, residual variance v a person and noise of variance s^2 on X'Y (docs/maths.md,
-    planner: "Weights for known noise"). Ridge is the case s = 0 with ``r = v/t``. Directions in
+    variance t, residual variance v a person and noise of variance s^2 on X'Y (see
+    docs/maths/estimation.md, Theorem 4). Ridge is the case s = 0 with ``r = v/t``. Directions in
     which noise exceeds signal are shrunk more than any one penalty could.
 
     Attributes
@@ -103,7 +103,7 @@ class JamesStein:
     phenotypes, each in units of its own noise s: phenotypes whose missing values were made up for
     have more of it, and the estimator is only safe for noise that is alike in all columns. Fewer
     than three phenotypes cannot help one another, and without noise there is nothing to remove:
-    then this is ridge. Source: James and Stein (1961), positive part; docs/maths.md, section 4.
+    then this is ridge. Source: James and Stein (1961), positive part; docs/maths/estimation.md.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ def whitened_squares(target: Float64, cross_sigma: Float64) -> Float64:
 def noise_norm(sigma: float, size: int) -> float:
     """Bound on the spectral norm of symmetric noise in the svec layout.
 
-    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3%: docs/maths.md, section 5.
+    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3%: docs/maths/estimation.md, Theorem 5.
     """
     return sigma * (float(np.sqrt(2 * size)) + 3)
 

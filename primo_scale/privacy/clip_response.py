@@ -4,7 +4,7 @@ Rows of standardised phenotypes are clipped to a norm ``B = b sqrt(l)``. For one
 others of squared norm Q that is ``g(y) = E[min(1, B/sqrt(y^2 + Q))] y``, and a linear model of
 g(y) is one of y, stretched and moved: ``cov(x, g(y)) = slope cov(x, y)`` and ``E[g(y) | x] =
 offset + slope E[y | x]``. For a normal phenotype the slope is E[g'(y)] by Stein's lemma, the
-attenuation of docs/maths.md (planner), and the offset 0. A binary phenotype has two values, so
+attenuation of docs/maths/planner.md, and the offset 0. A binary phenotype has two values, so
 both are exact given Q. The others are taken as independent normals, each there for the share of
 people in whom it is observed: a missing value is 0 and makes the row shorter. For correlated
 phenotypes Q varies more and the slope is approximate.

@@ -2,7 +2,7 @@
 
 Good centres and scales make the clip of phenotype rows fit; where no public ones are known, a
 twentieth of the release's mu^2 buys noisy ones, before anything else is summed. From then on they
-are public (docs/maths.md, section 6: "Private phenotype means").
+are public (docs/maths/counts-and-moments.md, Theorem 2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choosing the free parameters of a release from public sizes alone (docs/maths.md, planner).
+"""Choosing the free parameters of a release from public sizes alone (docs/maths/planner.md).
 
 Natural units: a standardised phenotype has variance 1. Lattice units: a phenotype has `s_y` steps
 to one standard deviation, a coded variant has public variance `var_x`. Nothing here sees data, so

@@ -1,4 +1,4 @@
-"""Sensitivities of the statistics that the product releases (docs/maths.md, sections 2 and 7).
+"""Sensitivities of the statistics that the product releases (docs/maths).
 
 All bounds are public integers on the lattice of the rows: ``row_norm`` is an upper bound N_x on
 ``||x_i||^2``, ``block_norm`` a bound beta_b on its part in one LD block, ``outcome_norm`` a bound
@@ -79,7 +79,7 @@ def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2*
     """Sensitivity of ``(sum U, sum floor(U^2 / unit), unit n_j)`` over all phenotypes together.
 
     U are integers, ``|U| <= unit``; a missing one adds 0 to all three sums. Two opposite extremes
-    are the farthest apart, also with the floors (docs/maths.md, section 2).
+    are the farthest apart, also with the floors (docs/maths/counts-and-moments.md).
 
     Raises
     ------
@@ -131,7 +131,7 @@ def stacked_block(block_norm: int, row_norm: int, split: float) -> float:
 
     ``sqrt(beta_b / N_x)`` times `stacked`, beside the same X'Z and Z'Z: the mean over blocks, with
     weights beta_b / N_x, of the Gram matrices of ``(x_b / sqrt(beta_b), k z / sqrt(N_x))``
-    (docs/maths.md, section 7, "Block bounds that fill the row").
+    (docs/maths/blocks.md, Theorem 3).
     """
     return _root(2 * block_norm * row_norm * (1 + Fraction(split) / 2) ** 2)
 
@@ -160,7 +160,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> 
     The same integer row, with ``||x_b||^2 <= beta_b`` in every block and ``||x||^2 <= N_x`` in
     total, must enter X'X and X'Z. Together with `cross_factor_by_block` and
     `outcome_gram_factor_by_block` at the same split, mu of the bundle is 1; for full and for
-    feature privacy. Theorem, proof and worst neighbours: docs/maths.md, section 7, "Both clips".
+    feature privacy. Theorem, proof and worst neighbours: docs/maths/blocks.md, Theorem 4.
 
     Parameters
     ----------

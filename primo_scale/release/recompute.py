@@ -1,7 +1,7 @@
 """The guarantee of a release, computed again from release.json alone.
 
 Shares no code with what calibrated the noise: only the standard library and SciPy. The claims
-checked are those of docs/maths.md, sections 1, 2, 3, 7 and "Noise on the lattice".
+checked are those of docs/maths.
 """
 
 from __future__ import annotations

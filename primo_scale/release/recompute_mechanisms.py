@@ -1,7 +1,7 @@
 """What the numbers in release.json prove about the noise: one theorem a calibration.
 
-Shares no code with what calibrated the noise: only the standard library. docs/maths.md, sections
-2, 3 and 7, has the theorems, in whose letters this is written: rows x with ``||x||^2 <= N_x``, and
+Shares no code with what calibrated the noise: only the standard library. The pages of
+docs/maths have the theorems, in whose letters this is written: rows x with ``||x||^2 <= N_x``, and
 ``<= beta_b`` in block b; constant and covariates c with N_c; phenotypes y with N_y; z = (c, y),
 ``N_z = N_c + N_y``. Every result is mu^2, the squared length of the joint shift that one person can
 cause, in units of the noise.
@@ -256,7 +256,7 @@ def _stacked(claims: Claims) -> float:
 
 
 def _by_block(claims: Claims) -> float:
-    """Rows clipped in every block and in total: docs/maths.md, section 7, "Both clips".
+    """Rows clipped in every block and in total: docs/maths/blocks.md, Theorem 4.
 
     With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
     beta_b N_x``, ``sigma_2^2 = K N_x N_z / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)

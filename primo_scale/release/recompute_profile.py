@@ -13,7 +13,7 @@ from scipy.special import erfcx, log_ndtr
 
 _ERFCX_OVERFLOWS = 26.0
 _HOPELESS_MU = 1e6  # epsilon is above 10^11
-# Total variation between a draw of the keystream sampler and the rounded Gaussian: docs/noise.md.
+# Total variation between a keystream draw and the rounded Gaussian: docs/maths/sampler.md.
 _LOG_KEYSTREAM_DISTANCE = math.log(4e-119)
 
 
@@ -37,7 +37,7 @@ def log_delta(epsilon: float, mu: float) -> float:
     """Logarithm of the exact privacy profile of the Gaussian mechanism.
 
     ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
-    in a form without cancellation of the exponents; docs/maths.md, section 1.
+    in a form without cancellation of the exponents; docs/maths/calibration.md.
     """
     if mu == 0:
         return -math.inf
@@ -67,7 +67,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Lattice) -> float:
     """`log_delta`, paying for noise that is drawn and not ideal.
 
-    docs/maths.md, "Noise on the lattice", item 3: m draws at sigma/h or finer cost eta + eta' of
+    docs/maths/noise.md, Theorem 3: m draws at sigma/h or finer cost eta + eta' of
     epsilon, a factor e^eta of delta, and an event of probability e^-a, where a is free to choose.
     The keystream sampler costs (1 + e^epsilon) m tau of delta instead; both are charged.
 

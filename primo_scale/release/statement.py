@@ -33,7 +33,7 @@ _VARIANTS_AND_NAMES = (
 )
 _ACCOUNTANT = (
     "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
-    "sensitivities of docs/maths.md, sections 2 and 7"
+    "sensitivities proved in docs/maths"
 )
 _SUBSAMPLED = (
     "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "

@@ -1,4 +1,4 @@
-"""Sensitivities that docs/maths.md proves and the product does not need.
+"""Sensitivities that docs/maths proves and the product does not need.
 
 They are the bounds of other statistics, of other layouts of noise and of narrower rows. The tests
 hold them against the same neighbouring rows as the bounds in `primo_scale.privacy.sensitivity`,
@@ -94,7 +94,7 @@ def pair_by_block(gram_share: float, cross_share: float) -> float:
     """Return the replace-one mu^2 of (all ``X_b'X_b``, X'Z) with both clips.
 
     For full or feature privacy. Exact for blocks that leave the worst neighbours room
-    (docs/maths.md, section 7), else an upper bound.
+    (docs/maths/blocks.md), else an upper bound.
 
     Parameters
     ----------

@@ -141,7 +141,7 @@ def test_outcome_gram_cannot_have_less_noise(long, short):
 
 
 def test_a_total_clip_beside_block_clips_needs_more_than_block_clips_alone():
-    """docs/maths.md, section 7: beta = (1, 1, 1), N_x = 1.5, where 2 sqrt2 is not enough."""
+    """docs/maths/blocks.md: beta = (1, 1, 1), N_x = 1.5, where 2 sqrt2 is not enough."""
     norms, row_norm = (100, 100, 100), 150
     x = within_blocks(rows_within(3, row_norm, low=0), (1, 1, 1), norms)
     x, z = paired_rows(x[(x**2).sum(1) >= 0.85 * row_norm], np.array([[1.0], [-1.0]]))
@@ -273,7 +273,7 @@ def test_blocks_under_add_remove(shape, entries):
 
 
 def clipped_to(row, norm):
-    """Rule of docs/maths.md, section 6, step 3: multiplied by a root, truncated toward zero."""
+    """docs/maths/clipping-and-integers.md, step 3: multiplied by a root, truncated toward zero."""
     squared = int(row @ row)
     if squared <= norm:
         return row
@@ -282,7 +282,7 @@ def clipped_to(row, norm):
 
 
 def test_clipping_blocks_for_the_gram_matrix_alone_fails_on_the_lattice():
-    """Why the row that is clipped by block enters X'Z too (docs/maths.md, section 7).
+    """Why the row that is clipped by block enters X'Z too (docs/maths/blocks.md).
 
     m ones are exactly as long as their block allows. Where one of them is a 2 instead, the block is
     clipped, and truncation leaves (1, 0, ..., 0). The totals agree thanks to the second block.

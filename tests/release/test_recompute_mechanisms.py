@@ -83,7 +83,7 @@ def noisy_numbers(change: np.ndarray, query: dict[str, Any], index: int) -> floa
 
 
 def clipped(row: Row, kind: Mode) -> Row:
-    """What the row rules of docs/maths.md, section 6, leave of a row, but for rounding."""
+    """What docs/maths/clipping-and-integers.md leaves of a row, but for rounding."""
     x, c, y = row.x.copy(), row.c * min(1, math.sqrt(FIXED_NORM) / norm(row.c)), row.y
     if kind.privacy == "label":
         longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
@@ -187,7 +187,7 @@ def test_the_worst_neighbours_reach_the_bound(mode):
 
 
 def test_the_worst_neighbours_reach_the_bound_with_blocks(monkeypatch):
-    """Rows (4, 3) and (3, 4) in two blocks of bound 16, as docs/maths.md, section 7, has them."""
+    """Rows (4, 3) and (3, 4) in two blocks of bound 16, as docs/maths/blocks.md has them."""
     step = 120_000
     monkeypatch.setattr(release_examples, "ROW_NORM", 25 * step)
     blocks = dataclasses.replace(MODES["full-blocks"], block_norms=(16 * step, 16 * step))
@@ -308,7 +308,7 @@ def test_a_subsample_of_another_size_is_found(subsample):
 
 
 def test_the_papers_amplification_would_be_found():
-    """PRIMO's Algorithm 4 takes eps_1 = (n/s) eps/2: docs/maths.md, section 3, item 3."""
+    """PRIMO's Algorithm 4 takes eps_1 = (n/s) eps/2: docs/maths/papers.md, item 3."""
     document = example_document("subsampled")
     (gram,) = [q for q in document["mechanism"]["queries"] if q["name"] == "gram"]
     right, wrong = math.log1p(math.expm1(2.5) * 10), 10 * 2.5

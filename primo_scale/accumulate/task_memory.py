@@ -31,7 +31,7 @@ _WORKER_BASE = 232 << 20
 _LIBRARIES = {"torch": 200 << 20, "cuda": 1 << 30}
 # What a process that is about to start a cluster takes on for it: distributed, the scheduler, the
 # store of partial sums (measured: 62 MiB).
-_CLUSTER_BASE = 64 << 20
+CLUSTER_BASE = 64 << 20
 # Of OpenBLAS for every thread that multiplies (measured: 15 MiB).
 _BLAS_BUFFER = 16 << 20
 # The variant's code table, and the same in 64 bits twice, for a moment, to find its largest code.
@@ -98,10 +98,19 @@ class Workload:
 
 
 def worker_bytes(work: Workload) -> int:
-    """Peak of one worker, which runs one task at a time."""
-    largest = max(row_task_bytes(work), tile_task_bytes(work))
-    library = max(_LIBRARIES.get(name, 0) for name in (work.kernel, work.outcome_kernel))
-    return _WORKER_BASE + library + _PER_VARIANT * work.plan.layout.n_variants + largest
+    """Return the peak of one worker process, which runs one task at a time, in bytes."""
+    table = _PER_VARIANT * work.plan.layout.n_variants
+    return _WORKER_BASE + library_bytes(work) + table + task_bytes(work)
+
+
+def task_bytes(work: Workload) -> int:
+    """Return the peak of the greediest task, in bytes."""
+    return max(row_task_bytes(work), tile_task_bytes(work))
+
+
+def library_bytes(work: Workload) -> int:
+    """Return what the libraries of the kernels take in each process that uses them, in bytes."""
+    return max(_LIBRARIES.get(name, 0) for name in (work.kernel, work.outcome_kernel))
 
 
 def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
@@ -117,8 +126,7 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
         Of `accumulate.reduction.reduction_bytes`.
     """
     return (
-        _CLUSTER_BASE
-        + _PER_VARIANT * work.plan.layout.n_variants
+        _PER_VARIANT * work.plan.layout.n_variants
         + _PER_TASK * tasks
         + max(reduction, committed_bytes(work))
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from pipelines.design_choices import ModelChoices
     from pipelines.work_places import WorkPlaces
     from primo_scale.accumulate.partials import Inputs
+    from primo_scale.accumulate.run import RunTasks
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.storage.places import Place
@@ -173,8 +176,6 @@ def _sum(
         open_raw_statistics,
         remove_partials,
     )
-    from primo_scale.cluster.connect import dask_client
-    from primo_scale.storage.files import make_private_directory
 
     plan = default_plan(design.layout, design.n_samples)
     found = finished_plan_digest(places.statistics)
@@ -190,15 +191,33 @@ def _sum(
         )
     codes = design.genotypes.code_table
     partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
+    with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
+        raw = accumulate(run_tasks, partials, places.statistics, move)
+    remove_partials(places.partials)
+    return raw
+
+
+@contextmanager
+def _task_runner(work_dir: Path, execution: ExecutionChoices) -> Iterator[RunTasks]:
+    """Give what runs the tasks: threads of this process, or the workers of a cluster."""
+    from primo_scale.cluster.profile import ThreadsProfile
+    from primo_scale.storage.files import make_private_directory
+
+    if isinstance(execution.profile, ThreadsProfile):
+        from primo_scale.accumulate.thread_stream import run_on_threads
+
+        yield partial(run_on_threads, threads=execution.profile.threads)
+        return
+    from primo_scale.accumulate.engine import run_tasks
+    from primo_scale.accumulate.tasks import run_task
+    from primo_scale.cluster.connect import dask_client
+
     scratch = make_private_directory(work_dir.absolute() / "scratch")
     with (
         dask_client(execution.profile, scratch) as client,
         _reported(client, work_dir, execution),
-        progress_bar("accumulate") as move,
     ):
-        raw = accumulate(client, partials, places.statistics, move)
-    remove_partials(places.partials)
-    return raw
+        yield partial(run_tasks, client, run_task)
 
 
 def _reported(

@@ -315,7 +315,9 @@ execution_options = _together(
             "examples.",
         ),
         click.option(
-            "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
+            "--workers",
+            type=click.IntRange(min=1),
+            help="Worker processes on this machine (default: threads of the command itself).",
         ),
         click.option(
             "--memory-limit",

@@ -27,7 +27,7 @@ from primo_scale.accumulate.preflight import (
 from primo_scale.accumulate.row_rules import may_clip, multiplier_columns
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
-from primo_scale.cluster.profile import LocalProfile, worker_memory
+from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import (
@@ -161,6 +161,7 @@ def preflight(
         there.append(store.plan.partial)
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
+        threads=profile.threads if isinstance(profile, ThreadsProfile) else 0,
         local_workers=0 if local is None else local.workers or usable_cpus(),
         worker_limit=worker_memory(profile),
         work_dir=work_dir,

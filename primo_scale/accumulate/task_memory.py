@@ -30,7 +30,7 @@ _WORKER_BASE = 232 << 20
 _LIBRARIES = {"torch": 200 << 20, "cuda": 1 << 30}
 # What a process that is about to start a cluster takes on for it: distributed, the scheduler, the
 # store of partial sums (measured: 62 MiB).
-_CLUSTER_BASE = 64 << 20
+CLUSTER_BASE = 64 << 20
 # Of OpenBLAS for every thread that multiplies (measured: 15 MiB).
 _BLAS_BUFFER = 16 << 20
 # The variant's code table, and the same in 64 bits twice, for a moment, to find its largest code.
@@ -96,10 +96,14 @@ class Workload:
 
 
 def worker_bytes(work: Workload) -> int:
-    """Peak of one worker, which runs one task at a time."""
-    largest = max(row_task_bytes(work), tile_task_bytes(work))
-    library = _LIBRARIES.get(work.kernel, 0)
-    return _WORKER_BASE + library + _PER_VARIANT * work.plan.layout.n_variants + largest
+    """Return the peak of one worker process, which runs one task at a time, in bytes."""
+    table = _PER_VARIANT * work.plan.layout.n_variants
+    return _WORKER_BASE + _LIBRARIES.get(work.kernel, 0) + table + task_bytes(work)
+
+
+def task_bytes(work: Workload) -> int:
+    """Return the peak of the greediest task, in bytes."""
+    return max(row_task_bytes(work), tile_task_bytes(work))
 
 
 def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
@@ -115,8 +119,7 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
         Of `accumulate.reduction.reduction_bytes`.
     """
     return (
-        _CLUSTER_BASE
-        + _PER_VARIANT * work.plan.layout.n_variants
+        _PER_VARIANT * work.plan.layout.n_variants
         + _PER_TASK * tasks
         + max(reduction, committed_bytes(work))
     )

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
 
-from primo_scale.privacy.planning import attenuation_at
+from primo_scale.privacy.planning import attenuation_at, chi_square_quantile
 
 Float64 = npt.NDArray[np.float64]
 Levels = tuple[float, float]
@@ -78,6 +77,6 @@ def clip_response(
 
 def _clipped(value: float, others: float, bound: float) -> float:
     """g(value), the others' squared norm being chi-square on `others` degrees of freedom."""
-    rest = chi2.ppf(_QUANTILES, others) if others > 0 else np.zeros(1)
+    rest = chi_square_quantile(_QUANTILES, others) if others > 0 else np.zeros(1)
     norms = np.sqrt(value**2 + rest)
     return float(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)).mean())

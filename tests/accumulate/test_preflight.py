@@ -133,8 +133,8 @@ def test_what_lies_there_is_not_needed_again(tmp_path, monkeypatch):
     free = needs.disk_bytes // 2
     monkeypatch.setattr(machine, "free_disk", lambda _: free)
     with pytest.raises(ResourceError, match="disk"):
-        refuse_if_too_small(needs, Where(0, None, tmp_path))
-    refuse_if_too_small(needs, Where(0, None, tmp_path, bytes_there=needs.disk_bytes - free))
+        refuse_if_too_small(needs, Where(0, 0, None, tmp_path))
+    refuse_if_too_small(needs, Where(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -147,7 +147,7 @@ def test_too_little_memory_is_refused_with_the_numbers(store, cohort, tmp_path, 
     assert result.exit_code == 4
     assert "not enough memory" in result.stderr
     assert "MiB" in result.stderr or "GiB" in result.stderr
-    assert "fewer --workers" in result.stderr
+    assert "fewer workers" in result.stderr
     assert not (tmp_path / "work" / "partials.zarr").exists()
 
 

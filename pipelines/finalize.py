@@ -16,7 +16,6 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
-    interruptions_deferred,
     log_format_option,
     log_to_terminal,
     open_run_log,
@@ -36,6 +35,7 @@ from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import charge_of, check_out, check_private_places, exists_already
 from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
+from primo_scale.interruption import deferred
 from primo_scale.storage.places import Place, place
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _release_privately(
             known = charge_taken_up(raw, mechanism, at_hand, ledger=ledger, payer=payer)
             if known is None or known.id != charge_of(choices.out):
                 raise exists_already(choices.out)
-        with interruptions_deferred():
+        with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(
                     raw, mechanism, at_hand, ledger=ledger, payer=payer, on_block=move

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.interruption import check
 from primo_scale.storage.places import Place
 
 PRIVATE_DIRECTORY_MODE = 0o700
@@ -214,6 +215,7 @@ def sha256_of_file(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_HASH_BUFFER_BYTES):
+            check()
             digest.update(block)
     return digest.hexdigest()
 

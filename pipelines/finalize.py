@@ -210,15 +210,19 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     Raises
     ------
     InputError
-        Repeated or reserved variant IDs; names of columns that a file cannot hold.
+        Repeated or reserved variant IDs; names of columns that a file cannot hold; texts that are
+        formulas to a spreadsheet.
     """
+    from primo_scale.release.formulas import refuse_formulas
     from primo_scale.release.pgs import pgs_file_stems
     from primo_scale.release.weights import check_column_names, check_variant_identifiers
 
     check_variant_identifiers(variants.identifier)
     phenotypes = [p.name for p in outcomes.phenotypes]
     check_column_names("phenotype", phenotypes)
-    check_column_names("covariate", [c.name for c in outcomes.covariates])
+    covariates = [c.name for c in outcomes.covariates]
+    check_column_names("covariate", covariates)
+    refuse_formulas(variants, phenotypes=phenotypes, covariates=covariates)
     pgs_file_stems(phenotypes)
 
 

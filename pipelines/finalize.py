@@ -32,7 +32,13 @@ from pipelines.options import (
 )
 from pipelines.payments import log_payment
 from pipelines.purge import is_done_and_purged, purge
-from pipelines.release_place import charge_of, check_out, check_private_places, exists_already
+from pipelines.release_place import (
+    charge_of,
+    check_out,
+    check_private_places,
+    exists_already,
+    refuse_damaged,
+)
 from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.interruption import deferred
@@ -328,6 +334,7 @@ def _publish(
     if choices.out.exists():
         if not is_same_release(choices.out, statement):
             raise exists_already(choices.out)
+        refuse_damaged(choices.out)
         LOGGER.info("%s: this release is published already", choices.out)
     else:
         weights = _scoring_weights(design, solved, variants)

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from pipelines.batch_job import PublicLines, is_batch_output
 from pipelines.log_lines import JsonLines, about, enter_stage, leave_stage, text_with_time
 from primo_scale import __version__
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
@@ -134,6 +135,8 @@ def _report_interruption() -> None:
 def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     """Send the project's log to the terminal and to the private `path`, opening with the options.
 
+    Of a batch job the terminal gets public lines alone.
+
     Parameters
     ----------
     path
@@ -158,7 +161,11 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
         option = name.replace("_", "-")
         extra = about("option", {"name": option, "value": value})
         LOGGER.info("  --%s %s", option, value, extra=extra)
-    LOGGER.addHandler(_terminal())
+    terminal = _terminal()
+    if is_batch_output(sys.stderr):
+        terminal.setLevel(logging.DEBUG)
+        terminal = PublicLines(terminal, f"{path} says why")
+    LOGGER.addHandler(terminal)
 
 
 def log_to_terminal() -> None:

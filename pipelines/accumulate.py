@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.batch_job import is_batch_output
 from pipelines.choices import choices_from
 from pipelines.command_line import (
     CONTEXT,
@@ -114,7 +116,8 @@ def accumulate_stage(
 ) -> RawStatistics:
     """Align the outcomes, settle the design, and sum what is not summed yet.
 
-    Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
+    Prints ``statistics sha256: HEX``, which is private: it goes to the operator's terminal and to
+    the log, of a batch job to the log alone.
     """
     from pipelines.rehearsal import preflight, settled_design
     from pipelines.release_needs import release_needs
@@ -154,7 +157,8 @@ def accumulate_stage(
     )
     raw = _sum(work_dir, places, design, inputs, execution)
     design.save(work_dir / "design.json")
-    click.echo(f"statistics sha256: {raw.sha256}")
+    if not is_batch_output(sys.stdout):
+        click.echo(f"statistics sha256: {raw.sha256}")
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
 

@@ -6,22 +6,22 @@ import functools
 import logging
 import os
 import shlex
-import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from pipelines.batch_job import PublicLines, is_batch_output
 from pipelines.log_lines import JsonLines, about, enter_stage, leave_stage, text_with_time
 from pipelines.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale import __version__
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
+from primo_scale.interruption import check, signals_noted
 from primo_scale.storage.files import files_private
 
 P = ParamSpec("P")
@@ -94,24 +94,20 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
         """Run the command; end with its exit code and one line."""
-        signal.signal(signal.SIGTERM, _raise_interrupt)
         _close_log()  # of an earlier command in this process
         try:
-            with files_private():
+            with signals_noted(_report_interruption), files_private():
+                check()
                 command(*args, **options)
                 LOGGER.debug("done", extra=about("end", {}))
-        except (PrimoError, KeyboardInterrupt, MemoryError, OSError) as error:
-            if debug:
+        except (PrimoError, MemoryError, OSError) as error:
+            explained = anticipated(error)
+            if debug or explained is None:
                 raise
-            explained = _explain(error)
             _report(explained)
             sys.exit(explained.exit_code)
 
     return wrapped
-
-
-def _explain(error: BaseException) -> PrimoError:
-    return anticipated(error) or InterruptedRun("interrupted")
 
 
 def _how_to_continue(error: PrimoError) -> str:
@@ -133,27 +129,15 @@ def _report(error: PrimoError) -> None:
     LOGGER.error("error: %s%s", error, _how_to_continue(error), extra=extra)
 
 
-def _raise_interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def interruptions_deferred() -> Iterator[None]:
-    """Hold SIGTERM and Ctrl-C back until the block is done: it is short and costs budget."""
-    held: list[int] = []
-    names = (signal.SIGTERM, signal.SIGINT)
-    before = {name: signal.signal(name, lambda signum, _: held.append(signum)) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
-    if held:
-        raise KeyboardInterrupt
+def _report_interruption() -> None:
+    """Log that the command was interrupted, for the thread that ends a process that is busy."""
+    _report(InterruptedRun("interrupted"))
 
 
 def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     """Send the project's log to the terminal and to the private `path`, opening with the options.
+
+    Of a batch job the terminal gets public lines alone.
 
     Parameters
     ----------
@@ -180,7 +164,11 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
         option = name.replace("_", "-")
         extra = about("option", {"name": option, "value": value})
         LOGGER.info("  --%s %s", option, value, extra=extra)
-    LOGGER.addHandler(_terminal())
+    terminal = _terminal()
+    if is_batch_output(sys.stderr):
+        terminal.setLevel(logging.DEBUG)
+        terminal = PublicLines(terminal, f"{path} says why")
+    LOGGER.addHandler(terminal)
 
 
 def log_to_terminal() -> None:
@@ -194,6 +182,7 @@ def stage(name: str) -> Iterator[None]:
 
     For the log file and for machines: at a terminal people see what happens.
     """
+    check()
     enter_stage(name)
     start = time.monotonic()
     LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))

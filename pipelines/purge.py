@@ -17,6 +17,7 @@ from typing import Any
 from pipelines.choices import EXECUTION_OPTIONS
 from pipelines.command_line import LOGGER
 from pipelines.progress_file import PROGRESS_FILE
+from pipelines.release_place import refuse_damaged
 from pipelines.work_places import (
     CLAIMS,
     NOISE,
@@ -114,7 +115,7 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
     Raises
     ------
     InputError
-        They were purged after another release, or that release is no longer there.
+        They were purged after another release, or that release is damaged or no longer there.
     """
     path = work_dir / _NOTE
     if not path.is_file():
@@ -132,6 +133,7 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
             value=note.release,
             remedy="Choose another --work-dir, to sum again and pay again",
         )
+    refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
 

@@ -49,6 +49,26 @@ def charge_of(out: Path) -> str | None:
     return str(charges[-1]["id"]) if charges else None
 
 
+def refuse_damaged(out: Path) -> None:
+    """Refuse to take a release for published that does not pass its verification.
+
+    Raises
+    ------
+    InputError
+        Names the first check that failed.
+    """
+    from primo_scale.release.verify import verify_release
+
+    problems = [finding for finding in verify_release(out) if not finding.ok]
+    if problems:
+        raise InputError(
+            f"the release there is damaged: {problems[0].check}",
+            where=out,
+            value=problems[0].detail,
+            remedy="Restore it from a copy, or move it away and run the same command again",
+        )
+
+
 def _read_release(out: Path) -> dict[str, Any] | None:
     """The release.json at `out`, or None if that is no release."""
     path = out / "release.json"

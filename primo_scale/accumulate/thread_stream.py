@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from threadpoolctl import threadpool_limits
 
+from primo_scale import interruption
 from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Order, Task
 from primo_scale.accumulate.tasks import compute_task
@@ -42,7 +43,7 @@ def run_on_threads(
     Raises
     ------
     PrimoError
-        A task failed; those that run are stopped at their next read.
+        A task failed, or a signal asked to stop. Tasks that run end at their next read.
     """
     stopped = threading.Event()
 
@@ -64,6 +65,7 @@ def run_on_threads(
                     task = waiting.popleft()
                     running[pool.submit(compute_task, partials, task, check)] = task
                 ended, _ = wait(running, _BETWEEN_LOOKS_SECONDS, FIRST_COMPLETED)
+                interruption.check()
                 for future in ended:
                     task = running.pop(future)
                     future.result()

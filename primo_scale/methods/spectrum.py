@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from primo_scale.interruption import check
 from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
 from primo_scale.methods.projection import PhenotypeProjection
 from primo_scale.methods.shrinkage import Float64, floored_at_zero
@@ -84,6 +85,7 @@ def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> I
     groups = [slice(j, j + 1) for j in range(copies)] if copies > 1 else [every]
     across = None if projection is None else _rescaled(projection.matrix, adjustment.rescale)
     for block in range(layout.n_blocks):
+        check()
         adjusted = adjustment.block(block)
         wanted = _wanted(adjusted, across)
         for copy, phenotypes in enumerate(groups):

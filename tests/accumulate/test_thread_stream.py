@@ -95,6 +95,19 @@ def test_a_failed_task_ends_the_run_and_stops_the_others_at_their_next_read(comp
     assert work.began == TILES[:2] and work.stopped == [TILES[1]]
 
 
+def test_a_signal_stops_the_tasks(compute, monkeypatch):
+    work = compute(Work(lambda task: 3600))
+
+    def came() -> None:
+        if work.began:
+            raise InterruptedRun("interrupted")
+
+    monkeypatch.setattr(thread_stream.interruption, "check", came)
+    with pytest.raises(InterruptedRun):
+        run_on_threads(None, Order([], TILES, []), lambda task: None, threads=2)
+    assert (work.ended, work.running) == ([], 0)
+
+
 def test_an_error_of_the_caller_stops_the_tasks(compute):
     work = compute(Work(lambda task: 0 if task == TILES[0] else 3600))
 

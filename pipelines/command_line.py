@@ -123,8 +123,7 @@ def _report(error: PrimoError) -> None:
     """One line on standard error, and in the run's log if it has one."""
     if not LOGGER.handlers:
         log_to_terminal()
-    facts = ("what", "where", "value", "limit", "remedy")
-    fields = {name: getattr(error, name) for name in facts}
+    fields = {"what": error.what, **error.facts}
     if isinstance(error, InterruptedRun):
         fields["continue"] = shlex.join(sys.orig_argv)
     extra = about("error", {"exit_code": error.exit_code, **fields})

@@ -77,8 +77,9 @@ def match_people(
     if not n_matched:
         raise _nobody_in_common(table, first_people, list(position)[:_EXAMPLES])
     logger.info(
-        "%s: %d people have genotypes, %d have none; %d of the genotypes are not in it",
-        table.path, n_matched, n_rows - n_matched, len(samples) - n_matched,
+        "%s: %d of %d genotyped people matched; %d rows without genotypes; "
+        "%d genotyped people without a row",
+        table.path, n_matched, len(samples), n_rows - n_matched, len(samples) - n_matched,
     )  # fmt: skip
 
 

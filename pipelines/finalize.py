@@ -33,7 +33,13 @@ from pipelines.options import (
 )
 from pipelines.payments import log_payment
 from pipelines.purge import is_done_and_purged, purge
-from pipelines.release_place import charge_of, check_out, check_private_places, exists_already
+from pipelines.release_place import (
+    charge_of,
+    check_out,
+    check_private_places,
+    exists_already,
+    refuse_other_release,
+)
 from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.storage.places import Place, place
@@ -128,14 +134,15 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
     Raises
     ------
     UsageError
-        No (epsilon, delta) for a private release, or a ridge that is no penalty.
+        No (epsilon, delta) for a private release, or both for one without noise; a ridge that is
+        no penalty.
     InputError
         Something that is no release lies at ``--out``.
     """
     from pipelines.estimation import MethodChoices
 
     check_out(options["out"])
-    budget = None if options["non_private"] else budget_from(options)
+    budget = budget_from(options)
     if budget is None and not options["non_private"]:
         raise UsageError(
             "a private release needs --epsilon and --delta",
@@ -179,6 +186,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
+    at_hand = NoiseAtHand(work_dir / NOISE)
+    refuse_other_release(choices, design, at_hand.charges())
     promise = None if choices.budget is None else design.promise(choices.budget)
     chosen = choose(design, promise, choices.methods)
     if choices.budget is None and design.subsample is not None:
@@ -198,7 +207,6 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    at_hand = NoiseAtHand(work_dir / NOISE)
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
     _release_privately(raw, design, choices, chosen, at_hand, store)

@@ -97,8 +97,10 @@ def purge(work_dir: Path, out: Path, options: dict[str, Any], *, genotypes: bool
     _delete(work_dir, note)
 
 
-def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
-    """Whether the release that these options ask for is published, and its intermediates purged.
+def is_done_and_purged(
+    work_dir: Path, options: dict[str, Any] | None, *, read_only: bool = False
+) -> bool:
+    """Return whether the release that these options ask for is published and purged.
 
     A deletion that was interrupted is finished.
 
@@ -108,6 +110,8 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
         Locked by this run.
     options
         Of the command line; None: of a command that needs the intermediates.
+    read_only
+        Leave an interrupted deletion as it is.
 
     Raises
     ------
@@ -118,7 +122,8 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
     if not path.is_file():
         return False
     note = _Purged(**json.loads(path.read_bytes()))
-    _delete(work_dir, note)
+    if not read_only:
+        _delete(work_dir, note)
     published = Path(note.release, "release.json")
     same = options is not None and _request(options) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:

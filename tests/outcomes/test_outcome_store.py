@@ -67,7 +67,7 @@ def shuffled(text: str, seed: int) -> str:
 def test_rows_stand_in_the_order_of_the_genotypes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="primo_scale"):
+    with caplog.at_level(logging.DEBUG, logger="primo_scale"):
         store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
     assert store.read_rows(slice(1, 3)).tolist() == EXPECTED[1:3]

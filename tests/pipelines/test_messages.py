@@ -35,6 +35,20 @@ def release(cohort: Path, *options: object, pheno: str = "pheno.tsv", bounds: st
     )  # fmt: skip
 
 
+def refusal(cohort: Path, *options: object, **files: str) -> str:
+    return release(cohort, *options, **files).stderr.splitlines()[-1]
+
+
+def test_a_mistyped_phenotype_is_not_a_matter_of_bounds(cohort: Path) -> None:
+    (cohort / "pheno.tsv").write_text("FID\tIID\tHEIGHT\tBMI\tAGE\nf1\tp1\t1\t2\t3\n")
+    said = refusal(cohort, "--pheno-name", "HEIGTH")
+    assert f"{cohort / 'pheno.tsv'}:1: no column 'HEIGTH'" in said
+    assert "Did you mean HEIGHT?" in said
+    assert "bounds" not in said.replace("bounds.tsv", "")
+    assert "Did you mean BMI?" in refusal(cohort, "--pheno-name", "bmi")
+    assert "The columns are: HEIGHT, BMI, AGE" in refusal(cohort, "--pheno-name", "LDL")
+
+
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
     rows = [line.split() for line in path.read_text().splitlines()]
     with destination.open("w", newline="") as file:
@@ -183,3 +197,24 @@ def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
     assert "other family identifiers (FID)" in said
     assert "(found 0 p0, expected f0 p0)" in said
     assert "--update-ids" in said
+
+
+def test_people_are_counted_with_the_subject_first(cohort: Path) -> None:
+    rows = (cohort / "pheno.tsv").read_text().splitlines(keepends=True)
+    (cohort / "pheno.tsv").write_text("".join(rows[:41]) + "x\ty\t1\n")
+    said = release(cohort).stderr
+    assert (
+        f"{cohort / 'pheno.tsv'}: 40 of 44 genotyped people matched; 1 rows without genotypes; "
+        "4 genotyped people without a row" in said
+    )
+
+
+def test_half_the_range_is_said_where_no_sd_is_given(cohort: Path) -> None:
+    (cohort / "bounds.tsv").write_text("name lower upper\nT 0 4\n")
+    said = release(cohort)
+    assert said.exit_code == 0
+    assert "no sd for 1 of 1 phenotypes" in said.stderr
+    assert "T 2" in said.stderr
+    assert "no sd" not in release(cohort, "--pheno-moments").stderr  # they are bought
+    (cohort / "bounds.tsv").write_text("name lower upper sd\nT 0 4 2\n")
+    assert "no sd" not in release(cohort).stderr

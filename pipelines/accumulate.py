@@ -23,6 +23,7 @@ from pipelines.command_line import (
 )
 from pipelines.log_lines import about
 from pipelines.options import (
+    GENOTYPES,
     PLACE,
     budget_options,
     encryption_option,
@@ -30,6 +31,7 @@ from pipelines.options import (
     ledger_options,
     model_options,
     outcome_options,
+    under,
     work_dir_option,
 )
 from pipelines.purge import is_done_and_purged
@@ -49,8 +51,16 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.option(
-    "--genotypes", type=PLACE, required=True, help="Store written by ingest: a path or an URL."
+@under(
+    GENOTYPES,
+    [
+        click.option(
+            "--genotypes",
+            type=PLACE,
+            required=True,
+            help="Store written by ingest: a path or an URL.",
+        )
+    ],
 )
 @outcome_options
 @model_options

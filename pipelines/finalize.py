@@ -24,11 +24,13 @@ from pipelines.command_line import (
 )
 from pipelines.log_lines import about
 from pipelines.options import (
+    PRIVACY,
     budget_options,
     encryption_option,
     ledger_options,
     out_option,
     release_options,
+    under,
     work_dir_option,
 )
 from pipelines.payments import log_payment
@@ -98,7 +100,10 @@ class Paid:
 @work_dir_option(required=True)
 @budget_options
 @out_option("The release directory; must not exist.")
-@click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")
+@under(
+    PRIVACY,
+    [click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")],
+)
 @release_options
 @ledger_options
 @encryption_option

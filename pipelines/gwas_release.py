@@ -46,7 +46,27 @@ if TYPE_CHECKING:
     from pipelines.finalize import ReleaseChoices
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+_EXAMPLES = """
+Examples:
+
+\b
+A private release of two chromosomes. With --dry-run added, the same command
+checks every input, asks the ledger, and says what the run needs:
+  python -m pipelines.gwas_release --bfile ukb_chr1,ukb_chr2 \\
+      --pheno pheno.tsv --pheno-bounds pheno_bounds.tsv \\
+      --covar covar.tsv --covar-bounds covar_bounds.tsv \\
+      --ref-freq 1000g_eur.afreq --ld-blocks window:500 \\
+      --epsilon 3 --delta 1e-11 --out release
+
+\b
+A release without noise, to compare with other tools; it protects nobody:
+  python -m pipelines.gwas_release --bfile cohort --pheno pheno.tsv \\
+      --pheno-bounds pheno_bounds.tsv --ld-blocks window:500 \\
+      --non-private --out comparison
+"""
+
+
+@click.command(cls=ContractCommand, context_settings=CONTEXT, epilog=_EXAMPLES)
 @bfile_option
 @outcome_options
 @budget_options
@@ -65,7 +85,8 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
     Runs ingest, accumulate and finalize. After any interruption the same command continues; when
-    the release is there already, it says so. With --dry-run it only says what it would need.
+    the release is there already, it says so. Before it reads a genotype it checks all other inputs
+    and asks the ledger; with --dry-run it does only that.
     """
     from pipelines.copy_genotypes import copy_stage
     from pipelines.design import load_design

@@ -34,7 +34,7 @@ from pipelines.options import (
     work_dir_option,
 )
 from pipelines.payments import log_payment
-from pipelines.purge import is_done_and_purged, purge
+from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
 from pipelines.release_place import (
     charge_of,
     check_out,
@@ -131,6 +131,8 @@ def main(work_dir: Path, **options: Any) -> None:
         finalize_stage(work_dir, load_design(work_dir / "design.json"), choices)
         if options["purge_intermediates"]:
             purge(work_dir, choices.out, shown, genotypes=False)
+        else:
+            warn_of_intermediates(work_dir)
 
 
 def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:

@@ -11,7 +11,6 @@ from pipelines.accumulate import accumulate_stage
 from pipelines.choices import RunChoices, choices_from
 from pipelines.command_line import (
     CONTEXT,
-    LOGGER,
     ContractCommand,
     debug_option,
     explain_errors,
@@ -37,7 +36,7 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
-from pipelines.purge import is_done_and_purged, purge
+from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
 from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
 
@@ -137,7 +136,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         if options["purge_intermediates"]:
             purge(work_dir, out, shown, genotypes=True)
             return
-        LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+        warn_of_intermediates(work_dir)
 
 
 def _check_places(

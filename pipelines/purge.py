@@ -16,6 +16,7 @@ from typing import Any
 
 from pipelines.choices import EXECUTION_OPTIONS
 from pipelines.command_line import LOGGER
+from pipelines.work_directory import disk_usage
 from pipelines.work_places import (
     CLAIMS,
     NOISE,
@@ -24,8 +25,10 @@ from pipelines.work_places import (
     STATISTICS,
     STORE,
     empty_claimed,
+    last_claimed,
 )
 from primo_scale.errors import InputError
+from primo_scale.in_words import bytes_in_words
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -47,6 +50,7 @@ _INTERMEDIATES = (
     "run.log",
     CLAIMS,
 )
+_EXAMPLES = 3
 # How a release was computed does not make it another one.
 _BESIDE_THE_POINT = {"purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
 
@@ -137,6 +141,26 @@ def is_done_and_purged(
         )
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
+
+
+def warn_of_intermediates(work_dir: Path) -> None:
+    """Log what private data a work directory keeps, how large it is, and how to delete it."""
+    sizes = {
+        name: size
+        for name, size in disk_usage(work_dir).items()
+        if name in (*_INTERMEDIATES, STORE) and size
+    }
+    if not sizes:
+        return
+    largest = [f"{name} {bytes_in_words(size)}" for name, size in list(sizes.items())[:_EXAMPLES]]
+    bucket = last_claimed(work_dir)
+    LOGGER.warning(
+        "PRIVATE intermediates are left behind: %s in %s (%s%s)%s. Delete them with the same "
+        "command and --purge-intermediates",
+        bytes_in_words(sum(sizes.values())), work_dir, ", ".join(largest),
+        ", ..." if len(sizes) > _EXAMPLES else "",
+        "" if bucket is None else f", and more in {bucket}",
+    )  # fmt: skip
 
 
 def _request(options: dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ def read_status(work_dir: Path) -> Status:
         speed=_speed(progress, _begun(log), None if state == "stopped" else time.time()),
         last_commit=max((at for at, _ in progress.commits), default=None),
         object_store=None if (work_dir / PARTIALS).is_dir() else last_claimed(work_dir),
-        disk=_disk(work_dir),
+        disk=disk_usage(work_dir),
         disk_free=free_disk(work_dir),
         last_line=log[-1] if log else None,
     )
@@ -280,8 +280,8 @@ def _speed(progress: _Progress, begun: float | None, now: float | None) -> Speed
     return Speed(pace.tasks_per_second(until), pace.seconds_left(until, progress.whole))
 
 
-def _disk(work_dir: Path) -> dict[str, int]:
-    """Bytes on the disk of everything in the directory, by name, largest first."""
+def disk_usage(work_dir: Path) -> dict[str, int]:
+    """Return the bytes on the disk of everything in the directory, by name, largest first."""
     sizes: dict[str, int] = {}
     for directory, _, names in os.walk(work_dir):
         inside = Path(directory).relative_to(work_dir).parts

@@ -217,6 +217,10 @@ def test_a_release_is_found_again_and_another_request_is_not(cohort: Path, store
     first = release(cohort)
     assert first.exit_code == 0, first.stderr
     assert first.stderr.count("pre-flight: memory") == 1  # once, not twice
+    left = first.stderr.splitlines()[-1]
+    assert left.startswith("PRIVATE intermediates are left behind: ")
+    assert "genotypes.zarr" in left
+    assert "--purge-intermediates" in left
     for dry_run in (["--dry-run"], []):
         again = release(cohort, *dry_run)
         assert again.exit_code == 0, again.stderr

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from small_cohort import N, command, write_cohort
 
+from pipelines.command_line import LOGGER
 from pipelines.gwas_release import main as gwas_release
+from pipelines.purge import warn_of_intermediates
 from primo_scale.accumulate.blocks import block_boundaries
 from primo_scale.errors import InputError, PrimoError, UsageError
 from primo_scale.genotypes.filesets import open_filesets
@@ -218,3 +220,21 @@ def test_half_the_range_is_said_where_no_sd_is_given(cohort: Path) -> None:
     assert "no sd" not in release(cohort, "--pheno-moments").stderr  # they are bought
     (cohort / "bounds.tsv").write_text("name lower upper sd\nT 0 4 2\n")
     assert "no sd" not in release(cohort).stderr
+
+
+def test_what_is_left_behind_is_weighed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(LOGGER, "warning", lambda text, *values: said.append(text % values))
+    (tmp_path / "lock").write_bytes(bytes(1 << 20))  # holds nothing about people
+    warn_of_intermediates(tmp_path)
+    assert said == []
+    for name, mebibytes in {"genotypes.zarr": 5, "statistics.zarr": 3, "outcomes.zarr": 2}.items():
+        (tmp_path / name / "c").mkdir(parents=True)
+        (tmp_path / name / "c" / "0").write_bytes(b"x" * (mebibytes << 20))
+    (tmp_path / "run.log").write_bytes(b"x" * (1 << 20))
+    warn_of_intermediates(tmp_path)
+    assert said == [
+        f"PRIVATE intermediates are left behind: 11 MiB in {tmp_path} (genotypes.zarr 5120 KiB, "
+        "statistics.zarr 3072 KiB, outcomes.zarr 2048 KiB, ...). Delete them with the same "
+        "command and --purge-intermediates"
+    ]

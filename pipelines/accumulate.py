@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.batch_job import is_batch_output
-from pipelines.choices import choices_from
+from pipelines.choices import RunChoices, choices_from, outcome_coding
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -27,6 +27,7 @@ from pipelines.command_line import (
 )
 from pipelines.log_lines import about
 from pipelines.options import (
+    GENOTYPES,
     PLACE,
     budget_options,
     encryption_option,
@@ -34,6 +35,7 @@ from pipelines.options import (
     ledger_options,
     model_options,
     outcome_options,
+    under,
     work_dir_option,
 )
 from pipelines.purge import is_done_and_purged
@@ -42,20 +44,28 @@ from primo_scale.errors import InputError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from pipelines.choices import ExecutionChoices, OutcomeChoices
+    from pipelines.choices import ExecutionChoices
     from pipelines.design import Design, PaidMoments
-    from pipelines.design_choices import ModelChoices
     from pipelines.work_places import WorkPlaces
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.run import RunTasks
     from primo_scale.accumulate.statistics import RawStatistics
+    from primo_scale.genotypes.frequencies import MatchedFrequencies
     from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.storage.places import Place
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.option(
-    "--genotypes", type=PLACE, required=True, help="Store written by ingest: a path or an URL."
+@under(
+    GENOTYPES,
+    [
+        click.option(
+            "--genotypes",
+            type=PLACE,
+            required=True,
+            help="Store written by ingest: a path or an URL.",
+        )
+    ],
 )
 @outcome_options
 @model_options
@@ -73,26 +83,21 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
     for a release with that budget; give finalize the same.
     """
-    from pipelines.phenotype_moments import moments_stage, will_pay_moments
-    from pipelines.rehearsal import check_work_dir, preflight, settled_design
-    from pipelines.release_needs import release_needs
+    from pipelines.early_refusals import check_before_work
+    from pipelines.phenotype_moments import moments_stage
+    from pipelines.rehearsal import check_work_dir
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     use_key_file(options["encryption_key"])
-    outcomes, model, execution = choices_from(options)
-
-    def check(store: GenotypeStore) -> None:
-        """Say and refuse what public inputs and this machine refuse."""
-        design = settled_design(store, outcomes, model, None)
-        preflight(store, design, execution, work_dir, release_needs(design, None))
-
-    if execution.dry_run:
+    asked = RunChoices(
+        *choices_from(options), ledger=options["ledger"], cohort=options["cohort"], release=None
+    )
+    if asked.execution.dry_run:
         log_to_terminal()
         check_work_dir(work_dir)
-        store = open_genotype_store(genotypes)
-        check(store)
+        check_before_work(open_genotype_store(genotypes), work_dir, asked)
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
@@ -100,36 +105,46 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "accumulate", shown)
         store = open_genotype_store(genotypes)
-        if will_pay_moments(outcomes, model, work_dir):
-            check(store)
-        moments = moments_stage(store, outcomes, model, options, work_dir)
-        accumulate_stage(store, outcomes, model, execution, work_dir, moments)
+        matched = check_before_work(store, work_dir, asked)
+        moments = moments_stage(store, asked, work_dir)
+        accumulate_stage(store, asked, work_dir, matched=matched, moments=moments)
 
 
 def accumulate_stage(
     store: GenotypeStore,
-    outcomes: OutcomeChoices,
-    model: ModelChoices,
-    execution: ExecutionChoices,
+    asked: RunChoices,
     work_dir: Path,
+    *,
+    matched: MatchedFrequencies | None,
     moments: PaidMoments | None,
 ) -> RawStatistics:
-    """Align the outcomes, settle the design, and sum what is not summed yet.
+    """Settle the design, align the outcomes, and sum what is not summed yet.
 
     Prints ``statistics sha256: HEX``, which is private: it goes to the operator's terminal and to
     the log, of a batch job to the log alone.
+
+    Parameters
+    ----------
+    store
+        Genotype store.
+    asked
+        Choices of the command line.
+    work_dir
+        Work directory, locked by this run.
+    matched
+        Frequencies of the reference panel, from `check_before_work`.
+    moments
+        Phenotype means and sds that were paid for, or None.
     """
-    from pipelines.rehearsal import preflight, settled_design
-    from pipelines.release_needs import release_needs
+    from pipelines.design_choices import make_design
     from pipelines.work_places import claim, work_places
     from primo_scale.accumulate.partials import Inputs
-    from primo_scale.accumulate.statistics import finished_plan_digest
     from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 
-    design = settled_design(store, outcomes, model, moments)
+    outcomes, execution = asked.outcomes, asked.execution
+    coding = outcome_coding(outcomes, asked.model, moments)
+    design = make_design(store, asked.model, matched=matched, outcomes=coding, moments=moments)
     places = work_places(work_dir, execution.object_store)
-    if finished_plan_digest(places.statistics) is None:
-        preflight(store, design, execution, work_dir, release_needs(design, None))
     if execution.object_store is not None:
         claim(execution.object_store, work_dir)
         design = replace(design, object_store=str(execution.object_store))

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, PaidMoments
     from pipelines.design_choices import ModelChoices
+    from pipelines.finalize import ReleaseChoices
     from primo_scale.cluster.profile import Profile
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
     from primo_scale.outcomes.coding import OutcomeCoding
@@ -69,6 +70,28 @@ class ExecutionChoices:
     kernel: str
     dry_run: bool
     performance_report: Path | None
+
+
+@dataclass(frozen=True)
+class RunChoices:
+    """What a command that sums was asked for.
+
+    Attributes
+    ----------
+    outcomes, model, execution
+        Phenotypes and covariates; what shapes the statistics; where and how tasks run.
+    ledger, cohort
+        Ledger file and name of the cohort in it, where not the defaults.
+    release
+        The release to be made by the same command, or None.
+    """
+
+    outcomes: OutcomeChoices
+    model: ModelChoices
+    execution: ExecutionChoices
+    ledger: Path | None
+    cohort: str | None
+    release: ReleaseChoices | None
 
 
 def choices_from(
@@ -157,7 +180,7 @@ def _check_that_nobody_counts_tasks(profile: Profile) -> None:
 def _check_moments(model: ModelChoices) -> None:
     from primo_scale.privacy.sensitivity import PrivacyUnit
 
-    if model.budget is None or model.non_private:
+    if model.budget is None:
         raise UsageError(
             "phenotype moments are part of a private release",
             where="--pheno-moments",
@@ -219,13 +242,26 @@ def _model_choices(options: dict[str, Any]) -> ModelChoices:
 
 
 def budget_from(options: dict[str, Any]) -> Budget | None:
-    """The (epsilon, delta) asked for, or None; refused here if no release could have them."""
+    """Return the (epsilon, delta) asked for, or None.
+
+    Raises
+    ------
+    UsageError
+        One of the two alone, values that no release could have, or both for a release without
+        noise.
+    """
     from pipelines.design import Budget
     from primo_scale.privacy.calibration import release_mu
 
     epsilon, delta = options["epsilon"], options["delta"]
     if epsilon is None and delta is None:
         return None
+    if options["non_private"]:
+        raise UsageError(
+            "--non-private adds no noise, and --epsilon and --delta ask for a private release",
+            where="--non-private",
+            remedy="Leave out --non-private, or --epsilon and --delta",
+        )
     if epsilon is None or delta is None:
         raise UsageError("--epsilon and --delta go together", remedy="Give both")
     release_mu(epsilon, delta)
@@ -238,9 +274,9 @@ def phenotype_bounds(outcomes: OutcomeChoices) -> tuple[PhenotypeBounds, ...]:
     from primo_scale.outcomes.tables import open_outcome_table
 
     table = outcomes.phenotypes
-    names = outcomes.phenotype_names or open_outcome_table(table.values).names
-    if not names:
-        raise InputError("holds no phenotype", where=table.values, remedy="Add a column")
+    header = open_outcome_table(table.values)
+    names = outcomes.phenotype_names or header.names
+    header.check_names(names)  # a mistyped name is not a matter of bounds
     return read_phenotype_bounds(table.bounds, names)
 
 

@@ -31,6 +31,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 FILE_PATH = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 LOGGER = logging.getLogger("primo_scale")
+HEADINGS: dict[click.Parameter, str] = {}
+"""Heading of the help under which an option is listed; any other option comes last."""
 _LOG_FORMAT = "primo_scale.log_format"
 
 
@@ -49,7 +51,19 @@ class _OneLineErrors(click.Command):
 
 
 class ContractCommand(_OneLineErrors):
-    """A command that ends as the contract says."""
+    """A command that ends as the contract says, and lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading, in the order in which they first occur."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        parameters = self.get_params(ctx)
+        for parameter in sorted(parameters, key=lambda one: one not in HEADINGS):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(HEADINGS.get(parameter, "Other"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
 class ContractGroup(_OneLineErrors, click.Group):
@@ -121,8 +135,7 @@ def _report(error: PrimoError) -> None:
     """One line on standard error, and in the run's log if it has one."""
     if not LOGGER.handlers:
         log_to_terminal()
-    facts = ("what", "where", "value", "limit", "remedy")
-    fields = {name: getattr(error, name) for name in facts}
+    fields = {"what": error.what, **error.facts}
     if isinstance(error, InterruptedRun):
         fields["continue"] = shlex.join(sys.orig_argv)
     extra = about("error", {"exit_code": error.exit_code, **fields})

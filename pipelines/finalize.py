@@ -23,21 +23,24 @@ from pipelines.command_line import (
 )
 from pipelines.log_lines import about
 from pipelines.options import (
+    PRIVACY,
     budget_options,
     encryption_option,
     ledger_options,
     out_option,
     release_options,
+    under,
     work_dir_option,
 )
 from pipelines.payments import log_payment
-from pipelines.purge import is_done_and_purged, purge
+from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
 from pipelines.release_place import (
     charge_of,
     check_out,
     check_private_places,
     exists_already,
     refuse_damaged,
+    refuse_other_release,
 )
 from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
@@ -98,7 +101,10 @@ class Paid:
 @work_dir_option(required=True)
 @budget_options
 @out_option("The release directory; must not exist.")
-@click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")
+@under(
+    PRIVACY,
+    [click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")],
+)
 @release_options
 @ledger_options
 @encryption_option
@@ -126,6 +132,8 @@ def main(work_dir: Path, **options: Any) -> None:
         finalize_stage(work_dir, load_design(work_dir / "design.json"), choices)
         if options["purge_intermediates"]:
             purge(work_dir, choices.out, shown, genotypes=False)
+        else:
+            warn_of_intermediates(work_dir)
 
 
 def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
@@ -134,14 +142,15 @@ def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
     Raises
     ------
     UsageError
-        No (epsilon, delta) for a private release, or a ridge that is no penalty.
+        No (epsilon, delta) for a private release, or both for one without noise; a ridge that is
+        no penalty.
     InputError
         Something that is no release lies at ``--out``.
     """
     from pipelines.estimation import MethodChoices
 
     check_out(options["out"])
-    budget = None if options["non_private"] else budget_from(options)
+    budget = budget_from(options)
     if budget is None and not options["non_private"]:
         raise UsageError(
             "a private release needs --epsilon and --delta",
@@ -185,6 +194,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
+    at_hand = NoiseAtHand(work_dir / NOISE)
+    refuse_other_release(choices, design, at_hand.charges())
     promise = None if choices.budget is None else design.promise(choices.budget)
     chosen = choose(design, promise, choices.methods)
     if choices.budget is None and design.subsample is not None:
@@ -204,7 +215,6 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    at_hand = NoiseAtHand(work_dir / NOISE)
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
     _release_privately(raw, design, choices, chosen, at_hand, store)

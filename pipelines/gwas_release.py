@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipelines.accumulate import accumulate_stage
-from pipelines.choices import choices_from, outcome_coding
+from pipelines.choices import RunChoices, choices_from
 from pipelines.command_line import (
     CONTEXT,
-    LOGGER,
     ContractCommand,
     debug_option,
     explain_errors,
@@ -21,7 +19,6 @@ from pipelines.command_line import (
     open_run_log,
 )
 from pipelines.finalize import (
-    check_publishable,
     finalize_stage,
     private_places,
     release_choices_from,
@@ -39,18 +36,36 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
-from pipelines.purge import is_done_and_purged, purge
+from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
 from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipelines.choices import ExecutionChoices, OutcomeChoices
-    from pipelines.design_choices import ModelChoices
+    from pipelines.choices import ExecutionChoices
     from pipelines.finalize import ReleaseChoices
-    from primo_scale.genotypes.store import GenotypeStore
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+_EXAMPLES = """
+Examples:
+
+\b
+A private release of two chromosomes. With --dry-run added, the same command
+checks every input, asks the ledger, and says what the run needs:
+  python -m pipelines.gwas_release --bfile ukb_chr1,ukb_chr2 \\
+      --pheno pheno.tsv --pheno-bounds pheno_bounds.tsv \\
+      --covar covar.tsv --covar-bounds covar_bounds.tsv \\
+      --ref-freq 1000g_eur.afreq --ld-blocks window:500 \\
+      --epsilon 3 --delta 1e-11 --out release
+
+\b
+A release without noise, to compare with other tools; it protects nobody:
+  python -m pipelines.gwas_release --bfile cohort --pheno pheno.tsv \\
+      --pheno-bounds pheno_bounds.tsv --ld-blocks window:500 \\
+      --non-private --out comparison
+"""
+
+
+@click.command(cls=ContractCommand, context_settings=CONTEXT, epilog=_EXAMPLES)
 @bfile_option
 @outcome_options
 @budget_options
@@ -69,13 +84,15 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
     Runs ingest, accumulate and finalize. After any interruption the same command continues; when
-    the release is there already, it says so. With --dry-run it only says what it would need.
+    the release is there already, it says so. Before it reads a genotype it checks all other inputs
+    and asks the ledger; with --dry-run it does only that.
     """
     from pipelines.copy_genotypes import copy_stage
     from pipelines.design import load_design
+    from pipelines.early_refusals import check_before_work
     from pipelines.estimation import check_method
     from pipelines.ingest import ingest_stage
-    from pipelines.phenotype_moments import moments_stage, will_pay_moments
+    from pipelines.phenotype_moments import moments_stage
     from pipelines.rehearsal import check_work_dir, genotypes_to_come
     from pipelines.work_places import STORE, claim, work_places
     from primo_scale.storage.encryption import use_key_file
@@ -88,39 +105,38 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     outcomes, model, execution = choices_from(options)
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
+    asked = RunChoices(outcomes, model, execution, release.ledger, release.cohort, release)
     work_dir = work_dir or out.with_name(out.name + ".work")
     _check_places(out, work_dir, execution, release)
-    check = partial(
-        _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
-    )
+    shown = {"out": out, "work_dir": work_dir, **options}
     if execution.dry_run:
         log_to_terminal()
         check_work_dir(work_dir)
-        check(genotypes_to_come(options, work_dir / STORE), work_dir)
+        if not is_done_and_purged(work_dir, shown, read_only=True):
+            check_before_work(genotypes_to_come(options, work_dir / STORE), work_dir, asked)
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
         log_to_terminal()
-        shown = {"out": out, "work_dir": work_dir, **options}
         if is_done_and_purged(work_dir, shown):
             click.echo(f"release: {out}")
             return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
-        if not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir):
-            # Hours of ingest, or budget, are no way to learn that the disk is too small.
-            check(genotypes_to_come(options, work_dir / STORE), work_dir)
+        # Hours of ingest, or budget, are no way to learn of a mistake.
+        to_come = genotypes_to_come(options, work_dir / STORE)
+        matched = check_before_work(to_come, work_dir, asked)
+        del to_come  # the tables of people and variants
         store = ingest_stage(options, work_dir / STORE)
-        check_publishable(store.variants, outcome_coding(outcomes, model, None))
         if execution.object_store is not None:
             claim(execution.object_store, work_dir)
             store = copy_stage(store, work_places(work_dir, execution.object_store).genotypes)
-        moments = moments_stage(store, outcomes, model, options, work_dir)
-        accumulate_stage(store, outcomes, model, execution, work_dir, moments)
+        moments = moments_stage(store, asked, work_dir)
+        accumulate_stage(store, asked, work_dir, matched=matched, moments=moments)
         finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
         if options["purge_intermediates"]:
             purge(work_dir, out, shown, genotypes=True)
             return
-        LOGGER.info("work directory (private, no longer needed once released): %s", work_dir)
+        warn_of_intermediates(work_dir)
 
 
 def _check_places(
@@ -131,32 +147,6 @@ def _check_places(
     if execution.performance_report is not None:  # it counts tasks, hence people
         places["--performance-report"] = work_dir / execution.performance_report
     check_private_places(out, places)
-
-
-def _check_before_work(
-    store: GenotypeStore,
-    work_dir: Path,
-    *,
-    outcomes: OutcomeChoices,
-    model: ModelChoices,
-    execution: ExecutionChoices,
-    release: ReleaseChoices,
-) -> None:
-    """Refuse what public inputs and this machine refuse, before the first genotype is read.
-
-    Phenotype moments are paid for later: the sizes do not depend on them.
-    """
-    from pipelines.estimation import choose
-    from pipelines.rehearsal import preflight, settled_design
-    from pipelines.release_needs import refuse_small_memory, release_needs
-
-    check_publishable(store.variants, outcome_coding(outcomes, model, None))
-    design = settled_design(store, outcomes, model, None)
-    promise = None if release.budget is None else design.promise(release.budget)
-    chosen = choose(design, promise, release.methods)
-    needs = release_needs(design, chosen)
-    preflight(store, design, execution, work_dir, needs)
-    refuse_small_memory(needs)
 
 
 if __name__ == "__main__":

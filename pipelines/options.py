@@ -12,15 +12,31 @@ from typing import Any
 
 import click
 
-from pipelines.command_line import DIRECTORY, FILE_PATH
+from pipelines.command_line import DIRECTORY, FILE_PATH, HEADINGS
 from primo_scale.kernels import AUTOMATIC, NAMES
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
+GENOTYPES, MODEL = "Genotypes", "Model and method"
+PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
+"""Headings of the help, in the order of the commands' options."""
 
-def _together(options: Sequence[Decorator]) -> Decorator:
-    """One decorator that adds all `options`, listed in --help in the order given."""
+
+def under(heading: str, options: Sequence[Decorator]) -> Decorator:
+    """Return a decorator that adds all `options`, listed in --help under a heading."""
+
+    def add(command: Command) -> Command:
+        command = together(options)(command)
+        for parameter in vars(command)["__click_params__"][-len(options) :]:
+            HEADINGS[parameter] = heading
+        return command
+
+    return add
+
+
+def together(options: Sequence[Decorator]) -> Decorator:
+    """Return a decorator that adds all `options`, listed in --help in the order given."""
     return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
@@ -135,30 +151,38 @@ def _with_bokeh(context: click.Context, parameter: click.Parameter, value: Path 
     return value
 
 
-bfile_option = click.option(
-    "--bfile",
-    type=CommaSeparated(),
-    required=True,
-    metavar="PREFIX[,PREFIX...]",
-    help="PLINK 1 fileset(s): PREFIX.bed, .bim and .fam; several are joined (chromosomes).",
+bfile_option = under(
+    GENOTYPES,
+    [
+        click.option(
+            "--bfile",
+            type=CommaSeparated(),
+            required=True,
+            metavar="PREFIX[,PREFIX...]",
+            help="PLINK 1 fileset(s): PREFIX.bed, .bim and .fam; several are joined (chromosomes).",
+        )
+    ],
 )
 
-selection_options = _together(
+selection_options = under(
+    GENOTYPES,
     [
         click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
         click.option("--remove", type=FILE_PATH, help="All but these people."),
         click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
         click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
-    ]
+    ],
 )
 
-outcome_options = _together(
+outcome_options = under(
+    "Phenotypes and covariates",
     [
         click.option(
             "--pheno",
             type=FILE_PATH,
             required=True,
-            help="Phenotypes: FID IID NAME... or #IID NAME...; NA and -9 are missing.",
+            help="Phenotypes: FID IID NAME... or #IID NAME..., with blanks, tabs or commas; NA and "
+            "-9 are missing.",
         ),
         click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
         click.option(
@@ -182,10 +206,11 @@ outcome_options = _together(
             type=FILE_PATH,
             help="Public bounds of the covariates: a table of name, lower, upper.",
         ),
-    ]
+    ],
 )
 
-model_options = _together(
+_model_options = under(
+    MODEL,
     [
         click.option(
             "--ref-freq",
@@ -204,6 +229,12 @@ model_options = _together(
             help="Public bound on the norm of a coded genotype row, in units of the coding "
             "(default: from the public frequencies, docs/maths/clipping-and-integers.md).",
         ),
+    ],
+)
+
+_privacy_options = under(
+    PRIVACY,
+    [
         click.option(
             "--privacy",
             type=click.Choice(["full", "label", "feature"]),
@@ -236,17 +267,21 @@ model_options = _together(
             is_flag=True,
             help="No noise, no clipping; every file is stamped NOT PRIVATE. For validation.",
         ),
-    ]
+    ],
 )
 
-budget_options = _together(
+model_options = together([_model_options, _privacy_options])
+
+budget_options = under(
+    PRIVACY,
     [
         click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
         click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
-    ]
+    ],
 )
 
-ledger_options = _together(
+ledger_options = under(
+    PRIVACY,
     [
         click.option("--ledger", type=FILE_PATH, help="Ledger (default: one per user)."),
         click.option(
@@ -254,10 +289,11 @@ ledger_options = _together(
             metavar="NAME",
             help="The cohort's name in the ledger. Every release states it.",
         ),
-    ]
+    ],
 )
 
-release_options = _together(
+_method_options = under(
+    MODEL,
     [
         click.option(
             "--ridge",
@@ -279,6 +315,12 @@ release_options = _together(
             help="How noisy weights are shrunk, where the method leaves it open "
             "(default: known-noise).",
         ),
+    ],
+)
+
+_output_options = under(
+    FILES,
+    [
         click.option(
             "--purge-intermediates",
             is_flag=True,
@@ -291,10 +333,13 @@ release_options = _together(
             show_default=True,
             help="Genome build of the positions, for the PGS files.",
         ),
-    ]
+    ],
 )
 
-execution_options = _together(
+release_options = together([_method_options, _output_options])
+
+execution_options = under(
+    "Where and how to compute",
     [
         click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
         click.option(
@@ -342,7 +387,8 @@ execution_options = _together(
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Check options and headers, say what the run needs, and do nothing.",
+            help="Check options, headers, tables and the ledger, say what the run needs, and do "
+            "nothing.",
         ),
         click.option(
             "--performance-report",
@@ -352,27 +398,37 @@ execution_options = _together(
             help="Write Dask's report of the accumulation, in the work directory unless FILE is "
             "absolute. PRIVATE.",
         ),
-    ]
+    ],
 )
 
 
-encryption_option = click.option(
-    "--encryption-key",
-    type=FILE_PATH,
-    help="Encrypt what is kept about people with the key in this file (pipelines.encryption_key).",
+encryption_option = under(
+    FILES,
+    [
+        click.option(
+            "--encryption-key",
+            type=FILE_PATH,
+            help="Encrypt what is kept about people with the key in this file "
+            "(pipelines.encryption_key).",
+        )
+    ],
 )
 
 
 def work_dir_option(*, required: bool) -> Decorator:
     """``--work-dir``, which a command with ``--out`` can do without."""
-    return click.option(
+    option = click.option(
         "--work-dir",
         type=LocalPathType(file_okay=False, path_type=Path),
         required=required,
         help="Private directory for intermediate files" + ("." if required else " (OUT.work)."),
     )
+    return under(FILES, [option])
 
 
 def out_option(help_text: str) -> Decorator:
     """``--out``, the path that a command creates."""
-    return click.option("--out", type=LocalPathType(path_type=Path), required=True, help=help_text)
+    option = click.option(
+        "--out", type=LocalPathType(path_type=Path), required=True, help=help_text
+    )
+    return under(FILES, [option])

@@ -21,11 +21,13 @@ from primo_scale.accumulate.amounts import Amount
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Column
 
 Move = Callable[[Amount, Amount], None]
 
 # Lines of the log come so far apart at first, then ever further up to the second.
 _RECORD_GAP_SECONDS = 1.0
+_WIDE = 100  # characters of a terminal that has room for the rate beside the bar
 _FIRST_GAP_SECONDS, _LARGEST_GAP_SECONDS, _GAPS_GROW = 10.0, 300.0, 1.5
 
 
@@ -146,6 +148,13 @@ def count_bar(name: str, of_what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: move(Amount(done, done), Amount(total, total))
 
 
+def _one_line(ratio: int | None = None) -> Column:
+    """Return a column of the bar's table that never wraps."""
+    from rich.table import Column
+
+    return Column(no_wrap=True, ratio=ratio)
+
+
 @contextmanager
 def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
@@ -158,20 +167,21 @@ def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
 
         def __init__(self, words: Callable[[], str]) -> None:
             self._words = words
-            super().__init__()
+            super().__init__(table_column=_one_line())
 
         def render(self, task: object) -> Text:
             return Text(self._words())
 
+    rate = Said(lambda: meter.rate(time.monotonic()))
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
+        TextColumn("{task.description}", table_column=_one_line()),
+        BarColumn(bar_width=None, table_column=_one_line(ratio=1)),  # what the words leave
         Said(meter.count),
-        Said(lambda: meter.rate(time.monotonic())),
-        TimeElapsedColumn(),
+        *((rate,) if console.width >= _WIDE else ()),
+        TimeElapsedColumn(table_column=_one_line()),
         Said(lambda: meter.time_left(time.monotonic())),
     )
-    with Progress(*columns, console=console, disable=not shown) as bars:
+    with Progress(*columns, console=console, disable=not shown, expand=True) as bars:
         bar = bars.add_task(meter.name, total=None)
 
         def show(done: Amount, total: Amount) -> None:

@@ -26,8 +26,11 @@ from pipelines.work_places import (
     STATISTICS,
     STORE,
     empty_claimed,
+    last_claimed,
 )
 from primo_scale.errors import InputError
+from primo_scale.in_words import bytes_in_words
+from primo_scale.machine import disk_usage
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -50,6 +53,7 @@ _INTERMEDIATES = (
     PROGRESS_FILE,
     CLAIMS,
 )
+_EXAMPLES = 3
 # How a release was computed does not make it another one.
 _BESIDE_THE_POINT = {"purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
 
@@ -100,8 +104,10 @@ def purge(work_dir: Path, out: Path, options: dict[str, Any], *, genotypes: bool
     _delete(work_dir, note)
 
 
-def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
-    """Whether the release that these options ask for is published, and its intermediates purged.
+def is_done_and_purged(
+    work_dir: Path, options: dict[str, Any] | None, *, read_only: bool = False
+) -> bool:
+    """Return whether the release that these options ask for is published and purged.
 
     A deletion that was interrupted is finished.
 
@@ -111,6 +117,8 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
         Locked by this run.
     options
         Of the command line; None: of a command that needs the intermediates.
+    read_only
+        Leave an interrupted deletion as it is.
 
     Raises
     ------
@@ -121,7 +129,8 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
     if not path.is_file():
         return False
     note = _Purged(**json.loads(path.read_bytes()))
-    _delete(work_dir, note)
+    if not read_only:
+        _delete(work_dir, note)
     published = Path(note.release, "release.json")
     same = options is not None and _request(options) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
@@ -136,6 +145,26 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
     refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
+
+
+def warn_of_intermediates(work_dir: Path) -> None:
+    """Log what private data a work directory keeps, how large it is, and how to delete it."""
+    sizes = {
+        name: size
+        for name, size in disk_usage(work_dir).items()
+        if name in (*_INTERMEDIATES, STORE) and size
+    }
+    if not sizes:
+        return
+    largest = [f"{name} {bytes_in_words(size)}" for name, size in list(sizes.items())[:_EXAMPLES]]
+    bucket = last_claimed(work_dir)
+    LOGGER.warning(
+        "PRIVATE intermediates are left behind: %s in %s (%s%s)%s. Delete them with the same "
+        "command and --purge-intermediates",
+        bytes_in_words(sum(sizes.values())), work_dir, ", ".join(largest),
+        ", ..." if len(sizes) > _EXAMPLES else "",
+        "" if bucket is None else f", and more in {bucket}",
+    )  # fmt: skip
 
 
 def _request(options: dict[str, Any]) -> str:

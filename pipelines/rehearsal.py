@@ -1,8 +1,7 @@
-"""Before anything is read, summed or paid: what a run needs, and what public inputs refuse."""
+"""What a run needs of this machine, and the genotypes it will have, before anything is read."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.choices import ExecutionChoices, OutcomeChoices, outcome_coding
+from pipelines.choices import ExecutionChoices
 from pipelines.command_line import LOGGER
-from pipelines.design import Design, PaidMoments
-from pipelines.design_choices import ModelChoices, make_design, match_frequencies
+from pipelines.design import Design
 from pipelines.release_needs import ReleaseNeeds, memory_line
+from pipelines.release_place import refuse_unwritable
 from pipelines.work_places import work_places
 from primo_scale.accumulate.disk_size import disk_bytes, partial_bytes
 from primo_scale.accumulate.plan import default_plan
@@ -28,7 +27,6 @@ from primo_scale.accumulate.row_rules import may_clip, multiplier_columns
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
-from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
@@ -99,32 +97,6 @@ def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeSto
         cohort_digest=plan.cohort_digest,
         plan=plan,
     )
-
-
-def settled_design(
-    store: GenotypeStore,
-    outcomes: OutcomeChoices,
-    model: ModelChoices,
-    moments: PaidMoments | None,
-) -> Design:
-    """Settle every public choice of a run, and say how the reference panel fits."""
-    coding = outcome_coding(outcomes, model, moments)
-    matched = match_frequencies(model, store.variants)
-    if matched is not None:
-        LOGGER.info(
-            "--ref-freq: %d variants matched (%d with alleles swapped, %d on the other strand, "
-            "%d strand-ambiguous and taken as labelled), %d with other alleles, %d absent",
-            matched.n_matched, matched.n_swapped, matched.n_flipped,
-            matched.n_ambiguous, matched.n_mismatched, matched.n_absent,
-        )  # fmt: skip
-    design = make_design(store, model, matched=matched, outcomes=coding, moments=moments)
-    if design.clipped and design.row_norm < design.genotypes.variance:
-        LOGGER.warning(
-            "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
-            "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
-            / design.genotypes.unit,
-        )  # fmt: skip
-    return design
 
 
 def preflight(
@@ -213,11 +185,7 @@ def check_work_dir(work_dir: Path) -> None:
     if work_dir.exists():
         make_private_directory(work_dir)
         return
-    ancestor = next(parent for parent in work_dir.absolute().parents if parent.exists())
-    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
-        raise InputError(
-            "cannot be created", where=work_dir, remedy="Choose a directory you may write to"
-        )
+    refuse_unwritable(work_dir)
 
 
 def _bytes_below(places: Sequence[Place]) -> int:

@@ -4,22 +4,75 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from pipelines.design import Design
+    from pipelines.finalize import ReleaseChoices
 
 
 def check_out(out: Path) -> None:
     """Refuse a place where no release can be published, before any work is done."""
     if (out.exists() or out.is_symlink()) and _read_release(out) is None:
         raise exists_already(out)
-    ancestor = next(parent for parent in out.absolute().parents if parent.exists())
+    if not out.exists():
+        refuse_unwritable(out)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a file or directory that cannot be written, or created, by this user.
+
+    Raises
+    ------
+    InputError
+        No permission, or something that is no directory stands in the way.
+    """
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise InputError("cannot be written: permission denied", where=path)
+        return
+    ancestor = next(parent for parent in path.absolute().parents if parent.exists())
     if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
         raise InputError(
-            "cannot be created", where=out, remedy="Choose a directory you may write to"
+            "cannot be created", where=path, remedy="Choose a directory you may write to"
         )
+
+
+def refuse_other_release(
+    choices: ReleaseChoices, design: Design, noise_at_hand: Collection[str]
+) -> None:
+    """Refuse a place that holds another release than the one asked for, as far as can be told.
+
+    Parameters
+    ----------
+    choices
+        The release asked for.
+    design
+        Public choices of the run.
+    noise_at_hand
+        Charges whose noise lies in the work directory: a private release was made from one.
+
+    Raises
+    ------
+    InputError
+        Another release is there.
+    """
+    from pipelines.release_statement import states_inputs
+
+    document = _read_release(choices.out)
+    if document is None:
+        return
+    charge = charge_of(choices.out)
+    if choices.budget is None:
+        same = charge is None and states_inputs(document, design, choices.genome_build)
+    else:
+        same = charge in noise_at_hand
+    if not same:
+        raise exists_already(choices.out)
 
 
 def check_private_places(out: Path, places: Mapping[str, Path]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.mechanism_statement import Stated, state_guarantee, state_mechanism
 from primo_scale import __version__
@@ -87,6 +89,12 @@ def make_statement(
         ),
         unprotected=() if payment is not None else _UNPROTECTED,
     )
+
+
+def states_inputs(document: Mapping[str, Any], design: Design, genome_build: str) -> bool:
+    """Return whether a release.json states the public inputs of a design."""
+    inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
+    return bool(document.get("public_inputs") == inputs)
 
 
 def _guarantee(payment: Payment) -> said.Guarantee:

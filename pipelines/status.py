@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -31,7 +30,6 @@ _REMARKS = {
     "failed": "failed",
     "unknown": "runs on another machine, whose processes are not seen from here",
 }
-_BLOCK_BYTES = 512  # unit of st_blocks
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def read_status(work_dir: Path) -> Status:
     InputError
         There is no such directory, or no run has begun in it.
     """
-    from primo_scale.machine import free_disk
+    from primo_scale.machine import disk_usage, free_disk
     from primo_scale.storage.files import lock_is_held
 
     if not work_dir.is_dir():
@@ -104,7 +102,7 @@ def read_status(work_dir: Path) -> Status:
             "holds no record of a run: none has begun here, or its intermediates were purged",
             where=work_dir,
         )
-    return Status(_state(run, held), run, _disk(work_dir), free_disk(work_dir))
+    return Status(_state(run, held), run, disk_usage(work_dir), free_disk(work_dir))
 
 
 def _state(run: RunProgress | None, held: bool) -> str:
@@ -154,23 +152,6 @@ def _ago(time: str) -> str:
 
     seconds = (datetime.now().astimezone() - datetime.fromisoformat(time)).total_seconds()
     return duration(max(0.0, seconds))
-
-
-def _disk(work_dir: Path) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for directory, _, names in os.walk(work_dir):
-        inside = Path(directory).relative_to(work_dir).parts
-        for name in names:
-            top = inside[0] if inside else name
-            sizes[top] = sizes.get(top, 0) + _size(os.path.join(directory, name))
-    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
-
-
-def _size(path: str) -> int:
-    try:
-        return os.lstat(path).st_blocks * _BLOCK_BYTES
-    except FileNotFoundError:  # a temporary file that was renamed meanwhile
-        return 0
 
 
 if __name__ == "__main__":

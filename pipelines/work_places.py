@@ -152,6 +152,12 @@ def _refuse_unclaimed_sums(object_store: Place, store: PlaceStore) -> None:
         )
 
 
+def last_claimed(work_dir: Path) -> str | None:
+    """The prefix that a work directory used last, or None; asks no service."""
+    claims = _Claims.of(work_dir)
+    return None if claims is None else claims.urls[-1]
+
+
 def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
     """Delete what this work directory's runs keep in buckets, and last its claim on each prefix.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any
 
 
 class PrimoError(Exception):
@@ -22,6 +23,8 @@ class PrimoError(Exception):
         A path, ``path:line`` or the name of an option.
     value, limit
         The offending value and the limit it broke, where there is one.
+    expected
+        What should stand in place of `value`, where only one thing is right: in place of `limit`.
     remedy
         What the user can do about it, as a sentence.
     """
@@ -35,6 +38,7 @@ class PrimoError(Exception):
         where: str | Path | None = None,
         value: object = None,
         limit: object = None,
+        expected: object = None,
         remedy: str | None = None,
     ) -> None:
         super().__init__(what)
@@ -42,32 +46,40 @@ class PrimoError(Exception):
         self.where = where
         self.value = value
         self.limit = limit
+        self.expected = expected
         self.remedy = remedy
 
     def __str__(self) -> str:
         head = f"{self.where}: {self.what}" if self.where is not None else self.what
-        facts = [f"got {self.value}"] if self.value is not None else []
-        if self.limit is not None:
-            facts.append(f"limit {self.limit}")
-        line = f"{head} ({'; '.join(facts)})" if facts else head
+        facts = self._in_brackets()
+        line = f"{head} ({facts})" if facts else head
         if self.remedy:
             line = f"{line}. {self.remedy}"
         return " ".join(line.split())
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """The keyword arguments of the constructor, by name."""
+        return {name: getattr(self, name) for name in _FACTS}
+
     def __reduce__(self) -> tuple[object, ...]:
         # The default pickles args alone and would drop the keyword fields between processes.
-        return _rebuild, (type(self), self.what, self.where, self.value, self.limit, self.remedy)
+        return _rebuild, (type(self), self.what, self.facts)
+
+    def _in_brackets(self) -> str:
+        if self.expected is not None:
+            return f"found {self.value}, expected {self.expected}"
+        facts = [f"got {self.value}"] if self.value is not None else []
+        if self.limit is not None:
+            facts.append(f"limit {self.limit}")
+        return "; ".join(facts)
 
 
-def _rebuild(
-    kind: type[PrimoError],
-    what: str,
-    where: str | Path | None,
-    value: object,
-    limit: object,
-    remedy: str | None,
-) -> PrimoError:
-    return kind(what, where=where, value=value, limit=limit, remedy=remedy)
+_FACTS = ("where", "value", "limit", "expected", "remedy")
+
+
+def _rebuild(kind: type[PrimoError], what: str, facts: dict[str, Any]) -> PrimoError:
+    return kind(what, **facts)
 
 
 class UsageError(PrimoError):

@@ -12,6 +12,9 @@ import numpy.typing as npt
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 
+LEAST_INSIDE = 0.1
+"""Share of the variants that must lie inside a listed block: with positions of another genome build
+or blocks of other chromosomes hardly any do, and with the right ones nearly all."""
 _WINDOW_PREFIX = "window:"
 # Fits 64 bits, and int() reads it: of thousands of digits it refuses to.
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
@@ -39,12 +42,20 @@ def block_boundaries(specification: str | None, variants: VariantTable) -> tuple
         A window that is not a positive whole number.
     InputError
         A malformed file, a chromosome it does not list, or blocks that are not runs of
-        neighbouring variants in file order.
+        neighbouring variants in file order; less than `LEAST_INSIDE` of the variants inside blocks.
     """
     if specification is None:
         return (0, len(variants))
     if specification.startswith(_WINDOW_PREFIX):
         return _window_boundaries(_window_size(specification), variants.chromosome)
+    if _WHOLE_NUMBER.fullmatch(specification) and not Path(specification).exists():
+        raise UsageError(
+            "is a number, and neither a window nor a table of LD blocks",
+            where="--ld-blocks",
+            value=specification,
+            remedy=f"For blocks of at most {specification} variants write --ld-blocks "
+            f"{_WINDOW_PREFIX}{specification}",
+        )
     return _file_boundaries(Path(specification), variants)
 
 
@@ -70,11 +81,12 @@ def _window_boundaries(size: int, chromosome: npt.NDArray[np.object_]) -> tuple[
 
 
 def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
-    starts = _read_block_starts(path)
+    blocks = _read_blocks(path)
     labels = np.empty(len(variants), dtype=object)
+    inside = 0
     for chromosome in dict.fromkeys(variants.chromosome):
         name = canonical_chromosome(str(chromosome))
-        if name not in starts:
+        if name not in blocks:
             raise InputError(
                 "lists no LD block for a chromosome of the genotypes",
                 where=path,
@@ -82,8 +94,17 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
                 remedy="Add its blocks, or take its variants out with --exclude",
             )
         here = variants.chromosome == chromosome
-        index = np.searchsorted(np.sort(starts[name]), variants.position[here], side="right") - 1
+        starts, ends = np.array(sorted(blocks[name])).T
+        index = np.searchsorted(starts, variants.position[here], side="right") - 1
+        inside += int(np.sum((index >= 0) & (variants.position[here] <= ends[index])))
         labels[here] = [f"{name}:{max(i, 0)}" for i in index]
+    if inside < LEAST_INSIDE * len(variants):
+        raise InputError(
+            f"{inside} of {len(variants)} variants lie inside its LD blocks",
+            where=path,
+            limit=f"at least {LEAST_INSIDE:.0%} of the variants",
+            remedy="Check that the blocks and the .bim file are of one genome build",
+        )
     runs = _runs(labels)
     if len(runs) != len(set(labels)):
         raise InputError(
@@ -94,13 +115,16 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
     return (0, *(stop for _, stop in runs))
 
 
-def _read_block_starts(path: Path) -> dict[str, list[int]]:
-    starts: dict[str, list[int]] = {}
+def _read_blocks(path: Path) -> dict[str, list[tuple[int, int]]]:
+    """Return the (start, end) of every block by canonical chromosome, in file order."""
+    blocks: dict[str, list[tuple[int, int]]] = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
         raise InputError(
-            "is no table of LD blocks", where=path, remedy="Check --ld-blocks"
+            "cannot be read as a table of LD blocks",
+            where=path,
+            remedy="Give --ld-blocks a table of chrom start end, or window:N such as window:500",
         ) from error
     for number, line in enumerate(lines, start=1):
         fields = line.split()
@@ -112,8 +136,9 @@ def _read_block_starts(path: Path) -> dict[str, list[int]]:
                 where=f"{path}:{number}",
                 value=line.strip()[:60],
             )
-        starts.setdefault(canonical_chromosome(fields[0]), []).append(int(fields[1]))
-    return starts
+        bounds = int(fields[1]), int(fields[2])
+        blocks.setdefault(canonical_chromosome(fields[0]), []).append(bounds)
+    return blocks
 
 
 def _runs(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:

@@ -254,7 +254,7 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
             "is not a PLINK 1 .bed file: wrong first two bytes",
             where=path,
             value=header[:2].hex() or "an empty file",
-            limit=_MAGIC.hex(),
+            expected=_MAGIC.hex(),
         )
     mode = header[2] if len(header) == _HEADER_BYTES else None
     if mode not in (_SAMPLE_MAJOR, _VARIANT_MAJOR):
@@ -262,7 +262,7 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
             "has an unknown layout byte",
             where=path,
             value=mode,
-            limit="1 variant-major or 0 sample-major",
+            expected="1 variant-major or 0 sample-major",
         )
     variant_major = mode == _VARIANT_MAJOR
     rows, columns = (n_variants, n_samples) if variant_major else (n_samples, n_variants)
@@ -272,7 +272,7 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
             f"has the wrong size for {n_samples} samples and {n_variants} variants",
             where=path,
             value=f"{size} bytes",
-            limit=f"{expected} bytes",
+            expected=f"{expected} bytes",
             remedy="Check that .bed, .bim and .fam belong together and are whole",
         )
     return BedFile(path, n_samples, n_variants, variant_major)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import BedFile, open_bed
 from primo_scale.genotypes.tables import (
     SampleTable,
@@ -25,6 +25,18 @@ from primo_scale.storage.files import sha256_of_file
 Index = npt.NDArray[np.intp]
 
 EXTENSIONS = (".bed", ".bim", ".fam")
+
+# Options of plink2 that read a file of another format, by the end of its name.
+_CONVERSIONS = {
+    ".pgen": "--pfile {prefix}",
+    ".pvar": "--pfile {prefix}",
+    ".psam": "--pfile {prefix}",
+    ".bgen": "--bgen {file} ref-first --sample {prefix}.sample",
+    ".vcf": "--vcf {file}",
+    ".vcf.gz": "--vcf {file}",
+    ".bcf": "--bcf {file}",
+}
+_SAME_PEOPLE = "Filesets that are joined must hold the same people in the same order"
 
 
 @dataclass(frozen=True)
@@ -109,10 +121,14 @@ def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
 
     Raises
     ------
+    UsageError
+        One prefix twice.
     InputError
-        Anything `read_bim`, `read_fam` or `open_bed` refuses; filesets whose people differ or
-        are ordered differently; a chromosome that is not contiguous in the joined table.
+        Anything `read_bim`, `read_fam` or `open_bed` refuses; a file of another format, or one
+        file of a fileset in place of its prefix; filesets whose people differ or are ordered
+        differently; a chromosome that is not contiguous in the joined table.
     """
+    check_prefixes(prefixes)
     beds, tables = [], []
     samples: SampleTable | None = None
     odd_positions = 0
@@ -172,25 +188,80 @@ def digest_of_people(samples: SampleTable) -> str:
     return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
+def check_prefixes(prefixes: Sequence[Path]) -> None:
+    """Refuse what is not the prefix of a PLINK 1 fileset, or one prefix twice.
+
+    Raises
+    ------
+    UsageError
+        One prefix twice.
+    InputError
+        A file of a fileset in place of its prefix, or a file of another format.
+    """
+    seen: set[Path] = set()
+    for prefix in prefixes:
+        if prefix.resolve() in seen:
+            raise UsageError(
+                "the same fileset is given twice",
+                where="--bfile",
+                value=prefix,
+                remedy="Give each prefix once",
+            )
+        seen.add(prefix.resolve())
+        if not fileset_path(prefix, ".bed").exists():
+            _check_format(prefix)
+
+
+def _check_format(prefix: Path) -> None:
+    """Name the way from a file or prefix of another kind to a PLINK 1 fileset."""
+    if prefix.suffix in EXTENSIONS:
+        raise InputError(
+            f"is a file, and --bfile takes the prefix of three (leave off {prefix.suffix})",
+            where=prefix,
+            remedy=f"Give --bfile {prefix.with_suffix('')}",
+        )
+    for ending, convert in _CONVERSIONS.items():
+        if prefix.name.endswith(ending):
+            file, bare = prefix, prefix.with_name(prefix.name.removesuffix(ending))
+        else:
+            file, bare = fileset_path(prefix, ending), prefix
+        if file.exists() or file == prefix:
+            command = convert.format(file=file, prefix=bare)
+            raise InputError(
+                "is not a PLINK 1 fileset, the only format that is read",
+                where=file,
+                remedy=f"Convert it: plink2 {command} --make-bed --out {bare}, "
+                f"then give --bfile {bare}",
+            )
+
+
 def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:
     if len(expected) != len(found):
         raise InputError(
             "lists another number of people than the first fileset",
             where=path,
             value=len(found),
-            limit=len(expected),
-            remedy="Filesets that are joined must hold the same people in the same order",
+            expected=len(expected),
+            remedy=_SAME_PEOPLE,
         )
-    differs = (expected.family != found.family) | (expected.individual != found.individual)
-    if differs.any():
+    other_individual = expected.individual != found.individual
+    differs = (expected.family != found.family) | other_individual
+    if not differs.any():
+        return
+    if other_individual.any():
+        row = int(np.argmax(other_individual))
+        what, remedy = "lists other people, or in another order, than the first fileset", ""
+    else:
         row = int(np.argmax(differs))
-        raise InputError(
-            "lists other people, or in another order, than the first fileset",
-            where=f"{path}:{row + 1}",
-            value=f"{found.family[row]} {found.individual[row]}",
-            limit=f"{expected.family[row]} {expected.individual[row]}",
-            remedy="Filesets that are joined must hold the same people in the same order",
-        )
+        what = "gives the same people (IID) other family identifiers (FID) than the first fileset"
+        remedy = ". Rewrite the FIDs of one fileset with plink2 --update-ids"
+    raise InputError(
+        what,
+        where=f"{path}:{row + 1}",
+        value=f"{found.family[row]} {found.individual[row]}",
+        expected=f"{expected.family[row]} {expected.individual[row]}",
+        remedy=_SAME_PEOPLE + remedy,
+    )
 
 
 def _check_contiguous_chromosomes(variants: VariantTable, prefixes: Sequence[Path]) -> None:

@@ -166,7 +166,7 @@ def read_identifiers(path: Path) -> frozenset[str]:
 
 def _read_lines(path: Path) -> Iterable[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError as error:
         raise InputError("no such file", where=path) from error
     except UnicodeDecodeError as error:

@@ -21,6 +21,9 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.storage.files import sha256_of_file
 
+LEAST_MATCHED = 0.1
+"""Share of the variants that a panel must have a frequency for: a panel of other identifiers has
+none or a few by chance, and one of the right kind nearly all."""
 _NO_IDENTIFIER = "."
 _COMPLEMENT = {"A": "T", "C": "G", "G": "C", "T": "A"}
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
@@ -64,6 +67,28 @@ class MatchedFrequencies:
     def n_matched(self) -> int:
         """Variants that have a frequency."""
         return len(self.a1_frequency) - self.n_mismatched - self.n_absent
+
+
+def refuse_few_matches(matched: MatchedFrequencies) -> None:
+    """Refuse a panel that has a frequency for less than `LEAST_MATCHED` of the variants.
+
+    Raises
+    ------
+    InputError
+        With the numbers of variants.
+    """
+    n_variants = len(matched.a1_frequency)
+    if matched.n_matched >= LEAST_MATCHED * n_variants:
+        return
+    raise InputError(
+        f"has frequencies for {matched.n_matched} of {n_variants} variants: "
+        f"{matched.n_absent} identifiers are not in it and {matched.n_mismatched} have other "
+        "alleles",
+        where=matched.path,
+        limit=f"at least {LEAST_MATCHED:.0%} of the variants",
+        remedy="Give the panel the identifiers of the .bim file (plink2 --set-all-var-ids), "
+        "or leave --ref-freq out",
+    )
 
 
 class _Match(IntEnum):
@@ -208,7 +233,7 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
+        with opener(path, "rt", encoding="utf-8-sig") as file:  # skips a byte-order mark
             for line, content in enumerate(file, start=1):
                 if tokens := content.split():
                     yield line, tokens

@@ -283,7 +283,7 @@ def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[byt
                         "fewer columns than expected",
                         where=f"{path}:{line}",
                         value=len(tokens),
-                        limit=columns,
+                        expected=columns,
                         remedy=f"A line is: {layout}",
                     )
                 yield line, tokens

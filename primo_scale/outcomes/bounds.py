@@ -1,8 +1,8 @@
 """Public bounds of phenotypes and covariates: given by the user, never taken from the cohort.
 
 The file is a table with the header ``name lower upper`` and, optionally, ``mean``, ``sd`` and
-``type``, columns in any order, separated by tabs or blanks. Everything in it is public: it is
-part of the release. ``NA`` leaves an optional cell out. The same layout serves covariates, for
+``type``, columns in any order, separated by tabs, blanks or commas. Everything in it is public: it
+is part of the release. ``NA`` leaves an optional cell out. The same layout serves covariates, for
 which ``mean`` is the centre and ``sd`` and ``type`` are not used.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from primo_scale.errors import InputError
+from primo_scale.outcomes.lines import table_lines, utf8_text
 
 PhenotypeKind = Literal["quantitative", "binary"]
 
@@ -25,6 +26,7 @@ ONE_TWO = (1.0, 2.0)
 _REQUIRED_COLUMNS = ("name", "lower", "upper")
 _COLUMNS = (*_REQUIRED_COLUMNS, "mean", "sd", "type")
 _SMALLEST_RANGE, _LARGEST_RANGE = 1e-100, 1e100  # beyond them, arithmetic on bounds overflows
+_UNKNOWN = ("NA", "")
 _EXAMPLES = 3
 
 
@@ -118,6 +120,12 @@ def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBo
     return _look_up(path, names, _covariate, option="--covar-bounds")
 
 
+def phenotypes_without_sd(path: Path, names: Sequence[str]) -> frozenset[str]:
+    """Return the phenotypes among `names` for which the file gives no sd."""
+    without = (row.cells["name"] for row in _rows(path) if "sd" not in row.cells)
+    return frozenset(names).intersection(without)
+
+
 def _look_up(
     path: Path, names: Sequence[str], parse: Callable[[_Row], _Bounds], *, option: str
 ) -> tuple[_Bounds, ...]:
@@ -198,29 +206,22 @@ def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
 
 def _rows(path: Path) -> Iterator[_Row]:
     header: list[str] | None = None
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line, content in enumerate(file, start=1):
-                cells = content.split()
-                if not cells:
-                    continue
-                if header is None:
-                    header = _checked_header(cells, f"{path}:{line}")
-                    continue
-                if len(cells) != len(header):
-                    raise InputError(
-                        "the row and the header differ in length",
-                        where=f"{path}:{line}",
-                        value=f"{len(cells)} cells",
-                        limit=len(header),
-                        remedy="Write NA for a mean or sd that is not known",
-                    )
-                named = zip(header, cells, strict=True)
-                yield _Row(f"{path}:{line}", {name: cell for name, cell in named if cell != "NA"})
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the path") from error
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=path, remedy="Convert it to UTF-8") from error
+    for line, found in table_lines(path):
+        cells = [utf8_text(cell, f"{path}:{line}") for cell in found]
+        if header is None:
+            header = _checked_header(cells, f"{path}:{line}")
+            continue
+        if len(cells) != len(header):
+            raise InputError(
+                "the row and the header differ in length",
+                where=f"{path}:{line}",
+                value=f"{len(cells)} cells",
+                expected=len(header),
+                remedy="Write NA for a mean or sd that is not known",
+            )
+        named = zip(header, cells, strict=True)
+        known = {n: cell for n, cell in named if n == "name" or cell not in _UNKNOWN}
+        yield _Row(f"{path}:{line}", known)
 
 
 def _checked_header(cells: list[str], where: str) -> list[str]:

@@ -38,12 +38,16 @@ class MatchedRows:
 
 
 def match_people(
-    table: OutcomeTable, names: tuple[str, ...], samples: SampleTable
+    table: OutcomeTable,
+    names: tuple[str, ...],
+    samples: SampleTable,
+    *,
+    level: int = logging.DEBUG,
 ) -> Iterator[MatchedRows]:
     """Stream the columns `names` of the people who are in `samples` too.
 
     People are matched by FID and IID, or by IID alone if the table has no FID. Those on one side
-    only are counted in the (private) log.
+    only are counted in the (private) log, in a line of the given level.
 
     Raises
     ------
@@ -76,9 +80,11 @@ def match_people(
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
         raise _nobody_in_common(table, first_people, list(position)[:_EXAMPLES])
-    logger.info(
-        "%s: %d people have genotypes, %d have none; %d of the genotypes are not in it",
-        table.path, n_matched, n_rows - n_matched, len(samples) - n_matched,
+    logger.log(
+        level,
+        "%s: %d of %d genotyped people matched; %d rows without genotypes; "
+        "%d genotyped people without a row",
+        table.path, n_matched, len(samples), n_rows - n_matched, len(samples) - n_matched,
     )  # fmt: skip
 
 

@@ -104,6 +104,11 @@ def open_outcome_store(path: Place) -> OutcomeStore:
     )
 
 
+def is_aligned(path: Place) -> bool:
+    """Return whether a finished outcome store is at `path`."""
+    return is_complete(path, KIND)
+
+
 def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
     """Shape and chunks of the array of rows."""
     height = max(1, min(n_samples, CHUNK_BYTES // (n_columns * np.dtype(np.int16).itemsize)))

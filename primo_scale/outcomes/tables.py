@@ -1,8 +1,9 @@
 """Phenotype and covariate tables in the layout of PLINK 2 and REGENIE, streamed.
 
 A header ``FID IID NAME...``, ``#FID IID NAME...`` or ``#IID NAME...``, then one person a line,
-separated by blanks or tabs, plain or gzipped. As in plink2, ``NA`` and ``nan`` in any case are
-missing; what else a number means (-9, or 0 in a 1/2 trait) is for `primo_scale.outcomes.coding`.
+separated by blanks, tabs or commas, plain or gzipped (`primo_scale.outcomes.lines`). As in plink2,
+``NA`` and ``nan`` in any case are missing, and so is an empty cell of a CSV; what
+else a number means (-9, or 0 in a 1/2 trait) is for `primo_scale.outcomes.coding`.
 
 Stricter than plink2: a row longer than its header is refused (a header that lost a name would
 shift every column), and text in a numeric column is an error, not a categorical phenotype.
@@ -13,9 +14,8 @@ Lines are split here and not by pandas, whose C reader is hardly faster on wide 
 
 from __future__ import annotations
 
-import gzip
+import difflib
 import math
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -25,13 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.outcomes.lines import table_lines, utf8_text
 
 CELLS_PER_GROUP = 1 << 20
 ROWS_PER_GROUP = 1 << 14
 """Rows are handed on in groups of at most so many, whichever limit is met first."""
 
-_MISSING = frozenset({b"NA", b"Na", b"nA", b"na"})
+_MISSING = frozenset({b"NA", b"Na", b"nA", b"na", b""})  # only a CSV has empty cells
 _EXAMPLES = 5
+_SIMILAR = 0.6
+_SHOWN = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +104,7 @@ class OutcomeTable:
 
     def _rows(self) -> Iterator[tuple[int, list[bytes]]]:
         width = self._identity_columns + len(self.names)
-        for line, tokens in _lines(self.path):
+        for line, tokens in table_lines(self.path):
             if line <= self._header_line:
                 continue
             if len(tokens) != width:
@@ -109,10 +112,20 @@ class OutcomeTable:
                     "the row and the header differ in length",
                     where=f"{self.path}:{line}",
                     value=f"{len(tokens)} columns",
-                    limit=width,
+                    expected=width,
                     remedy="Write NA for a value that is missing",
                 )
             yield line, tokens
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Refuse names that the header does not have, or has twice.
+
+        Raises
+        ------
+        InputError
+            With the names that come nearest, or else the first of the header.
+        """
+        self._positions(names)
 
     def _positions(self, names: Sequence[str]) -> list[int]:
         positions: dict[str, list[int]] = {}
@@ -120,14 +133,28 @@ class OutcomeTable:
             positions.setdefault(name, []).append(position)
         for name in names:
             found = len(positions.get(name, ()))
-            if found != 1:
+            if found == 0:
+                raise self._no_column(name)
+            if found > 1:
                 raise InputError(
-                    f"column {name!r} is {'repeated' if found else 'not'} in the header",
+                    f"column {name!r} is repeated in the header",
                     where=f"{self.path}:{self._header_line}",
                     value=_examples(self.names),
-                    remedy="Names must occur once" if found else "Choose among the names there",
+                    remedy="Give every column a name of its own",
                 )
         return [positions[name][0] for name in names]
+
+    def _no_column(self, name: str) -> InputError:
+        near = difflib.get_close_matches(name, self.names, n=_EXAMPLES, cutoff=_SIMILAR)
+        # A name that differs in case alone is the nearest of all, and is not always found above.
+        near = [known for known in self.names if known.lower() == name.lower()] or near
+        return InputError(
+            f"no column {name!r} in the header",
+            where=f"{self.path}:{self._header_line}",
+            remedy=f"Did you mean {' or '.join(near)}?"
+            if near
+            else f"The columns are: {_examples(self.names)}",
+        )
 
     def _numbers(
         self, cells: Sequence[bytes], names: Sequence[str], line: int
@@ -167,7 +194,7 @@ class OutcomeTable:
         )
 
     def _text(self, token: bytes, line: int) -> str:
-        return _text(token, f"{self.path}:{line}")
+        return utf8_text(token, f"{self.path}:{line}")
 
 
 def open_outcome_table(path: Path) -> OutcomeTable:
@@ -178,10 +205,12 @@ def open_outcome_table(path: Path) -> OutcomeTable:
     InputError
         No such file, a file that cannot be decompressed, no header, or no column after the IDs.
     """
-    for line, tokens in _lines(path):
+    first = None
+    for line, tokens in table_lines(path):
         if tokens[0].startswith(b"##"):
             continue
-        header = [_text(token, f"{path}:{line}") for token in tokens]
+        first = b" ".join(tokens)[:_SHOWN].decode(errors="replace")
+        header = [utf8_text(token, f"{path}:{line}") for token in tokens]
         identity = _identity_columns(header)
         if not identity:
             break
@@ -192,6 +221,7 @@ def open_outcome_table(path: Path) -> OutcomeTable:
     raise InputError(
         "does not begin with a header",
         where=path,
+        value="an empty file" if first is None else repr(first),
         remedy="The first line is: FID IID NAME..., #FID IID NAME... or #IID NAME...",
     )
 
@@ -207,36 +237,10 @@ def _identity_columns(header: list[str]) -> int:
     return count + (header[count : count + 1] == ["SID"])
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (line number, tokens) of every line that is not blank."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            for line, content in enumerate(file, start=1):
-                # bytes.split() splits at ASCII blanks alone, and takes CR LF along.
-                if tokens := content.split():
-                    yield line, tokens
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the path") from error
-    except PermissionError as error:
-        raise InputError("cannot be read: permission denied", where=path) from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be decompressed: {error}", where=path) from error
-
-
 def _chooser(positions: list[int]) -> Callable[[list[bytes]], Sequence[bytes]]:
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda tokens: [tokens[position] for position in positions]
-
-
-def _text(token: bytes, where: str) -> str:
-    try:
-        return token.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            "not UTF-8 text", where=where, remedy="Convert the file to UTF-8"
-        ) from error
 
 
 def _examples(names: Sequence[str]) -> str:

@@ -55,6 +55,8 @@ class EventLog:
         The SQLite file. One of format version 1 gets a signing key when it is opened.
     create
         Make an empty log, with new keys, where there is none.
+    read_only
+        Leave the file as it is: a log of format version 1 stays one, and nothing can be signed.
 
     Raises
     ------
@@ -64,7 +66,7 @@ class EventLog:
         The disk is full.
     """
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
         self.path = path
         if create:
             _create_file(path)
@@ -80,7 +82,9 @@ class EventLog:
             if create:
                 self._set_up()
             self._key = self._read_key()
-            if self._format_version() == _WITHOUT_SIGNING_KEY:
+            if read_only:
+                self._database.execute("PRAGMA query_only = ON")
+            elif self._format_version() == _WITHOUT_SIGNING_KEY:
                 self._upgrade()
 
     def close(self) -> None:
@@ -156,6 +160,8 @@ class EventLog:
             ).fetchone()
         if row is None or row[0] != last:
             problems.append(f"event {last + 1}: missing at the end")
+        if self._format_version() == _WITHOUT_SIGNING_KEY:  # opened for reading alone
+            return problems
         wrong_key = self._signing_key_problem()
         return [*problems, wrong_key] if wrong_key else problems
 

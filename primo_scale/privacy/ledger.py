@@ -17,7 +17,7 @@ import os
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +28,14 @@ from primo_scale.privacy.event_log import EventLog
 from primo_scale.privacy.history import History, account_as_json, replay, reservation_as_json
 from primo_scale.privacy.refusals import name_refusal, other_delta, over_budget
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.spending import Account, Balance, Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.spending import (
+    Account,
+    Balance,
+    Budget,
+    Charge,
+    ChargeState,
+    ReleaseRequest,
+)
 from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json
 
@@ -71,6 +78,8 @@ class Ledger:
         The SQLite file.
     create
         Make an empty ledger, with new keys, where there is none.
+    read_only
+        Only `ask` it: the file stays as it is.
 
     Raises
     ------
@@ -80,9 +89,9 @@ class Ledger:
         The disk is full.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = path
-        self._log = EventLog(path, create=create)
+        self._log = EventLog(path, create=create and not read_only, read_only=read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +218,38 @@ class Ledger:
         step("reserved")
         return reservation
 
+    def ask(
+        self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
+    ) -> Reservation | None:
+        """Return what `reserve` would answer to a new request, and change nothing.
+
+        The answer may be asked for before the statistics exist: the request's digest is not
+        looked at.
+
+        Parameters
+        ----------
+        request
+            Request for the whole release, with any digest.
+        noise_at_hand
+            Charges whose noise lies in the work directory.
+
+        Returns
+        -------
+        Reservation or None
+            None where one of the charges at hand, which then pays, may be for this request.
+
+        Raises
+        ------
+        UsageError, BudgetRefused, InputError, ValueError
+            As for `reserve`.
+        """
+        history = self._checked_history()
+        for charge in history.charges.values():
+            same = replace(charge.request, digest=request.digest) == request
+            if same and charge.id in noise_at_hand:
+                return None
+        return self._answer(history, request, _NOTHING)
+
     def charge_paid_for(
         self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
     ) -> Charge | None:
@@ -329,6 +370,15 @@ class Ledger:
         return self._log.chain_problems() + self._history().problems
 
     def _charge(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
+        """Write down the budget that a request opens, if it does, and its charge."""
+        answer = self._answer(history, request, to_follow)
+        if answer.opened_budget:
+            self._append_budget(request.account, request.epsilon, request.delta)
+        self._log.append("reserved", reservation_as_json(answer.charge))
+        return answer
+
+    def _answer(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
+        """Return the charge that a request would get; raise what refuses it."""
         problem = request.problem()
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
@@ -338,18 +388,16 @@ class Ledger:
             raise refusal
         opened = account not in history.budgets
         if opened:
-            self._append_budget(account, request.epsilon, request.delta)
-            history = self._history()
-        balance = history.balance(account)
+            balance = Balance(account, Budget(request.epsilon, request.delta), ())
+        else:
+            balance = history.balance(account)
         if balance.budget.delta != request.delta:
             raise other_delta(self.path, account, asked=request.delta, own=balance.budget.delta)
         lost = history.interrupted(request)
         if not balance.affords(request.cost + to_follow):
             cost = request.cost + to_follow
             raise over_budget(self.path, balance, request=request, cost=cost, lost_charges=lost)
-        charge = Charge(secrets.token_hex(8), request)
-        self._log.append("reserved", reservation_as_json(charge))
-        return Reservation(charge, opened, lost)
+        return Reservation(Charge(secrets.token_hex(8), request), opened, lost)
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:
@@ -360,15 +408,19 @@ class Ledger:
     def _transaction(self) -> Iterator[History]:
         """Changes to the ledger, all or none, from the state they start in."""
         with self._log.exclusively():
-            history = self._history()
-            problems = self._log.chain_problems() + history.problems
-            if problems:
-                raise InputError(
-                    f"the ledger is damaged: {problems[0]}",
-                    where=self.path,
-                    remedy="Nothing is spent from it; see python -m pipelines.ledger verify",
-                )
-            yield history
+            yield self._checked_history()
+
+    def _checked_history(self) -> History:
+        """Return the history of a ledger that is not damaged."""
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        if problems:
+            raise InputError(
+                f"the ledger is damaged: {problems[0]}",
+                where=self.path,
+                remedy="Nothing is spent from it; see python -m pipelines.ledger verify",
+            )
+        return history
 
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses what could never be spent

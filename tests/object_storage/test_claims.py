@@ -11,6 +11,7 @@ from pipelines.work_places import (
     STORE,
     claim,
     empty_claimed,
+    last_claimed,
 )
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.storage.places import ObjectUrl
@@ -29,10 +30,12 @@ def names(prefix: ObjectUrl) -> set[str]:
 
 
 def test_every_prefix_that_was_claimed_is_emptied_by_name(prefix, tmp_path):
+    assert last_claimed(tmp_path) is None
     empty_claimed(tmp_path, genotypes=True)  # nothing was claimed
     first, second = prefix / "first", prefix / "second"
     for each in (first, second, first):
         claim(each, tmp_path)
+        assert last_claimed(tmp_path) == str(each)
         fill(each)
     empty_claimed(tmp_path, genotypes=False)
     assert names(first) == names(second) == {"genotypes.zarr/zarr.json", "mine.txt"}

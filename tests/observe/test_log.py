@@ -93,7 +93,7 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
     assert (line["level"], line["stage"], line["message"]) == ("error", "ingest", words)
     assert line["fields"] == {
         "exit_code": 4, "what": "the disk is full", "where": str(log), "value": 1,
-        "limit": None, "remedy": "Free space",
+        "limit": None, "expected": None, "remedy": "Free space",
     }  # fmt: skip
 
 

@@ -49,9 +49,9 @@ def records(monkeypatch):
     return keep.kept
 
 
-def console(monkeypatch, *, terminal: bool) -> io.StringIO:
+def console(monkeypatch, *, terminal: bool, width: int = 120) -> io.StringIO:
     screen = io.StringIO()
-    made = rich.console.Console(file=screen, force_terminal=terminal, width=120)
+    made = rich.console.Console(file=screen, force_terminal=terminal, width=width)
     monkeypatch.setattr(rich.console, "Console", lambda stderr: made)
     return screen
 
@@ -117,3 +117,23 @@ def test_a_bar_starts_where_the_run_before_stood(monkeypatch, clock, records) ->
     assert "about 2 min left" in frames.splitlines()[-1]
     # The terminal shows a bar, so the lines are the log file's alone.
     assert {record.levelno for record in records} == {logging.DEBUG}
+
+
+@pytest.mark.parametrize(("width", "with_rate"), [(80, False), (100, True), (200, True)])
+def test_a_bar_is_one_line_of_the_terminal(monkeypatch, clock, records, width, with_rate) -> None:
+    """With the largest numbers that a run shows: a million tasks, and days."""
+    screen = console(monkeypatch, terminal=True, width=width)
+    whole = Amount(1_234_567, 1_234_567)
+    with progress.progress_bar("accumulate") as move:
+        for done in range(100_000, 111_000, 1000):
+            move(Amount(done, done), whole)
+            clock.now += 180
+    frames = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).splitlines()
+    lines = [part for frame in frames for part in frame.split("\r") if part.strip()]
+    assert lines
+    assert max(map(len, lines)) <= width
+    assert all(line.startswith("accumulate ") for line in lines)  # none is the rest of another
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+    assert "110000 of 1234567 tasks" in lines[-1]
+    assert "left" in lines[-1]
+    assert ("tasks a minute" in lines[-1]) == with_rate

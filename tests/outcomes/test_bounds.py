@@ -60,7 +60,7 @@ def test_the_type_overrides_what_the_bounds_suggest(tmp_path: Path) -> None:
         ("name lower upper\ny -inf 1\n", 2, "lower of y is not a finite number .*-inf"),
         ("name lower upper\ny -1e308 1e308\n", 2, "not an increasing range"),
         ("name lower upper\ny x 1\n", 2, "lower of y is not a finite number .*got x"),
-        ("name lower upper\ny 1\n", 2, "differ in length .*got 2 cells; limit 3"),
+        ("name lower upper\ny 1\n", 2, "differ in length .*found 2 cells, expected 3"),
         ("name lower upper\n\ny 1 2\ny 1 3\n", 4, "y is here twice .*bounds.tsv:3"),
         ("name lower upper sd\ny 1 3 0\n", 2, "sd of y is not positive"),
         ("name lower upper mean\ny 1 3 4\n", 2, "mean of y is outside its bounds .*1 to 3"),

@@ -141,7 +141,7 @@ def claim(object_store: Place, work_dir: Path) -> None:
 
 
 def _refuse_unclaimed_sums(object_store: Place, store: PlaceStore) -> None:
-    from primo_scale.storage.sealed_store import HEADER
+    from primo_scale.storage.place_store import HEADER
 
     sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:

@@ -1,10 +1,10 @@
 """The packed genotype store: a Zarr group that any process opens by its place.
 
-Layout (format 2): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
+Layout (format 3): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
 and checksummed; ``genotype_counts`` int64 (variant, 4); ``chunk_crc32c`` uint32 (chunk-row,
-chunk), what the ingest wrote there; the variant and sample tables, one array a column. The
-attributes hold digests, hazards, what each filter left and the orientation self-test. All of it is
-private.
+chunk), the checksum of each chunk of ``genotypes``, by which a chunk in another's place is found;
+the variant and sample tables, one array a column. The attributes hold digests, hazards, what each
+filter left, the orientation self-test and the checksums of all other chunks. All of it is private.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from primo_scale.genotypes.hazards import Hazards
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes, packed_width
 from primo_scale.storage.chunks import read_block
-from primo_scale.storage.groups import Array, array_of, open_group, read_strings
+from primo_scale.storage.groups import (
+    Array,
+    Group,
+    array_of,
+    expect_checksums,
+    open_group,
+    read_strings,
+)
 from primo_scale.storage.places import Place
 
 KIND = "genotypes"
@@ -57,7 +64,7 @@ class GenotypeStore:
     @cached_property
     def samples(self) -> SampleTable:
         """People of the store, in the order of the genotypes."""
-        group = open_group(self.path, KIND)
+        group = self._group
         return SampleTable(
             family=read_strings(group, "sample_family"),
             individual=read_strings(group, "sample_individual"),
@@ -67,7 +74,7 @@ class GenotypeStore:
     @cached_property
     def variants(self) -> VariantTable:
         """Variants of the store, in the order of the genotypes."""
-        group = open_group(self.path, KIND)
+        group = self._group
         return VariantTable(
             chromosome=read_strings(group, "variant_chromosome"),
             identifier=read_strings(group, "variant_identifier"),
@@ -80,23 +87,29 @@ class GenotypeStore:
     @cached_property
     def hazards(self) -> Hazards:
         """What is legal but dangerous in these genotypes. Private."""
-        return Hazards(**open_group(self.path, KIND).attrs["hazards"])  # type: ignore[arg-type]
+        return Hazards(**self._group.attrs["hazards"])  # type: ignore[arg-type]
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
         """What each filter of the ingest named, found and left. Private."""
-        counts: Any = open_group(self.path, KIND).attrs["filter_counts"]
+        counts: Any = self._group.attrs["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
 
     @cached_property
     def genotype_counts(self) -> npt.NDArray[np.int64]:
         """Samples of each raw value 0..3 per variant, shape (n_variants, 4). Private."""
-        group = open_group(self.path, KIND)
+        group = self._group
         return read_block(array_of(group, "genotype_counts"), (slice(None), slice(None)))
 
     @cached_property
+    def _group(self) -> Group:
+        return open_group(self.path, KIND)
+
+    @cached_property
     def _genotypes(self) -> Array:
-        return array_of(open_group(self.path, KIND), "genotypes")
+        checksums = read_block(array_of(self._group, "chunk_crc32c"), (slice(None), slice(None)))
+        expect_checksums(self._group, "genotypes", checksums)
+        return array_of(self._group, "genotypes")
 
     def read_packed(self, variants: slice, samples: slice) -> PackedGenotypes:
         """Read a block of packed genotypes.
@@ -114,7 +127,7 @@ class GenotypeStore:
         Raises
         ------
         InputError
-            A chunk does not match its checksum.
+            A chunk is missing, damaged, or not the one that the ingest wrote there.
         """
         start, stop, _ = samples.indices(self.n_samples)
         if start % GENOTYPES_PER_BYTE:

@@ -153,7 +153,7 @@ def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
         every = {**attributes_of(group), **attributes}
         stored = _stored_attributes(_sealing_of(group), kind, every, complete=True)
         if isinstance(store, RecordedStore):
-            stored[_CHECKSUMS_ATTRIBUTE] = store.recorded
+            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(store.recorded.items()))
         group.attrs.put(stored)
         store.flush(_key(group, HEADER))
 

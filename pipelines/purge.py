@@ -8,7 +8,6 @@ them is only lost with the key that they were encrypted with (docs/threat-model.
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from pipelines.work_places import (
     empty_claimed,
 )
 from primo_scale.errors import InputError
+from primo_scale.storage.documents import of_type, read_document
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -72,6 +72,13 @@ class _Purged:
     request_sha256: str
     genotypes: bool
 
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> _Purged:
+        """Return the note that a document holds."""
+        names = ("release", "document_sha256", "request_sha256")
+        texts = {name: of_type(str, value[name]) for name in names}
+        return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
+
 
 def purge(work_dir: Path, out: Path, options: dict[str, Any], *, genotypes: bool) -> None:
     """Note durably which release is done, then delete what it was made from.
@@ -117,7 +124,9 @@ def is_done_and_purged(work_dir: Path, options: dict[str, Any] | None) -> bool:
     path = work_dir / _NOTE
     if not path.is_file():
         return False
-    note = _Purged(**json.loads(path.read_bytes()))
+    note = read_document(
+        path, _Purged.from_json, remedy="Choose another --work-dir, to sum again and pay again"
+    )
     _delete(work_dir, note)
     published = Path(note.release, "release.json")
     same = options is not None and _request(options) == note.request_sha256

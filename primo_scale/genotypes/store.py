@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.hazards import Hazards
 from primo_scale.genotypes.tables import SampleTable, VariantTable
@@ -26,6 +24,7 @@ from primo_scale.storage.groups import (
     Array,
     Group,
     array_of,
+    attributes_of,
     expect_checksums,
     open_group,
     read_strings,
@@ -87,12 +86,12 @@ class GenotypeStore:
     @cached_property
     def hazards(self) -> Hazards:
         """What is legal but dangerous in these genotypes. Private."""
-        return Hazards(**self._group.attrs["hazards"])  # type: ignore[arg-type]
+        return Hazards(**attributes_of(self._group)["hazards"])
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
         """What each filter of the ingest named, found and left. Private."""
-        counts: Any = self._group.attrs["filter_counts"]
+        counts = attributes_of(self._group)["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
 
     @cached_property
@@ -148,21 +147,12 @@ def open_genotype_store(path: Place) -> GenotypeStore:
     InputError
         Not a genotype store, an unfinished one, or one of another format version.
     """
-    group = open_group(path, KIND)
-    attributes: Any = group.attrs.asdict()
-    try:
-        return GenotypeStore(
-            path=path,
-            n_samples=int(attributes["n_samples"]),
-            n_variants=int(attributes["n_variants"]),
-            chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
-            identity_digest=str(attributes["identity_digest"]),
-            cohort_digest=str(attributes["cohort_digest"]),
-        )
-    except KeyError as error:
-        raise InputError(
-            "the genotype store is damaged: an attribute is missing",
-            where=str(path),
-            value=str(error),
-            remedy="Remove it and run the ingest again",
-        ) from error
+    attributes = attributes_of(open_group(path, KIND))
+    return GenotypeStore(
+        path=path,
+        n_samples=int(attributes["n_samples"]),
+        n_variants=int(attributes["n_variants"]),
+        chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
+        identity_digest=str(attributes["identity_digest"]),
+        cohort_digest=str(attributes["cohort_digest"]),
+    )

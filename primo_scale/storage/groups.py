@@ -109,8 +109,10 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
             limit=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
         )
-    stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
-    sealing = None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
+    with _damage_explained(place):
+        stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
+        sealing = None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
+        recorded = _recorded_in(group)
     if kind in _ENCRYPTED_KINDS:
         check_key(sealing, str(place))
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
@@ -119,7 +121,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
             where=str(place),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return _group_in(_view(store_of(group), kind, sealing, _recorded_in(group)), group)
+    return _group_in(_view(store_of(group), kind, sealing, recorded), group)
 
 
 def is_complete(place: Place, kind: str) -> bool:
@@ -129,16 +131,47 @@ def is_complete(place: Place, kind: str) -> bool:
     return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
 
-def attributes_of(group: zarr.Group) -> dict[str, Any]:
-    """What `create_group` and `mark_complete` were given."""
+class Attributes(dict[str, Any]):
+    """Attributes of a group, by name; one that is missing is an InputError.
+
+    Parameters
+    ----------
+    attributes
+        Attributes that there are.
+    place
+        Place of the group.
+    """
+
+    def __init__(self, attributes: Mapping[str, Any], place: Place) -> None:
+        super().__init__(attributes)
+        self._place = place
+
+    def __missing__(self, name: str) -> Any:
+        raise InputError(
+            "the store is damaged: an attribute is missing",
+            where=str(self._place),
+            value=name,
+            remedy="Remove the store and run the same command again",
+        )
+
+
+def attributes_of(group: zarr.Group) -> Attributes:
+    """Return what `create_group` and `mark_complete` were given.
+
+    Raises
+    ------
+    InputError
+        They are damaged.
+    """
     sealing, stored = _sealing_of(group), group.attrs.asdict()
     if sealing is not None:
         kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
-        sealed = str(stored[_SEALED_ATTRIBUTE])
-        return open_attributes(sealing, sealed, _about(kind, complete), str(place_of(group)))
+        sealed, about = str(stored.get(_SEALED_ATTRIBUTE)), _about(kind, complete)
+        where = place_of(group)
+        return Attributes(open_attributes(sealing, sealed, about, str(where)), where)
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
-    return stored
+    return Attributes(stored, place_of(group))
 
 
 def flush(group: zarr.Group) -> None:
@@ -266,7 +299,7 @@ def _damage_explained(where: Place) -> Iterator[None]:
     """Say in one line what Zarr says of a header that is gone, or torn by a loss of power."""
     try:
         yield
-    except (KeyError, ValueError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             "the store is damaged",
             where=str(where),

@@ -9,7 +9,7 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -20,15 +20,14 @@ from pipelines.batch_job import PublicLines, is_batch_output
 from pipelines.log_lines import JsonLines, about, enter_stage, leave_stage, text_with_time
 from pipelines.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale import __version__
-from primo_scale.errors import InterruptedRun, PrimoError, anticipated
+from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
-from primo_scale.storage.files import files_private
+from primo_scale.storage.files import files_private, refuse_special_file
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-FILE_PATH = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 LOGGER = logging.getLogger("primo_scale")
 HEADINGS: dict[click.Parameter, str] = {}
@@ -36,15 +35,33 @@ HEADINGS: dict[click.Parameter, str] = {}
 _LOG_FORMAT = "primo_scale.log_format"
 
 
+class _RegularFile(click.Path):
+    """Path of a file that is regular, or not there yet."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        refuse_special_file(path)
+        return path
+
+
+FILE_PATH = _RegularFile(dir_okay=False, path_type=Path)
+
+
 class _OneLineErrors(click.Command):
-    """Usage errors in one line, like every other error, with exit code 2."""
+    """Command whose usage errors are one line, like every other error, with exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as a program."""
+        """Run the command as a program."""
+        words = args[0] if args else kwargs.get("args")
         try:
+            _refuse_other_encodings(sys.argv[1:] if words is None else words)
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
             click.echo(f"error: {error.format_message()} See --help.", err=True)
+            sys.exit(error.exit_code)
+        except PrimoError as error:  # of an option's value, before the command begins
+            click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
         except click.Abort:
             sys.exit(InterruptedRun.exit_code)
@@ -68,6 +85,22 @@ class ContractCommand(_OneLineErrors):
 
 class ContractGroup(_OneLineErrors, click.Group):
     """A group of commands that end as the contract says."""
+
+
+def _refuse_other_encodings(words: Sequence[str]) -> None:
+    """Refuse arguments, and a working directory, that are not UTF-8.
+
+    Logs, tables and JSON are UTF-8, and paths stand in all of them.
+    """
+    for word in (*words, os.getcwd()):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                "an argument or the working directory is not UTF-8",
+                value=ascii(word),
+                remedy="Rename the file or directory",
+            ) from None
 
 
 def debug_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -25,14 +25,16 @@ PARTS = (
     "phenotype_gram",
     "observed",
 )
+_EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
 SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 _PUBLIC_PARTS = {
     "full": (),
     "label": ("gram", "fixed_cross", "fixed_gram"),
     "feature": ("phenotype_gram", "observed"),
 }
-_MOMENT_STEPS = 2.0**20
-_MOST_PEOPLE = 2**33  # more than live: for n where it is private
+# Of the lattice that phenotypes are on while their moments are summed: powers of two within these.
+_MOMENT_UNITS = (2.0**10, 2.0**40)
+_PEOPLE_ALIVE = 8.3e9  # no cohort is larger, whatever is stated where the number is private
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Claims:
         t, or None.
     copies
         Noisy copies of X'X.
+    stated
+        By query: the sensitivities that the statement has.
     sigma
         By query: of the diagonal, or what it would have to be to have the noise beside it.
     shapes
@@ -72,6 +76,7 @@ class Claims:
     subsample: int | None
     split: float | None
     copies: int
+    stated: Mapping[str, tuple[float, ...]]
     sigma: Mapping[str, tuple[float, ...]]
     shapes: Mapping[str, list[int]]
 
@@ -113,6 +118,7 @@ def claims_of(document: Document) -> Claims:
         subsample=mechanism["subsample"],
         split=mechanism["split"],
         copies=mechanism["gram_copies"],
+        stated={query["name"]: tuple(query["sensitivity"]) for query in mechanism["queries"]},
         sigma={query["name"]: _diagonal_sigmas(query) for query in mechanism["queries"]},
         shapes={
             "gram": [d, d],
@@ -163,6 +169,8 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
     row, fixed, phenotype = claims.row, claims.fixed, claims.phenotype
     if name == "gram":
         return tuple(gram * norm for norm in claims.block_bounds)
+    if name in (_EIGENVALUE, _MOMENTS):
+        return (_eigenvalue_change(claims) if name == _EIGENVALUE else _moments_change(claims),)
     return (
         {
             "fixed_cross": cross * math.sqrt(row) * math.sqrt(fixed),
@@ -171,8 +179,6 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
             "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
             "observed": math.sqrt(claims.n_phenotypes),
-            "smallest_eigenvalue": _eigenvalue_change(claims),
-            "phenotype_moments": _moments_change(claims),
         }[name],
     )
 
@@ -180,14 +186,20 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
 def _eigenvalue_change(claims: Claims) -> float:
     """The longest row of a block, N: that, one for rounding down, and twice the solver's error.
 
-    Which is at most ``16 d 2^-53 n N``.
+    Which is at most ``16 d 2^-53 n N``. Where n is private, the statement is for more people than
+    live: any change that covers all of those is right.
     """
-    people = _MOST_PEOPLE if claims.people is None else claims.people
-    return max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+    people = _PEOPLE_ALIVE if claims.people is None else claims.people
+    change = max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+    return change if claims.people is not None else max(change, *claims.stated[_EIGENVALUE])
 
 
 def _moments_change(claims: Claims) -> float:
-    return _MOMENT_STEPS * math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
+    """Change of the moments, in units of their lattice, which the statement implies."""
+    norm = math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
+    least, most = _MOMENT_UNITS
+    stated = min(max(max(claims.stated[_MOMENTS]) / norm, least), most)
+    return norm * 2.0 ** round(math.log2(stated))
 
 
 def squared_ratio(claims: Claims, name: str) -> float:

@@ -40,6 +40,9 @@ class Drawn:
     rng: str
 
 
+KEYSTREAM_DISTANCE = 4e-119
+"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
+
 OPENDP = Drawn(
     "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
     "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard deviation; its "
@@ -50,7 +53,7 @@ OPENDP = Drawn(
 KEYSTREAM = Drawn(
     "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
     "Gaussian rounded to a lattice with at least 2^32 steps to a standard deviation, each draw "
-    "within 4e-119 of it in total variation, proved in docs/maths/sampler.md",
+    f"within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in docs/maths/sampler.md",
     "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee is "
     "computational (docs/maths/sampler.md)",
 )

@@ -39,6 +39,22 @@ def write_all(descriptor: int, content: bytes | memoryview) -> None:
         rest = rest[os.write(descriptor, rest[:_WRITE_BYTES]) :]
 
 
+def refuse_special_file(path: Path) -> None:
+    """Refuse a FIFO, a socket or a device as an input: reading it might never end.
+
+    Raises
+    ------
+    InputError
+        `path` is there and is neither a regular file nor a directory.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(
+            "is a pipe, a socket or a device, not a regular file",
+            where=path,
+            remedy="Write its content to a file and give that",
+        )
+
+
 def sync_directory(path: Path) -> None:
     """Flush a directory's entries to the disk, so that a rename in it survives power loss."""
     descriptor = os.open(path, os.O_RDONLY)

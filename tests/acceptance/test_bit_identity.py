@@ -177,22 +177,32 @@ def test_cutting_kernel_and_order_of_tasks(
 
 @pytest.fixture(scope="module")
 def half_done(simulated: Simulated, undisturbed: Path, tmp_path_factory) -> Partials:
-    """All row tasks and half of the tile tasks."""
+    """All row tasks and half of the tile tasks, of three row groups and five reads."""
     path = tmp_path_factory.mktemp("half-done") / "partials.zarr"
-    partials = empty_partials(simulated, undisturbed, path)
+    partials = empty_partials(
+        simulated, undisturbed, path, row_group=8_192, stripe=8_192, rows_per_read=4_096
+    )
     for task in [*partials.plan.row_tasks(), *list(partials.plan.tile_tasks())[::2]]:
         run_task(partials.address, task)
     return partials
 
 
-@pytest.mark.parametrize("harm", ["truncated", "flipped", "removed"])
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "removed", "swapped"])
 @pytest.mark.parametrize(
     "array", ["row_multipliers", "outcome_planes", "outcome_gram", "gram/4", "cross/4"]
 )
 def test_a_damaged_partial_is_computed_again(array, harm, half_done, digest, tmp_path) -> None:
     partials = Partials(tmp_path / "partials.zarr", half_done.store_id)
     shutil.copytree(half_done.path, partials.path)
-    do_harm(chunks_of(partials.path / partials.store_id / array)[0], harm)
+    one, other = chunks_of(partials.path / partials.store_id / array)[:2]
+    if harm == "swapped":
+        assert one.stat().st_size == other.stat().st_size
+        content = one.read_bytes()
+        assert other.read_bytes() != content
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+    else:
+        do_harm(one, harm)
     on_threads = partial(run_on_threads, threads=2)
     raw = accumulate(on_threads, partials, tmp_path / "statistics.zarr", lambda done, total: None)
     assert raw.sha256 == digest

@@ -379,3 +379,35 @@ def test_covariates_that_reach_beyond_their_bound_are_found(path, value, monkeyp
         place = place[key]
     place[path[-1]] = value
     assert problems(document).startswith("columns: ")
+
+
+def stated(document, name):
+    """The query of that name."""
+    (query,) = [q for q in document["mechanism"]["queries"] if q["name"] == name]
+    return query
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.2])
+def test_the_share_of_the_eigenvalue_is_the_stated_one_within_its_range(share):
+    """Whatever a method takes by itself, the noise must be that of the stated share."""
+    document = example_document("ada-ssp")
+    assert problems(document) == ""
+    document["mechanism"]["eigenvalue_share"] = share
+    assert ("shares:" if share == 0.2 else "method:" if share else "queries:") in problems(document)
+
+
+def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_private():
+    document = example_document("ada-ssp-add-remove")
+    assert problems(document) == ""
+    query = stated(document, "smallest_eigenvalue")
+    query["sensitivity"] = [query["sensitivity"][0] * 0.99]
+    assert "sensitivities: smallest_eigenvalue has" in problems(document)
+
+
+@pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (0.75, False), (2.0**-30, False)])
+def test_the_unit_of_the_moments_is_a_power_of_two_of_a_sensible_size(factor, ok):
+    document = example_document("moments")
+    query = stated(document, "phenotype_moments")
+    query["sensitivity"] = [query["sensitivity"][0] * factor]
+    query["sigma"] = [query["sigma"][0] * factor]
+    assert ("sensitivities:" in problems(document)) is not ok

@@ -125,6 +125,20 @@ class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic sinc
         return parts
 
 
+class Chromosomes(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """``1-4,22,X,PAR1`` as a tuple of canonical chromosome codes."""
+
+    name = "list"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Expand ranges; refuse what is no chromosome or cannot be scored."""
+        from primo_scale.genotypes.chromosomes import parse_chromosomes
+
+        return value if isinstance(value, tuple) else parse_chromosomes(str(value))
+
+
 def _with_bokeh(context: click.Context, parameter: click.Parameter, value: Path | None) -> Any:
     """Refuse a report that nothing here could draw, before hours of work."""
     if value is not None and importlib.util.find_spec("bokeh") is None:
@@ -148,6 +162,14 @@ selection_options = _together(
         click.option("--remove", type=FILE_PATH, help="All but these people."),
         click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
         click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
+        click.option(
+            "--chr",
+            "chromosomes",
+            type=Chromosomes(),
+            metavar="LIST",
+            help="Only these chromosomes, such as 1-4,22,X,PAR1 (default: 1-22, X, XY, PAR1, PAR2; "
+            "Y and MT cannot take part).",
+        ),
     ]
 )
 

@@ -1,6 +1,6 @@
 """The packed genotype store: a Zarr group that any process opens by its place.
 
-Layout (format 2): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
+Layout (format 3): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
 and checksummed; ``genotype_counts`` int64 (variant, 4); ``chunk_crc32c`` uint32 (chunk-row,
 chunk), what the ingest wrote there; the variant and sample tables, one array a column. The
 attributes hold digests, hazards, what each filter left and the orientation self-test. All of it is

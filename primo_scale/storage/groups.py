@@ -43,7 +43,7 @@ _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
-    "genotypes": 2,
+    "genotypes": 3,
     "outcomes": 1,
     "partial statistics": 5,
     "statistics": 3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -338,8 +339,17 @@ def _publish(
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
     click.echo(f"release: {choices.out}")
     out = choices.out.absolute()
+    log_scoring_command(choices.out)
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(choices.out / "release.json")
+
+
+def log_scoring_command(release: Path) -> None:
+    """Log the plink2 command that computes the scores of a published release."""
+    from primo_scale.release.scoring import scoring_command
+
+    document = json.loads((release / "release.json").read_bytes())
+    LOGGER.info("to score people: %s", " ".join(scoring_command(document, release)))
 
 
 def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:

@@ -14,7 +14,7 @@ from primo_scale.errors import InputError
 from primo_scale.release.statement import Statement
 from primo_scale.storage.files import sha256_of_json
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
 # Neither can hold its own digest, nor be in a file that `files` lists.
 _NOT_STATED = ("files", "signature")
@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 def statement_document(statement: Statement) -> Document:
-    """The statement as the contents of release.json, without `files` and `signature`."""
+    """The statement as the contents of release.json, without `scoring`, `files`, `signature`."""
     fields = json.loads(json.dumps(dataclasses.asdict(statement), allow_nan=False))
     return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
 

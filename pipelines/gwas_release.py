@@ -23,6 +23,7 @@ from pipelines.command_line import (
 from pipelines.finalize import (
     check_publishable,
     finalize_stage,
+    log_genome_build,
     private_places,
     release_choices_from,
 )
@@ -151,6 +152,7 @@ def _check_before_work(
     from pipelines.release_needs import refuse_small_memory, release_needs
 
     check_publishable(store.variants, outcome_coding(outcomes, model, None))
+    log_genome_build(release.genome_build, store.variants)
     design = settled_design(store, outcomes, model, None)
     promise = None if release.budget is None else design.promise(release.budget)
     chosen = choose(design, promise, release.methods)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -96,16 +95,19 @@ class LocalPathType(click.Path):
 PLACE = PlaceType()
 
 
-class Token(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A name without blanks that can stand in a file header."""
+class BuildName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A genome build under any of its names, as the PGS Catalog calls it."""
 
-    name = "name"
+    name = "build"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the spelling."""
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
-            self.fail(f"{value!r} is not made of letters, digits, '.', '_' and '-'", param, ctx)
-        return str(value)
+        """Return the Catalog's name of the build."""
+        from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
+
+        found = build_name(str(value))
+        if found is None:
+            self.fail(f"{value!r} is none of {', '.join(BUILD_NAMES)}, hg19, hg38", param, ctx)
+        return found
 
 
 class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
@@ -307,10 +309,10 @@ release_options = _together(
         ),
         click.option(
             "--genome-build",
-            type=Token(),
-            default="NR",
-            show_default=True,
-            help="Genome build of the positions, for the PGS files.",
+            type=BuildName(),
+            metavar="GRCh37|GRCh38",
+            help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "
+            "(default: told from known variants; NR: not reported).",
         ),
     ]
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X
+from primo_scale.genotypes.genome_build import NOT_REPORTED
 from primo_scale.genotypes.tables import canonical_chromosome
 from primo_scale.release.document import Document, people_in_words
 from primo_scale.release.file_names import (
@@ -22,7 +23,6 @@ from primo_scale.release.weights import NAMED_COLUMNS
 
 # plink2 --xchr-model 2, its default: a man's one copy on X counts as two.
 _MALES_ON_X, _XCHR_MODEL = "0/2", 2
-_NOT_REPORTED = "NR"
 
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
@@ -114,7 +114,7 @@ def render_readme(document: Document) -> str:
         command=" \\\n    ".join(scoring_command(document, PurePath())),
         chromosomes=", ".join(scoring["chromosomes"]),
         x="" if model is None else _ON_X.format(model=model),
-        build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == _NOT_REPORTED else f"{build}.",
+        build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",
         weights_file=WEIGHTS_FILE,
         covariates_file=COVARIATES_FILE,
         centre_file=CENTRE_FILE,

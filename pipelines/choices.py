@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipelines.design_choices import ModelChoices
     from pipelines.finalize import ReleaseChoices
     from primo_scale.cluster.profile import Profile
+    from primo_scale.genotypes.filters import Selection
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
     from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.storage.places import ObjectUrl
@@ -299,6 +300,14 @@ def outcome_coding(
         covariates = read_covariate_bounds(outcomes.covariates.bounds, columns)
     weight = outcome_weight(len(phenotypes), len(covariates), model)
     return code_outcomes(phenotypes, covariates, weight=weight)
+
+
+def selection_from(options: dict[str, Any]) -> Selection:
+    """Return the people and variants that the options of an ingest select."""
+    from primo_scale.genotypes.filters import Selection
+
+    names = ("keep", "remove", "extract", "exclude", "chromosomes")
+    return Selection(**{name: options[name] for name in names})
 
 
 def _bounded(options: dict[str, Any], table: str) -> BoundedTable:

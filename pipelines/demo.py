@@ -59,7 +59,7 @@ class Release:
     per_allele : DataFrame, variants by phenotypes
         Indexed by variant ID.
     others : DataFrame, intercept and covariates by phenotypes
-        Indexed by ID in the file.
+        Indexed by ``(intercept)`` and names of covariates.
     """
 
     per_allele: pd.DataFrame
@@ -151,9 +151,8 @@ def _read_release(directory: Path) -> Release:
     import pandas as pd
 
     table = pd.read_csv(directory / "weights.tsv.gz", sep="\t", na_filter=False).set_index("ID")
-    weights = table.drop(columns=["effect_allele", "other_allele", "chrom", "pos"])
-    is_variant = table["effect_allele"] != "."
-    return Release(weights[is_variant], weights[~is_variant])
+    others = pd.read_csv(directory / "covariates.tsv", sep="\t", skiprows=1, index_col="term")
+    return Release(table[others.columns], others)
 
 
 def _read_true_effects(path: Path) -> pd.DataFrame:
@@ -168,8 +167,7 @@ def _score(dosages: pd.DataFrame, per_allele: pd.DataFrame) -> pd.DataFrame:
 
 
 def _predict(score: pd.DataFrame, covariates: pd.DataFrame, release: Release) -> pd.DataFrame:
-    of_covariates = release.others.loc[[f"(covariate:{name})" for name in covariates.columns]]
-    of_covariates.index = covariates.columns
+    of_covariates = release.others.loc[covariates.columns]
     return score + covariates @ of_covariates + release.others.loc["(intercept)"]
 
 

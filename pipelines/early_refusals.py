@@ -18,7 +18,7 @@ from pipelines.command_line import LOGGER
 from pipelines.design import PaidMoments
 from pipelines.design_choices import make_design, match_frequencies
 from pipelines.estimation import MethodChoices, choose, recipe_of
-from pipelines.finalize import check_publishable
+from pipelines.finalize import check_publishable, log_genome_build
 from pipelines.phenotype_moments import FILE as MOMENTS
 from pipelines.rehearsal import preflight
 from pipelines.release_needs import refuse_small_memory, release_needs
@@ -87,7 +87,8 @@ def check_before_work(
     chosen = _chosen(design, asked)
     at_hand = NoiseAtHand(work_dir / NOISE).charges()
     if asked.release is not None:
-        refuse_other_release(asked.release, design, at_hand)
+        build = log_genome_build(asked.release.genome_build, store.variants)
+        refuse_other_release(asked.release, design, build, at_hand)
     if chosen is not None:
         _refuse_unaffordable(store, work_dir, asked, design=design, chosen=chosen)
     needs = release_needs(design, chosen if asked.release is not None else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from pipelines.estimation import Chosen, MethodChoices, Solved
     from pipelines.release_statement import Payment
     from primo_scale.accumulate.statistics import RawStatistics
+    from primo_scale.genotypes.genome_build import GenomeBuild
     from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.outcomes.coding import OutcomeCoding
@@ -78,7 +80,7 @@ class ReleaseChoices:
     ledger, cohort
         Ledger file and name of the cohort in it, where not the defaults.
     genome_build
-        Of the positions.
+        Genome build of the positions; None to tell it from known variants.
     """
 
     out: Path
@@ -86,7 +88,7 @@ class ReleaseChoices:
     methods: MethodChoices
     ledger: Path | None
     cohort: str | None
-    genome_build: str
+    genome_build: str | None
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
     at_hand = NoiseAtHand(work_dir / NOISE)
-    refuse_other_release(choices, design, at_hand.charges())
+    build = log_genome_build(choices.genome_build, store.variants)
+    refuse_other_release(choices, design, build, at_hand.charges())
     promise = None if choices.budget is None else design.promise(choices.budget)
     chosen = choose(design, promise, choices.methods)
     if choices.budget is None and design.subsample is not None:
@@ -243,6 +246,26 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     check_column_names("covariate", covariates)
     refuse_formulas(variants, phenotypes=phenotypes, covariates=covariates)
     pgs_file_stems(phenotypes)
+
+
+def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
+    """Log and return the genome build that a release will state; warn where it will state none.
+
+    Raises
+    ------
+    InputError
+        Known variants lie where another build than the given one has them.
+    """
+    from primo_scale.genotypes.genome_build import NOT_REPORTED, settle_genome_build
+
+    build = settle_genome_build(given, variants)
+    LOGGER.info("genome build: %s (%s)", build.name, build.source)
+    if given is None and build.name == NOT_REPORTED:
+        LOGGER.warning(
+            "tools of the PGS Catalog refuse scoring files without a genome build: give "
+            "--genome-build GRCh37 or --genome-build GRCh38"
+        )
+    return build
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Place) -> None:
@@ -335,6 +358,7 @@ def _publish(
 
     from pipelines.estimation import solve_release
     from pipelines.release_statement import make_statement
+    from primo_scale.genotypes.genome_build import settle_genome_build
     from primo_scale.machine import usable_cpus
     from primo_scale.release.publish import is_same_release, publish_release
     from primo_scale.storage.files import sha256_of_file
@@ -343,7 +367,8 @@ def _publish(
     with threadpool_limits(limits=usable_cpus()):
         solved = solve_release(design, private, chosen, ridge=choices.methods.ridge)
     payment = None if paid is None else paid.payment
-    statement = make_statement(design, solved, payment, genome_build=choices.genome_build)
+    build = settle_genome_build(choices.genome_build, variants)
+    statement = make_statement(design, solved, payment, genome_build=build)
     if choices.out.exists():
         if not is_same_release(choices.out, statement):
             raise exists_already(choices.out)
@@ -355,15 +380,24 @@ def _publish(
             choices.out,
             weights,
             statement,
-            _public_options(design, choices),
+            _public_options(design, choices, build.name),
             signer=None if paid is None else paid.signer,
         )
     LOGGER.info("%s", statement.stamp)
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
     click.echo(f"release: {choices.out}")
     out = choices.out.absolute()
+    log_scoring_command(choices.out)
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(choices.out / "release.json")
+
+
+def log_scoring_command(release: Path) -> None:
+    """Log the plink2 command that computes the scores of a published release."""
+    from primo_scale.release.scoring import scoring_command
+
+    document = json.loads((release / "release.json").read_bytes())
+    LOGGER.info("to score people: %s", " ".join(scoring_command(document, release)))
 
 
 def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
@@ -384,7 +418,7 @@ def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> 
     )
 
 
-def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
+def _public_options(design: Design, choices: ReleaseChoices, build: str) -> dict[str, str]:
     """Options that the release may repeat: no path, nothing of the custodian's own."""
     options = {
         "ld-blocks": Path(design.ld_blocks).name,
@@ -393,7 +427,7 @@ def _public_options(design: Design, choices: ReleaseChoices) -> dict[str, str]:
         "method": choices.methods.method,
         "shrinkage": choices.methods.shrinkage or "auto",
         "ridge": "auto" if choices.methods.ridge is None else f"{choices.methods.ridge:g}",
-        "genome-build": choices.genome_build,
+        "genome-build": build,
     }
     if design.nominal_n is not None:
         options["nominal-n"] = str(design.nominal_n)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.choices import selection_from
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -54,22 +55,20 @@ def ingest_stage(
     Parameters
     ----------
     options
-        ``bfile``, ``keep``, ``remove``, ``extract`` and ``exclude`` of the command line.
+        ``bfile`` and what `selection_from` reads.
     destination
         The store.
     chunk_shape
         Variants and people of a chunk.
     """
     from pipelines.progress import count_bar
-    from primo_scale.genotypes.filters import Selection
     from primo_scale.genotypes.ingest import ingest
 
-    lists = {name: options[name] for name in ("keep", "remove", "extract", "exclude")}
     with count_bar("ingest", "partitions") as move:
         store = ingest(
             [Path(prefix) for prefix in options["bfile"]],
             destination,
-            selection=Selection(**lists),
+            selection=selection_from(options),
             chunk_shape=chunk_shape,
             on_progress=move,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -113,16 +112,19 @@ class LocalPathType(click.Path):
 PLACE = PlaceType()
 
 
-class Token(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A name without blanks that can stand in a file header."""
+class BuildName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A genome build under any of its names, as the PGS Catalog calls it."""
 
-    name = "name"
+    name = "build"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the spelling."""
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
-            self.fail(f"{value!r} is not made of letters, digits, '.', '_' and '-'", param, ctx)
-        return str(value)
+        """Return the Catalog's name of the build."""
+        from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
+
+        found = build_name(str(value))
+        if found is None:
+            self.fail(f"{value!r} is none of {', '.join(BUILD_NAMES)}, hg19, hg38", param, ctx)
+        return found
 
 
 class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
@@ -140,6 +142,20 @@ class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic sinc
         if not all(parts):
             self.fail(f"{value!r} has an empty part", param, ctx)
         return parts
+
+
+class Chromosomes(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """``1-4,22,X,PAR1`` as a tuple of canonical chromosome codes."""
+
+    name = "list"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Expand ranges; refuse what is no chromosome or cannot be scored."""
+        from primo_scale.genotypes.chromosomes import parse_chromosomes
+
+        return value if isinstance(value, tuple) else parse_chromosomes(str(value))
 
 
 def _with_bokeh(context: click.Context, parameter: click.Parameter, value: Path | None) -> Any:
@@ -171,6 +187,14 @@ selection_options = under(
         click.option("--remove", type=FILE_PATH, help="All but these people."),
         click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
         click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
+        click.option(
+            "--chr",
+            "chromosomes",
+            type=Chromosomes(),
+            metavar="LIST",
+            help="Only these chromosomes, such as 1-4,22,X,PAR1 (default: 1-22, X, XY, PAR1, PAR2; "
+            "Y and MT cannot take part).",
+        ),
     ],
 )
 
@@ -328,10 +352,10 @@ _output_options = under(
         ),
         click.option(
             "--genome-build",
-            type=Token(),
-            default="NR",
-            show_default=True,
-            help="Genome build of the positions, for the PGS files.",
+            type=BuildName(),
+            metavar="GRCh37|GRCh38",
+            help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "
+            "(default: told from known variants; NR: not reported).",
         ),
     ],
 )

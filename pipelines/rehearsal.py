@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.choices import ExecutionChoices
+from pipelines.choices import ExecutionChoices, selection_from
 from pipelines.command_line import LOGGER
 from pipelines.design import Design
 from pipelines.release_needs import ReleaseNeeds, memory_line
@@ -27,7 +27,6 @@ from primo_scale.accumulate.row_rules import may_clip, multiplier_columns
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
     check_same_request,
@@ -69,7 +68,7 @@ def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeSto
     Parameters
     ----------
     options
-        ``bfile``, ``keep``, ``remove``, ``extract`` and ``exclude`` of the command line.
+        ``bfile`` and what `selection_from` reads.
     destination
         Where the store is or would be.
 
@@ -78,9 +77,8 @@ def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeSto
     InputError
         As an ingest.
     """
-    lists = {name: options[name] for name in ("keep", "remove", "extract", "exclude")}
     prefixes = [Path(prefix) for prefix in options["bfile"]]
-    plan = plan_ingest(prefixes, destination, selection=Selection(**lists))
+    plan = plan_ingest(prefixes, destination, selection=selection_from(options))
     finished = open_genotype_store(destination) if destination.exists() else None
     request, sources = recorded_request(plan)
     if request is not None:

@@ -12,6 +12,7 @@ from primo_scale.errors import InputError, UsageError
 if TYPE_CHECKING:
     from pipelines.design import Design
     from pipelines.finalize import ReleaseChoices
+    from primo_scale.genotypes.genome_build import GenomeBuild
 
 
 def check_out(out: Path) -> None:
@@ -42,7 +43,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def refuse_other_release(
-    choices: ReleaseChoices, design: Design, noise_at_hand: Collection[str]
+    choices: ReleaseChoices, design: Design, build: GenomeBuild, noise_at_hand: Collection[str]
 ) -> None:
     """Refuse a place that holds another release than the one asked for, as far as can be told.
 
@@ -52,6 +53,8 @@ def refuse_other_release(
         The release asked for.
     design
         Public choices of the run.
+    build
+        Genome build of the variants.
     noise_at_hand
         Charges whose noise lies in the work directory: a private release was made from one.
 
@@ -67,7 +70,7 @@ def refuse_other_release(
         return
     charge = charge_of(choices.out)
     if choices.budget is None:
-        same = charge is None and states_inputs(document, design, choices.genome_build)
+        same = charge is None and states_inputs(document, design, build)
     else:
         same = charge in noise_at_hand
     if not same:
@@ -122,7 +125,8 @@ def refuse_damaged(out: Path) -> None:
 
 def _read_release(out: Path) -> dict[str, Any] | None:
     """Return the release.json at `out`, or None if that is no release or a damaged one."""
-    from primo_scale.release.verify import RELEASE_FILE, read_document
+    from primo_scale.release.file_names import RELEASE_FILE
+    from primo_scale.release.verify import read_document
 
     return read_document(out)[0] if (out / RELEASE_FILE).is_file() else None
 

@@ -23,6 +23,7 @@ from primo_scale.release.stated_mechanism import Mechanism as StatedMechanism
 if TYPE_CHECKING:
     from pipelines.design import Design
     from pipelines.estimation import Solved
+    from primo_scale.genotypes.genome_build import GenomeBuild
     from primo_scale.privacy.mechanism import Mechanism
     from primo_scale.privacy.spending import Balance, Charge
 
@@ -58,7 +59,7 @@ class Payment:
 
 
 def make_statement(
-    design: Design, solved: Solved, payment: Payment | None, *, genome_build: str
+    design: Design, solved: Solved, payment: Payment | None, *, genome_build: GenomeBuild
 ) -> said.Statement:
     """State a release; one without a payment is NOT PRIVATE."""
     return said.Statement(
@@ -81,7 +82,7 @@ def make_statement(
     )
 
 
-def states_inputs(document: Mapping[str, Any], design: Design, genome_build: str) -> bool:
+def states_inputs(document: Mapping[str, Any], design: Design, genome_build: GenomeBuild) -> bool:
     """Return whether a release.json states the public inputs of a design."""
     inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
     return bool(document.get("public_inputs") == inputs)
@@ -125,7 +126,7 @@ def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
     )
 
 
-def _public_inputs(design: Design, genome_build: str) -> inputs.PublicInputs:
+def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicInputs:
     outcomes = design.outcomes
     return inputs.PublicInputs(
         reference_frequencies=(
@@ -139,12 +140,12 @@ def _public_inputs(design: Design, genome_build: str) -> inputs.PublicInputs:
         phenotypes=tuple(inputs.PhenotypeBounds(**asdict(p)) for p in outcomes.phenotypes),
         covariates=tuple(inputs.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
-        genome_build=genome_build,
+        genome_build=genome_build.name,
         sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
     )
 
 
-def _data_sources(design: Design, genome_build: str) -> list[inputs.Source]:
+def _data_sources(design: Design, genome_build: GenomeBuild) -> list[inputs.Source]:
     """Where the coding of genotypes, their blocks and the planned size came from."""
     reference = design.reference
     dense = design.ld_blocks == "one dense block"
@@ -156,11 +157,7 @@ def _data_sources(design: Design, genome_build: str) -> list[inputs.Source]:
             "default" if reference is None else "--ref-freq, a public panel",
         ),
         inputs.Source("LD blocks", design.ld_blocks, "default" if dense else "--ld-blocks"),
-        inputs.Source(
-            "Genome build",
-            genome_build,
-            "default: not reported" if genome_build == "NR" else "--genome-build",
-        ),
+        inputs.Source("Genome build", genome_build.name, genome_build.source),
     ]  # fmt: skip
     if design.nominal_n is not None:
         stands = inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")

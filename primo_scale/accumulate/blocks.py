@@ -91,7 +91,7 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
                 "lists no LD block for a chromosome of the genotypes",
                 where=path,
                 value=chromosome,
-                remedy="Add its blocks, or take its variants out with --exclude",
+                remedy="Add its blocks, or select other chromosomes with --chr",
             )
         here = variants.chromosome == chromosome
         starts, ends = np.array(sorted(blocks[name])).T

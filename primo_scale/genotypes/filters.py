@@ -1,8 +1,9 @@
 """Which people and which variants of the input take part: public lists given by the user.
 
-The lists mean what they mean in PLINK 2 (``--keep``, ``--remove``, ``--extract``, ``--exclude``),
-with one difference: a line that holds an IID alone means that person whatever the FID, where
-PLINK 2 looks for FID ``0``.
+The lists mean what they mean in PLINK 2 (``--keep``, ``--remove``, ``--extract``, ``--exclude``,
+``--chr``), with two differences: a line that holds an IID alone means that person whatever the FID,
+where PLINK 2 looks for FID ``0``; and without ``--chr`` only the chromosomes take part that
+``plink2 --score`` counts as this program does (`primo_scale.genotypes.chromosomes`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.chromosomes import (
+    canonical_chromosomes,
+    chromosome_in_words,
+    lie_on,
+    reason_to_leave_out,
+)
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 
 Index = npt.NDArray[np.intp]
@@ -23,17 +30,26 @@ Index = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Selection:
-    """Lists of people to keep or remove and of variants to extract or exclude."""
+    """Lists of people to keep or remove and of variants to extract or exclude.
+
+    Attributes
+    ----------
+    keep, remove, extract, exclude
+        Files with one entry a line.
+    chromosomes
+        Canonical codes of the chromosomes that take part; None for `SCORED_CHROMOSOMES`.
+    """
 
     keep: Path | None = None
     remove: Path | None = None
     extract: Path | None = None
     exclude: Path | None = None
+    chromosomes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class FilterCount:
-    """What one filter did. Private: it counts people.
+    """What one filter did. Counts of people are private, counts of variants public.
 
     Attributes
     ----------
@@ -43,6 +59,8 @@ class FilterCount:
         ``samples`` or ``variants``.
     named, found, left
         Entries of the list, those that the input has, and rows left afterwards.
+    reason
+        Why the `found` rows are left out, for a filter that has no list; else empty.
     """
 
     filter: str
@@ -50,8 +68,13 @@ class FilterCount:
     named: int
     found: int
     left: int
+    reason: str = ""
 
     def __str__(self) -> str:
+        if self.reason:
+            return (
+                f"{self.filter}: {self.found} {self.of} left out ({self.reason}), {self.left} left"
+            )
         return f"{self.filter}: {self.named} named, {self.found} found, {self.left} {self.of} left"
 
 
@@ -97,9 +120,10 @@ def select_samples(
 def select_variants(
     variants: VariantTable, selection: Selection
 ) -> tuple[Index, tuple[FilterCount, ...]]:
-    """Leave out negative positions, as PLINK 2 does, then apply ``--extract`` and ``--exclude``.
+    """Apply ``--chr`` or its default, then ``--extract`` and ``--exclude``.
 
-    A list entry means every variant of that identifier.
+    Negative positions are left out, as PLINK 2 does. A list entry means every variant of that
+    identifier.
 
     Parameters
     ----------
@@ -111,7 +135,7 @@ def select_variants(
     ndarray of intp
         Rows of `variants` that are left, increasing.
     tuple of FilterCount
-        One per list that was given.
+        One per list that was given, and one for each kind of chromosome left out by default.
 
     Raises
     ------
@@ -119,7 +143,7 @@ def select_variants(
         A list cannot be read, or no variant is left.
     """
     chosen = variants.position >= 0
-    counts = []
+    counts = _select_chromosomes(chosen, variants, selection.chromosomes)
     for option, path, keep in (
         ("--extract", selection.extract, True),
         ("--exclude", selection.exclude, False),
@@ -134,6 +158,30 @@ def select_variants(
         chosen &= listed if keep else ~listed
         counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
     return _some_left(chosen, "no variant is left", counts), tuple(counts)
+
+
+def _select_chromosomes(
+    chosen: npt.NDArray[np.bool_], variants: VariantTable, selected: tuple[str, ...] | None
+) -> list[FilterCount]:
+    """Clear the variants of other chromosomes in `chosen`; return what was left out or left."""
+    chromosome = canonical_chromosomes(variants)
+    present = dict.fromkeys(chromosome.tolist())
+    if selected is not None:
+        chosen &= lie_on(chromosome, selected)
+        found = sum(name in present for name in selected)
+        return [FilterCount("--chr", "variants", len(selected), found, int(chosen.sum()))]
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name in present:
+        reason = reason_to_leave_out(name)
+        if reason is not None:
+            kinds.setdefault((chromosome_in_words(name), reason), []).append(name)
+    counts = []
+    for (kind, reason), names in kinds.items():
+        here = chosen & lie_on(chromosome, names)
+        chosen &= ~here
+        n_here = int(here.sum())
+        counts.append(FilterCount(kind, "variants", n_here, n_here, int(chosen.sum()), reason))
+    return counts
 
 
 def read_people(path: Path) -> frozenset[tuple[str | None, str]]:
@@ -203,6 +251,7 @@ def _some_left(chosen: npt.NDArray[np.bool_], complaint: str, counts: list[Filte
         raise InputError(
             complaint,
             value="; ".join(str(count) for count in counts) or None,
-            remedy="Check that the identifiers in the lists are those of the .fam and .bim files",
+            remedy="Check that the chromosomes of --chr and the identifiers in the lists are those "
+            "of the .fam and .bim files",
         )
     return index

@@ -13,29 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from primo_scale.genotypes.chromosomes import CHROMOSOME_X, canonical_chromosomes
 from primo_scale.genotypes.tables import (
-    FEMALE,
-    HUMAN_CHROMOSOMES,
     MALE,
     UNPLACED,
     SampleTable,
     VariantTable,
-    canonical_chromosome,
 )
 from primo_scale.kernels.packed import (
     HETEROZYGOUS,
     HOMOZYGOUS_A1,
     HOMOZYGOUS_A2,
-    MISSING,
     PackedGenotypes,
     count_genotypes,
     repack,
 )
-
-# Chromosomes of which a man has one copy outside the pseudo-autosomal regions; PLINK 2 names the
-# regions themselves XY, PAR1 and PAR2.
-HAPLOID_IN_MEN = "X"
-HAPLOID = frozenset({"Y", "MT"})
 
 _NO_ALLELE = frozenset({"0", "."})
 _NO_IDENTIFIER = "."
@@ -54,12 +46,10 @@ class Hazards:
     identical_alleles: int  # variants with A1 equal to A2
     absent_alleles: int  # variants with an allele '0' or '.'
     unplaced_variants: int  # variants on chromosome 0
-    unknown_chromosomes: int  # variants on a code that is no human chromosome
     monomorphic_variants: int  # variants whose calls are all homozygous for one allele
     uncalled_variants: int  # variants without a call
     uncalled_samples: int  # samples without a call
-    heterozygous_haploids: int  # heterozygous calls on X in men, or on Y or MT in anyone
-    female_y_calls: int  # calls on Y in women
+    heterozygous_haploids: int  # heterozygous calls on X in men
     repeated_samples: int  # rows that share FID and IID with another
     shared_individuals: int  # rows that share their IID with another FID
 
@@ -82,12 +72,10 @@ _DESCRIPTIONS = {
     "identical_alleles": "variants with two identical alleles",
     "absent_alleles": "variants with an allele '0' or '.', which no name can match",
     "unplaced_variants": "variants on chromosome 0",
-    "unknown_chromosomes": "variants on a chromosome code that is not human",
     "monomorphic_variants": "monomorphic variants (kept: to drop them would be a private choice)",
     "uncalled_variants": "variants without any call (kept)",
     "uncalled_samples": "samples without any call (kept)",
-    "heterozygous_haploids": "heterozygous calls where one copy is expected (X in men, Y, MT)",
-    "female_y_calls": "calls on Y in women",
+    "heterozygous_haploids": "heterozygous calls on X in men, where one copy is expected",
     "repeated_samples": "sample rows that share FID and IID with another",
     "shared_individuals": "sample rows that share their IID with another FID",
 }
@@ -110,14 +98,13 @@ class GenotypeTallies:
     counts : ndarray of int64, shape (m, 4)
         Samples of each raw value, per variant.
     chunk_crc32c : ndarray of uint32, shape (partitions, chunks in each)
-    uncalled_samples, heterozygous_haploids, female_y_calls : int
+    uncalled_samples, heterozygous_haploids : int
     """
 
     counts: npt.NDArray[np.int64]
     chunk_crc32c: npt.NDArray[np.uint32]
     uncalled_samples: int
     heterozygous_haploids: int
-    female_y_calls: int
 
 
 def find_hazards(
@@ -147,57 +134,34 @@ def find_hazards(
         identical_alleles=int(np.sum(variants.allele1 == variants.allele2)),
         absent_alleles=int(absent.sum()),
         unplaced_variants=int(np.sum(chromosome == UNPLACED)),
-        unknown_chromosomes=int(np.sum(~_is_one_of(chromosome, HUMAN_CHROMOSOMES))),
         monomorphic_variants=int(one_allele.sum()),
         uncalled_variants=int(np.sum(called == 0)),
         uncalled_samples=tallies.uncalled_samples,
         heterozygous_haploids=tallies.heterozygous_haploids,
-        female_y_calls=tallies.female_y_calls,
         repeated_samples=int(same_person.sum()),
         shared_individuals=int(np.sum(same_individual & ~same_person)),
     )
 
 
-def count_haploid_problems(
+def count_heterozygous_haploids(
     packed: PackedGenotypes, chromosome: npt.NDArray[np.object_], sex: npt.NDArray[np.int8]
-) -> tuple[int, int]:
-    """Count calls that the number of copies of the chromosome does not allow.
+) -> int:
+    """Count heterozygous calls on X in men.
 
     Parameters
     ----------
     packed : ndarray of uint8, shape (v, ceil(n / 4))
+        Genotypes of v variants and n people.
     chromosome : ndarray of object (str), shape (v,)
-        Canonical codes.
+        Canonical chromosome codes.
     sex : ndarray of int8, shape (n,)
-
-    Returns
-    -------
-    heterozygous_haploids, female_y_calls : int
-        As in `Hazards`.
+        Sex of each person, as in `SampleTable`.
     """
-    heterozygous = female_y_calls = 0
-    if HAPLOID.isdisjoint(chromosome) and HAPLOID_IN_MEN not in chromosome:
-        return heterozygous, female_y_calls
-    men, women = np.flatnonzero(sex == MALE), np.flatnonzero(sex == FEMALE)
-    on_x, on_y = chromosome == HAPLOID_IN_MEN, chromosome == "Y"
-    haploid = _is_one_of(chromosome, HAPLOID)
-    if on_x.any():
-        counts = count_genotypes(repack(packed[on_x], men), len(men))
-        heterozygous += int(counts[:, HETEROZYGOUS].sum())
-    if haploid.any():
-        counts = count_genotypes(packed[haploid], len(sex))
-        heterozygous += int(counts[:, HETEROZYGOUS].sum())
-    if on_y.any():
-        counts = count_genotypes(repack(packed[on_y], women), len(women))
-        female_y_calls = int(counts.sum() - counts[:, MISSING].sum())
-    return heterozygous, female_y_calls
-
-
-def canonical_chromosomes(variants: VariantTable) -> npt.NDArray[np.object_]:
-    """Apply `canonical_chromosome` to every row, once per distinct code."""
-    codes, spellings = pd.factorize(variants.chromosome)
-    names = np.array([canonical_chromosome(code) for code in spellings], dtype=object)
-    return np.asarray(names[codes], dtype=object)
+    on_x = chromosome == CHROMOSOME_X
+    if not on_x.any():
+        return 0
+    men = np.flatnonzero(sex == MALE)
+    return int(count_genotypes(repack(packed[on_x], men), len(men))[:, HETEROZYGOUS].sum())
 
 
 def _repeated_sites(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES, BedFile
+from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filesets import (
     JoinedFilesets,
     SourceFile,
@@ -27,7 +28,6 @@ from primo_scale.genotypes.filters import (
     select_samples,
     select_variants,
 )
-from primo_scale.genotypes.hazards import canonical_chromosomes
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.store import KIND
 from primo_scale.genotypes.tables import SampleTable, VariantTable

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.filesets import JoinedFilesets
-from primo_scale.genotypes.hazards import GenotypeTallies, count_haploid_problems
+from primo_scale.genotypes.hazards import GenotypeTallies, count_heterozygous_haploids
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import sync_directory, write_atomically
@@ -64,14 +64,14 @@ class PartitionRecord:
         Samples of each raw value.
     never_called : ndarray of uint8, shape (ceil(n / 4),)
         Mask of `kernels.packed.always_missing`.
-    haploid_problems : ndarray of int64, shape (2,)
-        Heterozygous haploids and calls on Y in women.
+    heterozygous_haploids : ndarray of int64, shape ()
+        Heterozygous calls on X in men.
     """
 
     crc32c: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.int64]
     never_called: npt.NDArray[np.uint8]
-    haploid_problems: npt.NDArray[np.int64]
+    heterozygous_haploids: npt.NDArray[np.int64]
 
     def commit(self, path: Path) -> None:
         """Write the record atomically and durably."""
@@ -126,7 +126,10 @@ def write_partition(
     sync_directory(directory)
     sync_directory(directory.parent)
     return PartitionRecord(
-        np.concatenate(checksums), tally.counts, tally.never_called, tally.haploid_problems
+        np.concatenate(checksums),
+        tally.counts,
+        tally.never_called,
+        np.asarray(tally.heterozygous_haploids),
     )
 
 
@@ -151,14 +154,14 @@ class _Tally:
         self._task = task
         self.counts = np.zeros((len(task.variants), 4), dtype=np.int64)
         self.never_called = np.full(width, 0x55, dtype=np.uint8)
-        self.haploid_problems = np.zeros(2, dtype=np.int64)
+        self.heterozygous_haploids = 0
 
     def add(self, packed: PackedGenotypes, variants: slice, samples: slice) -> None:
         """Count a slab, by its positions among the partition's variants and samples."""
         self.counts[variants] += count_genotypes(packed, samples.stop - samples.start)
         columns = slice(samples.start // 4, samples.start // 4 + packed.shape[1])
         self.never_called[columns] &= always_missing(packed)
-        self.haploid_problems += count_haploid_problems(
+        self.heterozygous_haploids += count_heterozygous_haploids(
             packed, self._task.chromosome[variants], self._task.sex[samples]
         )
 
@@ -166,19 +169,18 @@ class _Tally:
 def total_records(paths: Sequence[Path]) -> GenotypeTallies:
     """Add up the records of all partitions, in order."""
     counts, checksums = [], []
-    problems = np.zeros(2, dtype=np.int64)
+    heterozygous = 0
     never_called = None
     for path in paths:
         record = PartitionRecord.load(path)
         counts.append(record.counts)
         checksums.append(record.crc32c)
-        problems += record.haploid_problems
+        heterozygous += int(record.heterozygous_haploids)
         mask = record.never_called
         never_called = mask if never_called is None else never_called & mask
     return GenotypeTallies(
         counts=np.concatenate(counts),
         chunk_crc32c=np.stack(checksums),
         uncalled_samples=0 if never_called is None else int(np.unpackbits(never_called).sum()),
-        heterozygous_haploids=int(problems[0]),
-        female_y_calls=int(problems[1]),
+        heterozygous_haploids=heterozygous,
     )

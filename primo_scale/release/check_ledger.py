@@ -10,10 +10,11 @@ from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Balance, Charge, ChargeState, total_cost
 from primo_scale.release.document import Document
+from primo_scale.release.file_names import RELEASE_FILE
 from primo_scale.release.recompute import Finding
 from primo_scale.release.recompute_profile import TOLERANCE
 from primo_scale.release.statement import NOT_PRIVATE
-from primo_scale.release.verify import RELEASE_FILE, read_document
+from primo_scale.release.verify import read_document
 from primo_scale.storage.files import sha256_of_file
 
 

@@ -1,6 +1,6 @@
 """The files of a release beside release.json: each says what release.json says, and no more.
 
-report.html and release.log are made again from release.json and compared byte for byte;
+README.txt, report.html and release.log are made again from release.json and compared byte for byte;
 centre.afreq and pgs/ follow from weights.tsv.gz, whose weights are what was released.
 """
 
@@ -16,6 +16,15 @@ from pathlib import Path
 from primo_scale.errors import InputError
 from primo_scale.release.centres import possible_frequencies
 from primo_scale.release.document import Document, statement_digest
+from primo_scale.release.file_names import (
+    CENTRE_FILE,
+    COVARIATES_FILE,
+    LOG_FILE,
+    PGS_DIRECTORY,
+    README_FILE,
+    REPORT_FILE,
+    WEIGHTS_FILE,
+)
 from primo_scale.release.pgs import (
     PGS_SUFFIX,
     PgsFacts,
@@ -25,26 +34,20 @@ from primo_scale.release.pgs import (
 )
 from primo_scale.release.release_log import option_problems, options_in, render_log
 from primo_scale.release.report import render_report
-from primo_scale.release.statement import stamp_of
+from primo_scale.release.scoring import render_readme, scoring_of
+from primo_scale.release.statement import stamp_column, stamp_of
 from primo_scale.release.weights import (
     CENTRE_ROW_END,
-    INTERCEPT_ID,
+    INTERCEPT,
+    NAMED_COLUMNS,
     NO_ALLELE,
-    NOT_PRIVATE_ID,
     WEIGHTS_HEADER,
     centre_header,
     centre_row_prefix,
-    covariate_id,
+    covariates_header,
     weight_in_text,
 )
 
-WEIGHTS_FILE = "weights.tsv.gz"
-CENTRE_FILE = "centre.afreq"
-REPORT_FILE = "report.html"
-LOG_FILE = "release.log"
-PGS_DIRECTORY = "pgs"
-
-_NAMED = len(WEIGHTS_HEADER)  # columns before the weights
 _READ_BYTES = 1 << 20
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, ArithmeticError)
 
@@ -61,7 +64,9 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
     """
     checks: list[tuple[str, Callable[[Path, Document], list[str]]]] = [
         (WEIGHTS_FILE, _weights_problems),
+        (COVARIATES_FILE, _covariates_problems),
         (CENTRE_FILE, _centre_problems),
+        (README_FILE, _readme_problems),
         (LOG_FILE, _log_problems),
         (REPORT_FILE, _report_problems),
     ]
@@ -88,28 +93,52 @@ def _rows(directory: Path) -> Iterator[list[str]]:
 
 
 def _weights_problems(directory: Path, document: Document) -> list[str]:
-    public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
-    header = [*WEIGHTS_HEADER, *(entry["name"] for entry in public["phenotypes"])]
-    tail = [INTERCEPT_ID, *(covariate_id(entry["name"]) for entry in public["covariates"])]
-    tail += [] if document["private"] else [NOT_PRIVATE_ID]
+    names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
+    header = [*WEIGHTS_HEADER, stamp_column(document), *names]
     rows = _rows(directory)
     if next(rows, None) != header:
         return ["has another header than the statement implies"]
     identifiers: list[str] = []
+    chromosomes: dict[str, None] = {}
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             return [f"line {number} has {len(row)} columns, not {len(header)}"]
-        if not all(weight_in_text(float(text)) == text for text in row[_NAMED:]):
+        if not all(map(_is_as_written, row[NAMED_COLUMNS:])):
             return [f"line {number} holds a weight that is not finite, or not as it is written"]
-        if len(identifiers) >= n_variants and row[1:_NAMED] != [NO_ALLELE] * (_NAMED - 1):
-            return [f"line {number} has an allele or a place, and is no variant"]
+        if row[NAMED_COLUMNS - 1] != NO_ALLELE:
+            return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
         identifiers.append(row[0])
+        chromosomes[row[3]] = None
     problems = []
-    if identifiers[n_variants:] != tail:
-        problems.append(f"does not end in the rows {tail} after {n_variants} variants")
+    if len(identifiers) != document["cohort"]["n_variants"]:
+        problems.append(f"has {len(identifiers)} variants, not as many as stated")
     if len(set(identifiers)) != len(identifiers):
         problems.append("has an ID twice")
+    if scoring_of(chromosomes) != document["scoring"]:
+        problems.append("has other chromosomes than release.json states for scoring")
     return problems
+
+
+def _is_as_written(text: str) -> bool:
+    """Whether `text` is a finite weight in the one form in which a release writes it."""
+    return weight_in_text(float(text)) == text
+
+
+def _covariates_problems(directory: Path, document: Document) -> list[str]:
+    public = document["public_inputs"]
+    names = [entry["name"] for entry in public["phenotypes"]]
+    terms = [INTERCEPT, *(entry["name"] for entry in public["covariates"])]
+    header = covariates_header(stamp_of(document), names)
+    content = (directory / COVARIATES_FILE).read_bytes().decode()
+    if not (content.startswith(header) and content.endswith("\n")):
+        return ["has another stamp or header than the statement implies"]
+    rows = [line.split("\t") for line in content.removeprefix(header).split("\n")[:-1]]
+    if [row[0] for row in rows] != terms:
+        return ["does not have one row for the intercept and each covariate"]
+    for term, *values in rows:
+        if len(values) != len(names) or not all(map(_is_as_written, values)):
+            return [f"does not have one finite weight a phenotype for {term}"]
+    return []
 
 
 def _centre_problems(directory: Path, document: Document) -> list[str]:
@@ -124,7 +153,7 @@ def _centre_problems(directory: Path, document: Document) -> list[str]:
         for number, (line, variant) in enumerate(zip_longest(file, variants), start=3):
             if line is None or variant is None:
                 return ["has another number of variants"]
-            identifier, effect, other, chromosome = variant[: _NAMED - 1]
+            identifier, effect, other, chromosome = variant[: len(WEIGHTS_HEADER) - 1]
             prefix = centre_row_prefix(
                 identifier, chromosome=chromosome, effect=effect, other=other
             )
@@ -134,6 +163,11 @@ def _centre_problems(directory: Path, document: Document) -> list[str]:
             if frequency not in possible:
                 return [f"line {number} has the frequency {frequency}, which no coding implies"]
     return []
+
+
+def _readme_problems(directory: Path, document: Document) -> list[str]:
+    content = (directory / README_FILE).read_bytes()
+    return _difference(content, render_readme(document), document)
 
 
 def _log_problems(directory: Path, document: Document) -> list[str]:
@@ -193,11 +227,11 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, str]:
         for name, stem in zip(names, stems, strict=True)
     ]
     for row in islice(_rows(directory), 1, 1 + n_variants):
-        identifier, effect, other, chromosome, position = row[:_NAMED]
+        identifier, effect, other, chromosome, position = row[: len(WEIGHTS_HEADER)]
         prefix = pgs_row_prefix(
             identifier, chromosome=chromosome, position=int(position), effect=effect, other=other
         )
-        for digest, weight in zip(digests, row[_NAMED:], strict=True):
+        for digest, weight in zip(digests, row[NAMED_COLUMNS:], strict=True):
             digest.update(f"{prefix}{weight}\n".encode())
     return {
         f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": digest.hexdigest()

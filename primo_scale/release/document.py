@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 def statement_document(statement: Statement) -> Document:
-    """The statement as the contents of release.json, without `files` and `signature`."""
+    """The statement as the contents of release.json, without `scoring`, `files`, `signature`."""
     fields = json.loads(json.dumps(dataclasses.asdict(statement), allow_nan=False))
     return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
 

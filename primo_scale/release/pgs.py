@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.chromosomes import CHROMOSOME_X, PSEUDO_AUTOSOMAL
+from primo_scale.genotypes.tables import UNPLACED, VariantTable, canonical_chromosome
 from primo_scale.release.weights import ScoringWeights, write_gzip
 
 PGS_SUFFIX = ".txt.gz"
@@ -30,8 +31,6 @@ _HEADER = """\
 #variants_number={variants_number}
 #weight_type=beta
 """  # noqa: E501 (the first line is the format's own)
-_PLINK_NUMERIC_CHROMOSOMES = {"23": "X", "24": "Y", "25": "XY", "26": "MT"}
-_UNKNOWN_CHROMOSOME = "0"  # PLINK's
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_STEM = 200  # file systems end at 255 bytes; the suffix and temporary names need some
 
@@ -130,8 +129,8 @@ def pgs_row_prefix(
     identifier: str, *, chromosome: str, position: int, effect: str, other: str
 ) -> str:
     """The row of a variant up to its weight."""
-    known = position > 0 and chromosome != _UNKNOWN_CHROMOSOME
-    place = f"{_catalog_chromosome(chromosome)}\t{position}" if known else "\t"
+    name = _catalog_chromosome(chromosome)
+    place = f"{name}\t{position}" if position > 0 and name != UNPLACED else "\t"
     return f"{identifier}\t{place}\t{effect}\t{other}\t"
 
 
@@ -150,5 +149,6 @@ def _row_prefixes(variants: VariantTable) -> Iterator[str]:
 
 
 def _catalog_chromosome(name: str) -> str:
-    bare = name[3:] if name[:3].lower() == "chr" else name
-    return _PLINK_NUMERIC_CHROMOSOMES.get(bare, bare)
+    """Return the Catalog's name: 1-22, X, Y or MT; the pseudo-autosomal regions lie on X."""
+    code = canonical_chromosome(name)
+    return CHROMOSOME_X if code in PSEUDO_AUTOSOMAL else code

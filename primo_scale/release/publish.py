@@ -10,13 +10,6 @@ from typing import Any
 
 from primo_scale.errors import InputError
 from primo_scale.privacy.steps import step
-from primo_scale.release.contents import (
-    CENTRE_FILE,
-    LOG_FILE,
-    PGS_DIRECTORY,
-    REPORT_FILE,
-    WEIGHTS_FILE,
-)
 from primo_scale.release.document import (
     Document,
     check_schema,
@@ -24,16 +17,28 @@ from primo_scale.release.document import (
     statement_digest,
     statement_document,
 )
+from primo_scale.release.file_names import (
+    CENTRE_FILE,
+    COVARIATES_FILE,
+    LOG_FILE,
+    PGS_DIRECTORY,
+    README_FILE,
+    RELEASE_FILE,
+    REPORT_FILE,
+    WEIGHTS_FILE,
+)
 from primo_scale.release.pgs import write_pgs_files
 from primo_scale.release.release_log import on_one_line, render_log
 from primo_scale.release.report import render_report
+from primo_scale.release.scoring import render_readme, scoring_of
 from primo_scale.release.signature import signature_of
-from primo_scale.release.statement import Statement
-from primo_scale.release.verify import RELEASE_FILE, read_document, verify_release
+from primo_scale.release.statement import Statement, stamp_column
+from primo_scale.release.verify import read_document, verify_release
 from primo_scale.release.weights import (
     ScoringWeights,
     check_releasable,
     write_centre_afreq,
+    write_covariates,
     write_weights,
 )
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
@@ -106,9 +111,11 @@ def publish_release(
         raise ValueError("private releases are signed, and no others")
     check_releasable(weights)
     document = statement_document(statement)
+    document["scoring"] = scoring_of(weights.variants.chromosome)
     digest, repeated = statement_digest(document), on_one_line(options)
     with directory_published_at_end(directory) as staging:
-        write_weights(staging / WEIGHTS_FILE, weights, private=statement.private)
+        write_weights(staging / WEIGHTS_FILE, weights, stamp=stamp_column(document))
+        write_covariates(staging / COVARIATES_FILE, weights, stamp=statement.stamp)
         write_centre_afreq(staging / CENTRE_FILE, weights, stamp=statement.stamp)
         write_pgs_files(
             staging / PGS_DIRECTORY,
@@ -121,6 +128,7 @@ def publish_release(
         (staging / REPORT_FILE).write_bytes(report.encode())
         log = render_log(document, digest=digest, options=repeated)
         (staging / LOG_FILE).write_bytes(log.encode())
+        (staging / README_FILE).write_bytes(render_readme(document).encode())
         document["files"] = _file_entries(staging)
         document["signature"] = _signature(document, signer)
         check_schema(document)

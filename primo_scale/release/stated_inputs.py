@@ -71,7 +71,7 @@ class PublicInputs:
     ld_blocks
         The rule that made the LD blocks.
     genome_build
-        As given by the operator; ``NR`` when not reported.
+        Genome build of the positions as the PGS Catalog names it; ``NR`` when not reported.
     sources
         Of all of these, and of the bounds that noise rests on.
     """

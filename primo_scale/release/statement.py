@@ -296,6 +296,17 @@ def stamp_of(document: Mapping[str, Any]) -> str:
     )
 
 
+def stamp_column(document: Mapping[str, Any]) -> str:
+    """Return the guarantee in `document` (release.json) as a column name, without blanks."""
+    promise = document["guarantee"]
+    if not document["private"] or promise is None:
+        return NOT_PRIVATE.replace(" ", "_")
+    return (
+        f"epsilon={promise['epsilon']:.12g},delta={promise['delta']:.12g},"
+        f"unit={promise['privacy']},adjacency={promise['adjacency']}"
+    )
+
+
 def _not_private_stamp() -> str:
     return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
 

@@ -10,19 +10,21 @@ import json
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.release.contents import (
-    CENTRE_FILE,
-    LOG_FILE,
-    REPORT_FILE,
-    WEIGHTS_FILE,
-    contents_problems,
-    pgs_names,
-)
+from primo_scale.release.contents import contents_problems, pgs_names
 from primo_scale.release.document import (
     Document,
     people_in_words,
     schema_problems,
     serialise,
+)
+from primo_scale.release.file_names import (
+    CENTRE_FILE,
+    COVARIATES_FILE,
+    LOG_FILE,
+    README_FILE,
+    RELEASE_FILE,
+    REPORT_FILE,
+    WEIGHTS_FILE,
 )
 from primo_scale.release.recompute import Finding, guarantee_findings
 from primo_scale.release.recompute_method import estimation_problems
@@ -36,7 +38,6 @@ from primo_scale.release.statement import (
 )
 from primo_scale.storage.files import sha256_of_file
 
-RELEASE_FILE = "release.json"
 _SHOWN = 3
 
 
@@ -180,7 +181,7 @@ def _check_names(document: Document) -> Finding:
         if found != expected
     ]
     names = {entry["name"] for entry in document["files"]}
-    needed = {WEIGHTS_FILE, CENTRE_FILE, REPORT_FILE, LOG_FILE}
+    needed = {README_FILE, WEIGHTS_FILE, COVARIATES_FILE, CENTRE_FILE, REPORT_FILE, LOG_FILE}
     problems += [f"{name} is not listed" for name in sorted(needed - names)]
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
     penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])
@@ -210,7 +211,9 @@ def _check_estimation(document: Document) -> Finding:
 
 def _check_contents(directory: Path, document: Document) -> Finding:
     problems = contents_problems(directory, document)
-    detail = "report and log are what release.json makes them; centres and pgs/ fit the weights"
+    detail = (
+        "README, report and log are what release.json makes them; centres and pgs/ fit the weights"
+    )
     return _finding("contents", problems, detail)
 
 

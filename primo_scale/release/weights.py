@@ -17,10 +17,14 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.release.formulas import refuse_formulas
 
 WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
-INTERCEPT_ID = "(intercept)"
-# weights.tsv.gz may hold no comment line before its header (plink2 reads its first line as
-# names), so a release without noise says so in a last row of zeros, which plink2 skips.
-NOT_PRIVATE_ID = "NOT_PRIVATE"
+NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
+"""Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
+
+plink2 reads the first line of the table as names and accepts no comment before it, so the stamp is
+the name of a column, and the column's cells are `NO_ALLELE`.
+"""
+INTERCEPT = "(intercept)"
+TERM_COLUMN = "term"
 
 # Nine significant digits: a relative error of at most 5e-9 in a weight, far below what noise and
 # scoring programs leave, at two thirds of the size that 17 digits take.
@@ -76,11 +80,6 @@ def weight_in_text(value: float) -> str:
     return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
 
 
-def covariate_id(name: str) -> str:
-    """The ID under which the weights of covariate `name` stand in weights.tsv.gz."""
-    return f"(covariate:{name})"
-
-
 def check_releasable(weights: ScoringWeights) -> None:
     """Refuse weights that could not be scored unambiguously.
 
@@ -127,11 +126,7 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
             remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or drop the copies "
             "with `plink2 --rm-dup` or --exclude, and ingest again",
         )
-    reserved = [
-        name
-        for name in counts
-        if name in (".", INTERCEPT_ID, NOT_PRIVATE_ID) or name.startswith(("(covariate:", "#"))
-    ]
+    reserved = [name for name in counts if name == "." or name.startswith("#")]
     if reserved:
         raise InputError(
             "variant IDs that are missing or have another meaning in a release",
@@ -141,11 +136,10 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
         )
 
 
-def write_weights(path: Path, weights: ScoringWeights, *, private: bool) -> None:
-    """Write weights.tsv.gz: header, d variants, the intercept, c covariates, tab-separated.
+def write_weights(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+    """Write weights.tsv.gz, a header and one row a variant, tab-separated.
 
-    ``plink2 --score PATH 1 2 header-read --score-col-nums 6-N`` reads it; the rows after the
-    variants have no allele, and plink2 skips them as IDs it does not know.
+    `primo_scale.release.scoring.scoring_command` gives the plink2 command that reads it.
 
     Parameters
     ----------
@@ -153,10 +147,36 @@ def write_weights(path: Path, weights: ScoringWeights, *, private: bool) -> None
         File to create.
     weights
         Passed `check_releasable`.
-    private
-        False adds the last row `NOT_PRIVATE_ID`.
+    stamp
+        Guarantee of the weights without blanks (`primo_scale.release.statement.stamp_column`).
     """
-    write_gzip(path, _weight_lines(weights, private=private))
+    write_gzip(path, _weight_lines(weights, stamp))
+
+
+def write_covariates(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+    """Write covariates.tsv: the stamp, a header, the intercept, and one row a covariate.
+
+    Parameters
+    ----------
+    path
+        File to create.
+    weights
+        Passed `check_releasable`.
+    stamp
+        One line saying what guarantee the weights carry.
+    """
+    rows = np.vstack([weights.intercept, weights.covariate_weights]).tolist()
+    lines = [
+        "\t".join((name, *map(weight_in_text, values))) + "\n"
+        for name, values in zip((INTERCEPT, *weights.covariates), rows, strict=True)
+    ]
+    header = covariates_header(stamp, weights.phenotypes)
+    path.write_text("".join([header, *lines]), encoding="utf-8")
+
+
+def covariates_header(stamp: str, phenotypes: Sequence[str]) -> str:
+    """Return the lines of covariates.tsv before the intercept."""
+    return f"##{stamp}\n" + "\t".join((TERM_COLUMN, *phenotypes)) + "\n"
 
 
 def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
@@ -210,12 +230,12 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
             file.write(line.encode())
 
 
-def _weight_lines(weights: ScoringWeights, *, private: bool) -> Iterator[str]:
+def _weight_lines(weights: ScoringWeights, stamp: str) -> Iterator[str]:
     variants = weights.variants
     n_phenotypes = len(weights.phenotypes)
     numbers = f"\t{_WEIGHT_FORMAT}" * n_phenotypes + "\n"
-    yield "\t".join((*WEIGHTS_HEADER, *weights.phenotypes)) + "\n"
-    row_format = "%s\t%s\t%s\t%s\t%d" + numbers
+    yield "\t".join((*WEIGHTS_HEADER, stamp, *weights.phenotypes)) + "\n"
+    row_format = f"%s\t%s\t%s\t%s\t%d\t{NO_ALLELE}" + numbers
     for identifier, effect, other, chromosome, position, values in zip(
         variants.identifier,
         variants.allele1,
@@ -226,12 +246,6 @@ def _weight_lines(weights: ScoringWeights, *, private: bool) -> Iterator[str]:
         strict=True,
     ):
         yield row_format % (identifier, effect, other, chromosome, position, *values.tolist())
-    row_format = "%s" + f"\t{NO_ALLELE}" * 4 + numbers
-    yield row_format % (INTERCEPT_ID, *weights.intercept.tolist())
-    for name, values in zip(weights.covariates, weights.covariate_weights, strict=True):
-        yield row_format % (covariate_id(name), *values.tolist())
-    if not private:
-        yield row_format % (NOT_PRIVATE_ID, *[0] * n_phenotypes)
 
 
 def _allele(text: str) -> str:
@@ -244,15 +258,15 @@ def check_column_names(kind: str, names: Sequence[str]) -> None:
     Raises
     ------
     InputError
-        A repeated or empty name, or one with blanks or control characters.
+        A repeated or empty name, one with blanks or control characters, or `INTERCEPT`.
     """
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(f"two columns of one {kind} name", where="release", value=repeated[0])
     for name in names:
-        if not name or not name.isprintable() or name.split() != [name]:
+        if not name.isprintable() or name.split() != [name] or name == INTERCEPT:
             raise InputError(
-                f"a {kind} name is empty or holds blanks or control characters",
+                f"a {kind} name is empty or reserved, or holds blanks or control characters",
                 where="release",
                 value=repr(name),
                 remedy="Rename the column",

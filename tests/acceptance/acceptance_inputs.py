@@ -92,30 +92,27 @@ class Published:
         return json.loads((self.path / "release.json").read_text(encoding="utf-8"))
 
     @cached_property
-    def _table(self) -> pd.DataFrame:
-        table = pd.read_csv(
-            self.path / "weights.tsv.gz",
-            sep="\t",
-            na_filter=False,
-            dtype={"chrom": str, "pos": str},
-        )
-        return table.set_index("ID").drop(columns=["effect_allele", "other_allele", "chrom", "pos"])
+    def _covariates(self) -> pd.DataFrame:
+        path = self.path / "covariates.tsv"
+        return pd.read_csv(path, sep="\t", skiprows=1, na_filter=False).set_index("term")
 
     @cached_property
     def variant_weights(self) -> pd.DataFrame:
         """Weight of each variant (row) for each phenotype, for one copy of the effect allele."""
-        return self._table.iloc[: self.statement["cohort"]["n_variants"]]
+        path = self.path / "weights.tsv.gz"
+        table = pd.read_csv(path, sep="\t", na_filter=False, dtype={"chrom": str, "pos": int})
+        return table.set_index("ID").iloc[:, 5:]
 
     @cached_property
     def intercept(self) -> Float64:
-        """Of each phenotype."""
-        return self._table.loc["(intercept)"].to_numpy(dtype=np.float64)
+        """Intercept of each phenotype."""
+        return self._covariates.loc["(intercept)"].to_numpy(dtype=np.float64)
 
     @cached_property
     def covariate_weights(self) -> Float64:
         """Shape (covariates, phenotypes), for one unit of each covariate."""
         names = [c["name"] for c in self.statement["public_inputs"]["covariates"]]
-        return self._table.loc[[f"(covariate:{name})" for name in names]].to_numpy(dtype=np.float64)
+        return self._covariates.loc[names].to_numpy(dtype=np.float64)
 
     @cached_property
     def centre(self) -> Float64:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from acceptance_inputs import Float64, Published
 from distributed import Client
 from edge_cohorts import EdgeCohort
@@ -60,8 +59,14 @@ class Released:
 
 def weights_in(release: Path) -> Float64:
     """All weights, those of intercept and covariates included."""
-    table = pd.read_csv(release / "weights.tsv.gz", sep="\t", na_filter=False)
-    return table.iloc[:, 5:].to_numpy(np.float64)
+    published = Published(release)
+    return np.vstack(
+        [
+            published.variant_weights.to_numpy(np.float64),
+            published.intercept,
+            published.covariate_weights,
+        ]
+    )
 
 
 def texts(release: Path) -> dict[str, str]:

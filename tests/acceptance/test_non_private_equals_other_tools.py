@@ -164,7 +164,7 @@ def test_plink2_score_reproduces_predictions(release: Release, plink2: str, tmp_
     scores = plink2_sums(
         plink2, release, tmp_path / "scores",
         [release.published.path / "weights.tsv.gz", 1, 2, "header-read", "cols=+scoresums",
-         "--score-col-nums", f"6-{5 + weights.shape[1]}"],
+         "--score-col-nums", f"7-{6 + weights.shape[1]}"],
     )  # fmt: skip
     found = scores[[f"{name}_SUM" for name in weights.columns]].to_numpy(np.float64)
     expected = dosages_at_centre(release) @ weights.to_numpy(np.float64)

@@ -26,6 +26,7 @@ from primo_scale.release.document import serialise, statement_digest
 from primo_scale.release.publish import Signer, publish_release
 from primo_scale.release.release_log import options_in, render_log
 from primo_scale.release.report import render_report
+from primo_scale.release.scoring import render_readme, scoring_of
 from primo_scale.release.signature import signature_of
 from primo_scale.release.stated_inputs import (
     CovariateBounds,
@@ -305,12 +306,12 @@ def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
     """What a private release.json says, without files."""
     statement = example_statement(example_weights(), mode=mode, **promise)
     document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(statement)))
-    names = ("weights.tsv.gz", "centre.afreq", "report.html", "release.log",
-             "pgs/height.txt.gz", "pgs/LDL.txt.gz")  # fmt: skip
+    names = ("README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "report.html",
+             "release.log", "pgs/height.txt.gz", "pgs/LDL.txt.gz")  # fmt: skip
     files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in names]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
     return {"schema_version": 3, "stamp": statement.stamp, **document,
-            "files": files, "signature": signature}  # fmt: skip
+            "scoring": scoring_of(["22"]), "files": files, "signature": signature}  # fmt: skip
 
 
 def read_document(directory: Path) -> dict[str, Any]:
@@ -331,7 +332,8 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
 
 
 def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """`forge`, with report and log that say the same as the new release.json."""
+    """`forge`, with README, report and log that say the same as the new release.json."""
+    (directory / "README.txt").write_text(render_readme(document))
     digest, log = statement_digest(document), directory / "release.log"
     options = options_in(log.read_text())
     log.write_text(render_log(document, digest=digest, options=options))

@@ -71,9 +71,9 @@ def test_scoring_files_must_have_the_weights_of_the_table(name, column, text, re
 def test_the_least_change_of_a_weight_is_found(release):
     """In the last of nine digits."""
     table = gzip.decompress((release / "weights.tsv.gz").read_bytes()).decode().split("\n")
-    weight = table[2].split("\t")[5]
+    weight = table[2].split("\t")[6]
     last = "1" if weight[-1] != "1" else "2"
-    rewrite(release, "weights.tsv.gz", cell(2, 5, weight[:-1] + last))
+    rewrite(release, "weights.tsv.gz", cell(2, 6, weight[:-1] + last))
     (problem,) = problems(release)
     assert problem.startswith("contents: pgs/height.txt.gz has another")
 
@@ -108,16 +108,62 @@ def test_a_scoring_file_of_another_name_is_found(release):
 
 @pytest.mark.parametrize("text", ["0.10", "1e0", "+1", " 1", "1_0", "0.12345678912", "inf"])
 def test_weights_in_another_form_are_found(text, release):
-    rewrite(release, "weights.tsv.gz", cell(3, 6, text))
+    rewrite(release, "weights.tsv.gz", cell(3, 7, text))
     (problem,) = problems(release)
     assert "line 4 holds a weight that is not finite, or not as it is written" in problem
 
 
-@pytest.mark.parametrize("column", [1, 2, 3, 4])
-def test_the_intercept_has_no_place(column, release):
-    rewrite(release, "weights.tsv.gz", cell(8, column, "4711"))
+@pytest.mark.parametrize(
+    "row, column, text, what",
+    [
+        (0, 5, "epsilon=4,delta=1e-07,unit=full,adjacency=replace-one", "has another header"),
+        (0, 5, "NOT_PRIVATE", "has another header"),
+        (3, 5, "4711", "line 4 has '4711' in the column of the stamp"),
+        (3, 3, "21", "has other chromosomes than release.json states"),
+    ],
+)
+def test_stamp_and_chromosomes_of_the_table_are_those_stated(row, column, text, what, release):
+    rewrite(release, "weights.tsv.gz", cell(row, column, text))
+    problem = problems(release)[0]
+    assert problem.startswith(f"contents: weights.tsv.gz {what}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        cell(0, 0, "##(4, 1e-07)-differentially private"),
+        cell(1, 1, "n4711"),
+        cell(2, 0, "AGE"),
+        cell(3, 0, "n4711"),
+        cell(2, 1, "0.10"),
+        cell(3, 2, "nan"),
+        cell(3, 2, "1\t4711"),
+        lambda text: text + "SEX\t1\t1\n",
+        lambda text: text[: text.rindex("AGE")],
+        lambda text: text[:-1],
+        lambda text: text + "\n",
+    ],
+)
+def test_another_table_of_covariates_is_found(change, release):
+    rewrite(release, "covariates.tsv", change)
     (problem,) = problems(release)
-    assert "line 9 has an allele or a place" in problem
+    assert problem.startswith("contents: covariates.tsv")
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    [
+        {"chromosomes": ["22", "X"], "males_on_x": "0/2", "xchr_model": 2},
+        {"chromosomes": ["22"], "males_on_x": "0/2", "xchr_model": 2},
+        {"chromosomes": ["21"], "males_on_x": None, "xchr_model": None},
+    ],
+)
+def test_scoring_must_be_what_the_variants_make_it(scoring, release):
+    document = read_document(release)
+    document["scoring"] = scoring
+    restate(release, document)
+    (problem,) = problems(release)
+    assert problem.startswith("contents: weights.tsv.gz has other chromosomes")
 
 
 # ------------------------------------------------------------------------------------- centres
@@ -213,7 +259,7 @@ def test_all_frequencies_of_panels_are_possible_and_few_others():
 # ------------------------------------------------------------------------------ report and log
 
 
-@pytest.mark.parametrize("name", ["report.html", "release.log"])
+@pytest.mark.parametrize("name", ["report.html", "release.log", "README.txt"])
 @pytest.mark.parametrize("text", ["n_samples_exact: 4711", " ", "\n", "<!-- 4711 -->"])
 def test_text_that_follows_from_nothing_is_found(name, text, release):
     rewrite(release, name, lambda content: content + text)

@@ -93,11 +93,12 @@ def test_header_and_rows_follow_the_format(tmp_path):
 
 def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp_path):
     variants = dataclasses.replace(
-        example_variants(5),
-        position=np.array([0, 5, 6, -3, 7]),
-        chromosome=np.array(["1", "chr2", "23", "26", "0"], dtype=object),
+        example_variants(8),
+        position=np.array([0, 5, 6, -3, 7, 8, 9, 10]),
+        chromosome=np.array(["1", "chr2", "23", "26", "0", "PAR1", "chr25", "chr07"], dtype=object),
     )
     write_pgs_files(tmp_path / "pgs", example_weights(variants), genome_build="NR", stamp="s")
     _, rows = read_scoring_file(tmp_path / "pgs/LDL.txt.gz")
     places = [(row["chr_name"], row["chr_position"]) for row in rows]
-    assert places == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]
+    assert places[:5] == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]
+    assert places[5:] == [("X", "8"), ("X", "9"), ("7", "10")]

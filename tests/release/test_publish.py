@@ -31,8 +31,9 @@ from primo_scale.release import statement as said
 from primo_scale.release.publish import is_same_release, publish_release
 from primo_scale.release.verify import verify_release
 
-STEPS = ("write_weights", "write_centre_afreq", "write_pgs_files", "render_report", "_file_entries",
-         "signature_of", "check_schema", "verify_release", "_open_to_readers")  # fmt: skip
+STEPS = ("write_weights", "write_covariates", "write_centre_afreq", "write_pgs_files",
+         "render_report", "render_readme", "_file_entries", "signature_of", "check_schema",
+         "verify_release", "_open_to_readers")  # fmt: skip
 
 
 def test_the_directory_is_that_of_the_contract(pristine):
@@ -40,7 +41,7 @@ def test_the_directory_is_that_of_the_contract(pristine):
         names = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
         assert names == {
             "weights.tsv.gz", "centre.afreq", "pgs", "pgs/height.txt.gz", "pgs/LDL.txt.gz",
-            "release.json", "report.html", "release.log",
+            "release.json", "report.html", "release.log", "README.txt", "covariates.tsv",
         }  # fmt: skip
 
 

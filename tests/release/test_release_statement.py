@@ -14,6 +14,7 @@ from pipelines.design import Budget, Design, PaidMoments
 from pipelines.estimation import Chosen, Solved
 from pipelines.release_statement import Payment, make_statement
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
+from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.linear_model import LatticeWeights
@@ -124,12 +125,15 @@ CASES = {
 }
 
 
+BUILD = GenomeBuild("GRCh38", "--genome-build")
+
+
 def state(case: str, **changes: Any) -> Any:
     privacy, adjacency, method = CASES[case]
     design = make_design(privacy, adjacency, **changes)
     n_penalties = 4 if method == "naive" else 2
     solved = make_solved(method, n_penalties=n_penalties)
-    return make_statement(design, solved, make_payment(design, method), genome_build="GRCh37")
+    return make_statement(design, solved, make_payment(design, method), genome_build=BUILD)
 
 
 def problems(statement: Any, directory: Any) -> list[Any]:
@@ -153,7 +157,7 @@ def test_a_subsample_is_stated_and_verified(subsample, tmp_path):
     design = make_design(FULL, REPLACE, subsample=subsample, block_norms=None)
     method = "sub-samp-reuse-cov"
     payment = make_payment(design, method)
-    statement = make_statement(design, make_solved(method), payment, genome_build="NR")
+    statement = make_statement(design, make_solved(method), payment, genome_build=BUILD)
     assert problems(statement, tmp_path / "out") == []
     assert statement.guarantee.cost.delta == DELTA / 2
     assert statement.mechanism.sampler == Sampler.KEYSTREAM  # which alone can be continued
@@ -165,7 +169,7 @@ def test_paid_moments_are_a_charge_and_a_query_of_their_own(case, tmp_path):
     design = make_design(privacy, adjacency)
     design = dataclasses.replace(design, moments=bought_moments(design))
     payment = make_payment(design, method)
-    statement = make_statement(design, make_solved(method), payment, genome_build="NR")
+    statement = make_statement(design, make_solved(method), payment, genome_build=BUILD)
     assert problems(statement, tmp_path / "out") == []
     assert statement.mechanism.share == 0.95
     assert any("--pheno-moments" in entry.source for entry in statement.public_inputs.sources)
@@ -203,7 +207,7 @@ def test_nothing_of_the_custodians_own_is_stated():
     unnamed = dataclasses.replace(payment.balance, account=account)
     payment = dataclasses.replace(payment, balance=unnamed)
     solved = make_solved("reuse-cov-gauss")
-    statement = make_statement(design, solved, payment, genome_build="NR")
+    statement = make_statement(design, solved, payment, genome_build=BUILD)
     assert statement.ledger.cohort == "unnamed"
     assert "f" * 12 not in json.dumps(dataclasses.asdict(statement))
 
@@ -227,7 +231,7 @@ def test_sources_tell_defaults_from_options():
 def test_what_is_not_private_says_so_and_is_not_signed(tmp_path):
     design = make_design(FULL, REPLACE, clipped=False)
     solved = without_noise(make_solved("reuse-cov-gauss"))
-    statement = make_statement(design, solved, None, genome_build="NR")
+    statement = make_statement(design, solved, None, genome_build=BUILD)
     assert problems(statement, tmp_path / "out") == []
     assert statement.stamp.startswith("NOT PRIVATE")
     assert (statement.guarantee, statement.mechanism, statement.ledger) == (None, None, None)

@@ -31,7 +31,9 @@ from primo_scale.release.publish import Signer
 from primo_scale.release.verify import document_findings, is_private, verify_release
 
 FILES = (
+    "README.txt",
     "weights.tsv.gz",
+    "covariates.tsv",
     "centre.afreq",
     "pgs/height.txt.gz",
     "pgs/LDL.txt.gz",
@@ -63,7 +65,7 @@ def test_a_release_that_is_not_private_states_no_mechanism(tmp_path):
 
 
 @pytest.mark.parametrize("depth", [*range(800, 1001, 10), 200_000])
-@pytest.mark.parametrize("start", ["[", '{"schema_version":2,"cohort":', '{"stamp":'])
+@pytest.mark.parametrize("start", ["[", '{"schema_version":3,"cohort":', '{"stamp":'])
 def test_a_document_nested_too_deeply_is_refused_in_a_line(release, start, depth):
     end = "}" if start.startswith("{") else ""
     (release / "release.json").write_text(start + "[" * depth + "]" * depth + end)
@@ -292,7 +294,7 @@ def test_a_release_without_noise_cannot_be_relabelled(open_release, pristine):
     forge(open_release, document)
     assert is_private(open_release)
     (contents,) = problems(open_release)
-    for name in ("weights.tsv.gz", "centre.afreq", "release.log", "and 1 more"):
+    for name in ("weights.tsv.gz", "covariates.tsv", "centre.afreq", "and 3 more"):
         assert name in contents
 
 
@@ -314,9 +316,9 @@ def test_weights_of_other_sizes_are_found(damage, release):
     lines = gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True)
     lines = {
         "row lost": lines[:3] + lines[4:],
-        "row too many": [*lines[:3], "rs99\tA\tG\t22\t1\t0\t0\n", *lines[3:]],
+        "row too many": [*lines[:3], "rs99\tA\tG\t22\t1\t.\t0\t0\n", *lines[3:]],
         "column lost": [line.rsplit("\t", 1)[0] + "\n" for line in lines],
-        "nan": [*lines[:3], "rs2\tA\tG\t22\t300\tnan\t0\n", *lines[4:]],
+        "nan": [*lines[:3], "rs2\tA\tG\t22\t300\t.\tnan\t0\n", *lines[4:]],
         "empty": [],
     }[damage]
     path.write_bytes(gzip.compress("".join(lines).encode()))
@@ -324,7 +326,9 @@ def test_weights_of_other_sizes_are_found(damage, release):
     assert any("weights.tsv.gz" in problem for problem in problems(release))
 
 
-@pytest.mark.parametrize("name", ["weights.tsv.gz", "pgs/LDL.txt.gz", "centre.afreq"])
+@pytest.mark.parametrize(
+    "name", ["weights.tsv.gz", "pgs/LDL.txt.gz", "centre.afreq", "covariates.tsv"]
+)
 def test_unreadable_files_are_problems_not_crashes(name, release):
     for content in (b"", b"\x1f\x8b\x08garbage", b"\xff\xfe", (release / name).read_bytes()[:-9]):
         (release / name).write_bytes(content)

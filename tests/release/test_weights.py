@@ -20,6 +20,7 @@ from primo_scale.release.weights import (
     ScoringWeights,
     check_releasable,
     write_centre_afreq,
+    write_covariates,
     write_weights,
 )
 
@@ -28,11 +29,11 @@ STAMP = "a stamp"
 
 def test_layout_is_that_of_the_contract(tmp_path):
     weights = example_weights()
-    write_weights(tmp_path / "w.tsv.gz", weights, private=True)
+    write_weights(tmp_path / "w.tsv.gz", weights, stamp="stamp")
     lines = gzip.decompress((tmp_path / "w.tsv.gz").read_bytes()).decode().splitlines()
-    assert lines[0] == "ID\teffect_allele\tother_allele\tchrom\tpos\theight\tLDL"
-    assert lines[1].startswith("rs0\tA\tG\t22\t100\t")
-    assert [line.split("\t")[0] for line in lines[8:]] == ["(intercept)", "(covariate:AGE)"]
+    assert lines[0] == "ID\teffect_allele\tother_allele\tchrom\tpos\tstamp\theight\tLDL"
+    assert lines[1].startswith("rs0\tA\tG\t22\t100\t.\t")
+    assert len(lines) == 8
 
 
 def test_numbers_survive_to_nine_digits(tmp_path):
@@ -40,25 +41,34 @@ def test_numbers_survive_to_nine_digits(tmp_path):
     scaled = dataclasses.replace(
         weights, per_allele=weights.per_allele * 10.0 ** -np.arange(7)[:, None]
     )
-    write_weights(tmp_path / "w.tsv.gz", scaled, private=True)
+    write_weights(tmp_path / "w.tsv.gz", scaled, stamp="stamp")
     table = pd.read_csv(tmp_path / "w.tsv.gz", sep="\t")
     np.testing.assert_allclose(table[["height", "LDL"]][:7], scaled.per_allele, rtol=5e-9)
 
 
-def test_only_a_release_without_noise_ends_in_the_stamp_row(tmp_path):
-    for private in (True, False):
-        write_weights(tmp_path / f"{private}.tsv.gz", example_weights(), private=private)
-    ends = {
-        private: pd.read_csv(tmp_path / f"{private}.tsv.gz", sep="\t").iloc[-1].tolist()
-        for private in (True, False)
-    }
-    assert ends[True][0] == "(covariate:AGE)"
-    assert ends[False] == ["NOT_PRIVATE", ".", ".", ".", ".", 0, 0]
+def test_every_column_of_the_variants_has_one_type(tmp_path):
+    write_weights(tmp_path / "w.tsv.gz", example_weights(), stamp="NOT_PRIVATE")
+    table = pd.read_csv(tmp_path / "w.tsv.gz", sep="\t")
+    assert table.columns[5] == "NOT_PRIVATE"
+    assert set(table["NOT_PRIVATE"]) == {"."}
+    assert pd.api.types.is_integer_dtype(table["pos"])
+    assert len(table) == 7
+
+
+def test_intercept_and_covariates_have_a_table_of_their_own(tmp_path):
+    weights = example_weights()
+    write_covariates(tmp_path / "c.tsv", weights, stamp="a stamp")
+    stamp, header, *rows = (tmp_path / "c.tsv").read_text().splitlines()
+    assert (stamp, header) == ("##a stamp", "term\theight\tLDL")
+    assert [row.split("\t")[0] for row in rows] == ["(intercept)", "AGE"]
+    numbers = np.array([row.split("\t")[1:] for row in rows], dtype=float)
+    expected = np.vstack([weights.intercept, weights.covariate_weights])
+    np.testing.assert_allclose(numbers, expected, rtol=5e-9)
 
 
 def test_same_weights_give_the_same_bytes(tmp_path):
     for name in ("a.gz", "another_name.gz"):
-        write_weights(tmp_path / name, example_weights(), private=True)
+        write_weights(tmp_path / name, example_weights(), stamp="stamp")
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "another_name.gz").read_bytes()
 
 
@@ -75,9 +85,6 @@ def with_identifiers(*changes: tuple[int, str]) -> ScoringWeights:
     [
         ([(2, "rs1"), (5, "rs4")], "'rs1', 'rs4'"),
         ([(0, ".")], "'.'"),
-        ([(0, "(intercept)")], "(intercept)"),
-        ([(0, "NOT_PRIVATE")], "NOT_PRIVATE"),
-        ([(0, "(covariate:AGE)")], "(covariate:AGE)"),
         ([(0, "#ID")], "#ID"),
     ],
 )
@@ -99,7 +106,7 @@ def test_weights_that_are_not_finite_are_refused(field, value):
 
 
 @pytest.mark.parametrize(
-    "names", [("a b", "c"), ("a\tb", "c"), ("", "c"), ("a\x1b", "c"), ("c", "c")]
+    "names", [("a b", "c"), ("a\tb", "c"), ("", "c"), ("a\x1b", "c"), ("c", "c"), ("(intercept)",)]
 )
 def test_names_that_would_break_a_table_are_refused(names):
     with pytest.raises(InputError):
@@ -142,17 +149,14 @@ def plink2_sums(plink2: str, prefix: Path, score: list[str], out: Path) -> pd.Da
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", ["regenie", "hapmap3"])
-@pytest.mark.parametrize("private", [True, False])
-def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(
-    name, private, reference, plink2, tmp_path
-):
+def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(name, reference, plink2, tmp_path):
     prefix, variants, dosage = real_set(reference, name)
     weights = example_weights(variants, phenotypes=("Y1", "Y2", "Y3"))
-    write_weights(tmp_path / "weights.tsv.gz", weights, private=private)
+    write_weights(tmp_path / "weights.tsv.gz", weights, stamp="stamp")
     write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
     # The contract's command, with sums beside the averages.
     score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
-    score += ["--score-col-nums", "6-8", "--read-freq", str(tmp_path / "centre.afreq")]
+    score += ["--score-col-nums", "7-9", "--read-freq", str(tmp_path / "centre.afreq")]
     sums = plink2_sums(plink2, prefix, score, tmp_path / "out")
     expected = genetic_score(weights, dosage)
     scale = np.abs(expected).max()
@@ -188,11 +192,11 @@ def test_plink2_scores_the_pgs_files_alike(name, reference, plink2, tmp_path):
 def test_plink2_reads_weights_of_variants_without_a_second_allele(reference, plink2, tmp_path):
     prefix = reference / "data/edge/plink_made/rare_indels_a1zero"
     weights = example_weights(read_bim(Path(f"{prefix}.bim")).variants)
-    write_weights(tmp_path / "weights.tsv.gz", weights, private=True)
+    write_weights(tmp_path / "weights.tsv.gz", weights, stamp="stamp")
     write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
     with open_bed(f"{prefix}.bed", count_A1=True) as bed:
         expected = genetic_score(weights, bed.read(dtype="float64"))
     score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
-    score += ["--score-col-nums", "6-7", "--read-freq", str(tmp_path / "centre.afreq")]
+    score += ["--score-col-nums", "7-8", "--read-freq", str(tmp_path / "centre.afreq")]
     sums = plink2_sums(plink2, prefix, score, tmp_path / "out")
     np.testing.assert_allclose(sums[["height_SUM", "LDL_SUM"]], expected, rtol=1e-4, atol=1e-4)

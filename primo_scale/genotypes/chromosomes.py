@@ -1,0 +1,111 @@
+"""The chromosomes that take part: those of which ``plink2 --score`` counts two copies.
+
+A genotype counts the copies of an allele as 0, 1 or 2. PLINK 2 counts autosomes, the
+pseudo-autosomal regions and, by its default ``--xchr-model 2``, X in the same way; men are 0 or 2
+on X. It scores Y and MT as one copy, so weights of their variants would give other scores there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from primo_scale.errors import UsageError
+from primo_scale.genotypes.tables import (
+    HUMAN_CHROMOSOMES,
+    UNPLACED,
+    VariantTable,
+    canonical_chromosome,
+)
+
+CHROMOSOME_X = "X"
+PSEUDO_AUTOSOMAL = frozenset({"XY", "PAR1", "PAR2"})
+SCORED_CHROMOSOMES = frozenset(
+    [*(str(number) for number in range(1, 23)), CHROMOSOME_X, *PSEUDO_AUTOSOMAL]
+)
+"""Chromosomes that take part unless ``--chr`` selects others."""
+
+_ONE_COPY = {
+    "Y": "plink2 --score counts one copy in men and none in others",
+    "MT": "plink2 --score counts one copy",
+}
+_NOT_PLACED = "not placed on a chromosome"
+_RANGE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+_LAST_NUMBER = 26  # MT
+
+
+def parse_chromosomes(text: str) -> tuple[str, ...]:
+    """Read a list of chromosomes in the syntax of ``plink2 --chr``, such as ``1-4,22,X,PAR1``.
+
+    Returns
+    -------
+    tuple of str
+        Canonical codes, each once, in the order given.
+
+    Raises
+    ------
+    UsageError
+        A name that is no human chromosome, or a chromosome that ``plink2 --score`` counts
+        otherwise than this program.
+    """
+    names = dict.fromkeys(name for part in text.split(",") for name in _expand(part.strip()))
+    for name in names:
+        if name not in HUMAN_CHROMOSOMES:
+            raise UsageError(
+                "not a human chromosome, or a range of numbers",
+                where="--chr",
+                value=name,
+                limit="0-22, X, XY, PAR1, PAR2",
+                remedy="Write for example --chr 1-4,22,X",
+            )
+        if name in _ONE_COPY:
+            raise UsageError(
+                f"chromosome {name} cannot take part: {_ONE_COPY[name]}, and a weight is per copy "
+                "of two",
+                where="--chr",
+                remedy=f"Leave {name} out",
+            )
+    return tuple(names)
+
+
+def canonical_chromosomes(variants: VariantTable) -> npt.NDArray[np.object_]:
+    """Apply `canonical_chromosome` to every row, once per distinct code."""
+    codes, spellings = pd.factorize(variants.chromosome)
+    names = np.array([canonical_chromosome(code) for code in spellings], dtype=object)
+    return np.asarray(names[codes], dtype=object)
+
+
+def lie_on(chromosome: npt.NDArray[np.object_], names: Collection[str]) -> npt.NDArray[np.bool_]:
+    """Return the mask of the canonical codes that are among `names`."""
+    return np.asarray(pd.Series(chromosome).isin(names))
+
+
+def reason_to_leave_out(chromosome: str) -> str | None:
+    """Return why a canonical chromosome does not take part by default; None if it does."""
+    if chromosome in SCORED_CHROMOSOMES:
+        return None
+    return _ONE_COPY.get(chromosome, _NOT_PLACED)
+
+
+def chromosome_in_words(chromosome: str) -> str:
+    """Name a chromosome that does not take part for a log line."""
+    if chromosome in _ONE_COPY:
+        return f"chromosome {chromosome}"
+    return "chromosome 0" if chromosome == UNPLACED else "other contigs"
+
+
+def _expand(part: str) -> Iterator[str]:
+    """Yield the canonical codes of one entry of the list."""
+    ends = _RANGE.fullmatch(part)
+    if ends is None:
+        yield canonical_chromosome(part)
+        return
+    first, last = int(ends[1]), int(ends[2])
+    if not first <= last <= _LAST_NUMBER:
+        yield part  # no chromosome: refused by the caller
+        return
+    yield from (canonical_chromosome(str(number)) for number in range(first, last + 1))

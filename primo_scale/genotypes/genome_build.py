@@ -1,0 +1,141 @@
+"""The genome build of the positions in .bim files: as given, or told from known variants.
+
+`known_positions.tsv` holds the positions of 880 HapMap3 variants in GRCh37 and GRCh38. A cohort of
+one of the builds has many of them where that build puts them, and only by chance one where the
+other does. Only the public list of variants is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.tables import VariantTable
+
+GRCH37, GRCH38, NCBI36 = "GRCh37", "GRCh38", "NCBI36"
+NOT_REPORTED = "NR"
+"""The PGS Catalog's word for a build that is not stated."""
+
+_ALIASES = {
+    "grch37": GRCH37, "hg19": GRCH37, "b37": GRCH37,
+    "grch38": GRCH38, "hg38": GRCH38, "b38": GRCH38,
+    "ncbi36": NCBI36, "hg18": NCBI36, "b36": NCBI36,
+    "nr": NOT_REPORTED,
+}  # fmt: skip
+BUILD_NAMES = (GRCH37, GRCH38, NCBI36, NOT_REPORTED)
+
+_TABLE = Path(__file__).with_name("known_positions.tsv")
+_FEWEST = 5  # known variants at their places: chance finds a few among millions of positions
+_TIMES_MORE = 4  # than at the places of the other build
+
+
+@dataclass(frozen=True)
+class GenomeBuild:
+    """A genome build.
+
+    Attributes
+    ----------
+    name
+        One of `BUILD_NAMES`.
+    source
+        Where the name comes from, for the report.
+    """
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class KnownVariantsFound:
+    """Known variants that have a variant of the cohort at their place.
+
+    Attributes
+    ----------
+    in_grch37, in_grch38
+        Numbers of known variants, by the build whose place it is.
+    """
+
+    in_grch37: int
+    in_grch38: int
+
+    @property
+    def build(self) -> str | None:
+        """Name of the build that the positions are of; None if too few variants tell."""
+        for name, here, there in (
+            (GRCH37, self.in_grch37, self.in_grch38),
+            (GRCH38, self.in_grch38, self.in_grch37),
+        ):
+            if here >= _FEWEST and here >= _TIMES_MORE * there:
+                return name
+        return None
+
+
+def build_name(text: str) -> str | None:
+    """Return the name of the build that `text` spells (``hg19``, ``b37``), or None."""
+    return _ALIASES.get(text.lower())
+
+
+def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
+    """Count the known variants whose place in either build is that of one of `variants`."""
+    found = {GRCH37: 0, GRCH38: 0}
+    codes, names = pd.factorize(canonical_chromosomes(variants))
+    for code, name in enumerate(names):
+        positions = variants.position[codes == code]
+        for build, known in _known_positions().get(name, {}).items():
+            found[build] += len(np.unique(positions[np.isin(positions, known)]))
+    return KnownVariantsFound(found[GRCH37], found[GRCH38])
+
+
+def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
+    """Return the build that was given, or else the one that known variants tell.
+
+    Parameters
+    ----------
+    given
+        One of `BUILD_NAMES`, or None.
+    variants
+        Variants of the cohort.
+
+    Raises
+    ------
+    InputError
+        Known variants lie where another build than the given one has them.
+    """
+    found = find_known_variants(variants)
+    if given is None:
+        if found.build is None:
+            return GenomeBuild(NOT_REPORTED, "not given, and too few known variants tell it")
+        return GenomeBuild(found.build, "positions of known variants")
+    if given != NOT_REPORTED and found.build not in (None, given):
+        raise InputError(
+            f"known variants lie where {found.build} has them",
+            where="--genome-build",
+            value=given,
+            limit=f"{found.in_grch37} known variants at their GRCh37 position, "
+            f"{found.in_grch38} at their GRCh38 position",
+            remedy=f"Give --genome-build {found.build}, or leave it out",
+        )
+    return GenomeBuild(given, "--genome-build")
+
+
+@cache
+def _known_positions() -> dict[str, dict[str, npt.NDArray[np.int64]]]:
+    """Positions of the known variants, by chromosome and build."""
+    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    header, *known = rows
+    columns = {build: header.index(build) for build in (GRCH37, GRCH38)}
+    return {
+        name: {
+            build: np.array([int(row[column]) for row in known if row[0] == name])
+            for build, column in columns.items()
+        }
+        for name in dict.fromkeys(row[0] for row in known)
+    }

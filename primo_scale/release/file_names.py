@@ -1,0 +1,10 @@
+"""Names of the files of a release."""
+
+RELEASE_FILE = "release.json"
+README_FILE = "README.txt"
+WEIGHTS_FILE = "weights.tsv.gz"
+COVARIATES_FILE = "covariates.tsv"
+CENTRE_FILE = "centre.afreq"
+REPORT_FILE = "report.html"
+LOG_FILE = "release.log"
+PGS_DIRECTORY = "pgs"

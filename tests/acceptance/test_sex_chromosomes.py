@@ -1,0 +1,137 @@
+"""X, the pseudo-autosomal regions, Y and MT: plink2 scores a release as its weights say.
+
+The genotypes are random, so that men are heterozygous on X and calls are missing everywhere; the
+release's own README.txt gives the command that plink2 runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from acceptance_inputs import Float64, Published, RealSet, write_bounds
+
+PRINTED_BY_PLINK2 = 1e-5  # six digits
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A release without noise of random genotypes on the chromosomes of one fileset."""
+
+    inputs: RealSet
+    published: Published
+    stderr: str
+
+
+@pytest.fixture(
+    scope="module",
+    params=["sexchr_PAR_codes", "sexchr_numeric_codes", "sexchr_numeric_unknown_sex"],
+)
+def released(request, reference: Path, run, tmp_path_factory) -> Scored:
+    folder = tmp_path_factory.mktemp(request.param)
+    inputs = randomised(reference / "data/edge/plink_made" / request.param, folder)
+    out = folder / "release"
+    finished = run(
+        "gwas_release", *inputs.options, "--ref-freq", inputs.frequencies, "--ld-blocks",
+        "window:20", "--non-private", "--out", out, "--workers", 1,
+    )  # fmt: skip
+    return Scored(inputs, Published(out), finished.stderr)
+
+
+def randomised(fileset: Path, folder: Path) -> RealSet:
+    """A copy of a fileset with random genotypes, and phenotypes, bounds and frequencies for it."""
+    rng = np.random.default_rng(12)
+    bfile = folder / "cohort"
+    for kind in (".bed", ".bim", ".fam"):
+        shutil.copy(fileset.with_suffix(kind), bfile.with_suffix(kind))
+    content = np.fromfile(bfile.with_suffix(".bed"), dtype=np.uint8)
+    content[3:] = rng.integers(0, 256, len(content) - 3)
+    content.tofile(bfile.with_suffix(".bed"))
+    fam = pd.read_csv(bfile.with_suffix(".fam"), sep=r"\s+", header=None, dtype=str)
+    for name in ("pheno", "covar"):
+        table = pd.DataFrame({"FID": fam[0], "IID": fam[1]})
+        for column in ("A", "B"):
+            table[f"{name}{column}"] = rng.normal(size=len(fam))
+        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
+        write_bounds(folder / f"{name}.tsv", folder / f"{name}.bounds.tsv")
+    inputs = RealSet(
+        "random", bfile, folder / "pheno.tsv", folder / "covar.tsv",
+        folder / "pheno.bounds.tsv", folder / "covar.bounds.tsv", folder / "public.afreq",
+    )  # fmt: skip
+    panel = inputs.bim.rename(columns={"chrom": "#CHROM", "A2": "REF", "A1": "ALT"})
+    panel["ALT_FREQS"], panel["OBS_CT"] = rng.uniform(0.05, 0.95, len(panel)), 686
+    columns = ["#CHROM", "ID", "REF", "ALT", "ALT_FREQS", "OBS_CT"]
+    panel[columns].to_csv(inputs.frequencies, sep="\t", index=False)
+    return inputs
+
+
+def own_scores(scored: Scored) -> Float64:
+    """Dosage times weight, missing calls at the centre, shape (people, phenotypes)."""
+    weights, bim = scored.published.variant_weights, scored.inputs.bim
+    rows = bim.reset_index().set_index("ID")["index"].loc[weights.index].to_numpy()
+    dosages = scored.inputs.dosages(rows)
+    dosages = np.where(np.isnan(dosages), scored.published.centre, dosages)
+    return dosages @ weights.to_numpy(np.float64)
+
+
+def scoring_command(release: Path) -> list[str]:
+    """The command of README.txt, in words."""
+    text = (release / "README.txt").read_text()
+    start = text.index("plink2 ")
+    return shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
+
+
+@pytest.mark.oracle
+def test_plink2_scores_every_variant_of_the_release_as_its_weights_say(
+    released: Scored, plink2: str, tmp_path: Path
+) -> None:
+    command = [plink2, *scoring_command(released.published.path)[1:]]
+    command[command.index("GENOTYPES")] = str(released.inputs.bfile)
+    command[command.index("scores")] = str(tmp_path / "scores")
+    assert command[command.index("--xchr-model") + 1] == "2"
+    subprocess.run(command, cwd=released.published.path, check=True, capture_output=True)
+    found = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")[["phenoA_SUM", "phenoB_SUM"]]
+    expected = own_scores(released)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(
+        found, expected, rtol=PRINTED_BY_PLINK2, atol=PRINTED_BY_PLINK2 * scale
+    )
+    # Another model of X gives other scores, so that the option is part of the command.
+    command[command.index("--xchr-model") + 1] = "1"
+    subprocess.run(command, cwd=released.published.path, check=True, capture_output=True)
+    other = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")[["phenoA_SUM", "phenoB_SUM"]]
+    assert np.abs(other.to_numpy() - expected).max() > 1e-2 * expected.std()
+
+
+def test_y_and_mt_take_no_part_and_the_log_says_why(released: Scored) -> None:
+    chromosomes = released.inputs.bim.set_index("ID")["chrom"]
+    kept = chromosomes.loc[released.published.variant_weights.index]
+    assert set(kept).isdisjoint({"Y", "24", "MT", "26"})
+    assert len(chromosomes) - len(kept) == 9
+    assert (
+        "chromosome Y: 7 variants left out (plink2 --score counts one copy in men and none in "
+        "others)" in released.stderr
+    )
+    assert "chromosome MT: 2 variants left out (plink2 --score counts one copy)" in released.stderr
+
+
+def test_the_release_states_its_chromosomes_and_how_men_are_coded_on_x(released: Scored) -> None:
+    scoring = released.published.statement["scoring"]
+    assert set(scoring["chromosomes"]) <= {"X", "XY", "PAR1", "PAR2"}
+    assert "X" in scoring["chromosomes"]
+    assert scoring["males_on_x"] == "0/2"
+    assert "men count as 0 or 2 copies" in (released.published.path / "README.txt").read_text()
+
+
+def test_scoring_files_name_the_chromosome_as_the_catalogue_does(released: Scored) -> None:
+    table = pd.read_csv(released.published.path / "pgs/phenoA.txt.gz", sep="\t", comment="#")
+    assert set(table["chr_name"]) == {"X"}
+    np.testing.assert_array_equal(
+        table["chr_position"], released.inputs.bim.set_index("ID")["pos"].loc[table["rsID"]]
+    )

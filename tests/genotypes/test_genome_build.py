@@ -1,0 +1,108 @@
+"""The genome build, as given under any name or told from the places of known variants."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from click import BadParameter
+
+from pipelines.options import BuildName
+from primo_scale.errors import InputError
+from primo_scale.genotypes.genome_build import find_known_variants, settle_genome_build
+from primo_scale.genotypes.tables import VariantTable, read_bim
+
+
+@pytest.fixture(scope="module")
+def grch37(reference) -> VariantTable:
+    """17,489 variants of chromosome 22 of 1000 Genomes phase 3."""
+    return read_bim(reference / "data/real/1000g_eur343_chr22/eur343_chr22.bim").variants
+
+
+@pytest.fixture(scope="module")
+def grch38(grch37) -> VariantTable:
+    """The known ones among them, moved to where GRCh38 has them, and others that stay."""
+    from primo_scale.genotypes.genome_build import _known_positions
+
+    places = _known_positions()["22"]
+    moved = dict(zip(places["GRCh37"].tolist(), places["GRCh38"].tolist(), strict=True))
+    position = np.array([moved.get(p, p) for p in grch37.position.tolist()])
+    return dataclasses.replace(grch37, position=position)
+
+
+def test_real_positions_tell_their_build(grch37):
+    found = find_known_variants(grch37)
+    assert found.in_grch37 >= 30
+    assert found.in_grch38 <= 1
+    assert found.build == "GRCh37"
+
+
+def test_other_places_of_the_same_variants_tell_the_other_build(grch38):
+    assert find_known_variants(grch38).build == "GRCh38"
+
+
+def test_a_real_cohort_of_an_older_build_is_not_taken_for_either(reference):
+    """HapMap3's own positions are of NCBI36."""
+    variants = read_bim(reference / "data/real/hapmap3_chr1-10/hm3_chr1-10.bim").variants
+    assert find_known_variants(variants).build is None
+
+
+def test_positions_everywhere_tell_nothing(grch37):
+    """A variant at every twentieth place: chance finds known variants of both builds."""
+    d = 2_550_000
+    everywhere = VariantTable(
+        chromosome=np.full(d, "22", dtype=object),
+        identifier=np.full(d, "v", dtype=object),
+        centimorgan=np.zeros(d),
+        position=np.arange(d) * 20,
+        allele1=np.full(d, "A", dtype=object),
+        allele2=np.full(d, "G", dtype=object),
+    )
+    found = find_known_variants(everywhere)
+    assert found.in_grch37 + found.in_grch38 > 0
+    assert found.build is None
+    assert find_known_variants(VariantTable.concatenate([everywhere, grch37])).build == "GRCh37"
+
+
+@pytest.mark.parametrize("chromosome", ["22", "chr22", "chr21"])
+def test_spellings_of_the_chromosome_do_not_matter_and_the_chromosome_does(chromosome, grch37):
+    d = len(grch37)
+    spelt = dataclasses.replace(grch37, chromosome=np.full(d, chromosome, dtype=object))
+    assert find_known_variants(spelt).build == ("GRCh37" if chromosome != "chr21" else None)
+
+
+def test_a_build_that_known_variants_contradict_is_refused(grch37, grch38):
+    with pytest.raises(InputError, match="lie where GRCh37 has them"):
+        settle_genome_build("GRCh38", grch37)
+    with pytest.raises(InputError, match="lie where GRCh38 has them"):
+        settle_genome_build("GRCh37", grch38)
+
+
+def test_what_is_not_contradicted_is_believed(grch37, reference):
+    assert settle_genome_build("GRCh37", grch37).source == "--genome-build"
+    assert settle_genome_build("NR", grch37).name == "NR"
+    few = grch37.select(np.arange(100))
+    assert settle_genome_build("NCBI36", few).name == "NCBI36"
+
+
+def test_without_the_option_the_build_is_told_or_not_reported(grch37):
+    told = settle_genome_build(None, grch37)
+    assert (told.name, told.source) == ("GRCh37", "positions of known variants")
+    untold = settle_genome_build(None, grch37.select(np.arange(20)))
+    assert untold.name == "NR"
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [("hg19", "GRCh37"), ("b37", "GRCh37"), ("grch37", "GRCh37"), ("HG38", "GRCh38"),
+     ("GRCh38", "GRCh38"), ("hg18", "NCBI36"), ("NR", "NR")],
+)  # fmt: skip
+def test_builds_are_known_by_their_usual_names(text, name):
+    assert BuildName().convert(text, None, None) == name
+
+
+@pytest.mark.parametrize("text", ["", "37", "T2T", "GRCh39", "hg19 "])
+def test_other_names_are_refused(text):
+    with pytest.raises(BadParameter):
+        BuildName().convert(text, None, None)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from primo_scale.errors import UsageError
@@ -185,18 +185,25 @@ def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency)
 
 
 def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
-    """As `optimal_split`, replace-one, for the release by block (docs/maths/blocks.md).
+    """Return the split t that minimises ``a/Q + b/D`` for the release by block, replace-one.
 
-    With ``tau = t/2``, ``1/A = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``:
-    the minimum of ``a/A + b/D`` has no closed form.
+    With ``tau = t/2``, ``1/Q = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``
+    (docs/maths/blocks.md, Theorem 5).
+
+    Parameters
+    ----------
+    gram_weight, cross_weight : float
+        a and b, positive.
+
+    Returns
+    -------
+    float
+        Nearest positive multiple of 1/64, which is exact in every formula: the minimum is flat.
     """
-
-    def loss(tau: float) -> float:
-        return (1 + tau) ** 3 * (gram_weight + cross_weight / (tau * (3 + tau**2)))
-
-    best = minimize_scalar(loss, bounds=(1e-3, 1.0), method="bounded", options={"xatol": 1e-4})
-    # A multiple of 1/64 is exact in every formula, and the minimum is flat.
-    return max(1, round(128 * float(best.x))) / 64
+    gamma = math.sqrt(cross_weight / gram_weight)
+    stretch = 1 + gamma / 3
+    split = 4 * math.sqrt(stretch) * math.sinh(math.asinh(gamma / (2 * stretch**1.5)) / 3)
+    return max(1, round(64 * min(split, 2.0))) / 64
 
 
 def check_epsilon_delta(epsilon: float, delta: float) -> None:

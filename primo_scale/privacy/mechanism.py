@@ -154,7 +154,8 @@ class Mechanism:
     recipe
         What is measured.
     split
-        t = D/A, how the shift is shared between X'X and X'Z; None where nothing is shared.
+        t, which says how X'X and X'Z share the shift: D/A for one dense X'X, and 2 tau with
+        tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None where nothing is shared.
     cost
         What the ledger charges.
     scales

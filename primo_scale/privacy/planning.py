@@ -161,7 +161,8 @@ def split_for(
 def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], float]) -> float:
     """The clip b that maximises the effective sample size.
 
-    Small clips lose signal, large ones need more noise: 0.6 to 1 where noise dominates.
+    Small clips lose signal and large ones need more noise. The maximum is flat: at 17,000 variants
+    and epsilon 5 every clip from 0.25 to 0.8 is within about 2% of it.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     recipe
         What is measured.
     split
-        t = D/A, from `planning.split_for`; used where X'X and X'Z share the shift.
+        t, from `planning.split_for`; used where X'X and X'Z share the shift.
 
     Raises
     ------

@@ -113,7 +113,8 @@ class Mechanism:
         Which theorem joins the queries: ``stacked``, ``by-block``, ``add-remove``, ``label`` or
         ``subsampled``.
     split
-        t = D/A, the share of X'(C, Y) against that of X'X; None where nothing is shared.
+        t, which says how X'X and X'(C, Y) share the shift: D/A for one dense X'X, and 2 tau with
+        tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None where nothing is shared.
     row_norm_squared
         N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
         ``||x||^2 ||y||^2 <= N_x N_y`` instead.

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from pipelines.command_line import DIRECTORY, FILE_PATH
+from primo_scale.kernels import AUTOMATIC, NAMES
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -331,8 +332,8 @@ execution_options = _together(
         ),
         click.option(
             "--kernel",
-            type=click.Choice(["auto", "amx", "vnni", "torch", "cuda", "float32", "float64"]),
-            default="auto",
+            type=click.Choice(NAMES),
+            default=AUTOMATIC,
             show_default=True,
             help="What multiplies genotypes; all give the same integers.",
         ),

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from primo_scale.errors import UsageError
+from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.product_amx import Amx
@@ -14,10 +15,6 @@ from primo_scale.kernels.product_avx512 import Vnni
 from primo_scale.kernels.product_blas import Blas
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import ProductKernel, ProductSum
-
-AUTOMATIC = "auto"
-NAMES = (AUTOMATIC, "amx", "vnni", "torch", "cuda", "float32", "float64")
-"""Values of ``--kernel``."""
 
 
 def choose_kernel(name: str, largest_code: int) -> ProductKernel:
@@ -28,7 +25,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     Parameters
     ----------
     name
-        One of `NAMES`.
+        One of `primo_scale.kernels.NAMES`.
     largest_code
         Bound on the magnitude of the codes on both sides. It decides how the BLAS kernels cut
         their sums, and never which kernel is chosen.

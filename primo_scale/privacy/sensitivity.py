@@ -36,13 +36,14 @@ class PrivacyUnit(StrEnum):
     FEATURE = "feature"
 
 
-def gram(row_norm: int, adjacency: Adjacency, *, n_columns: int = 2) -> float:
-    """Sensitivity of X'X in Frobenius norm, whole or any diagonal blocks of it.
+def gram(row_norm: int, adjacency: Adjacency) -> float:
+    """Return the sensitivity of X'X in Frobenius norm, whole or any diagonal blocks of it.
 
-    Also that of the upper triangle under equal noise, and of its svec (off-diagonal noise variance
-    halved): the suprema coincide. Two orthogonal rows attain sqrt(2) N_x, so one column cannot.
+    It is also that of the upper triangle under equal noise, and of its svec (off-diagonal noise
+    variance halved): the suprema coincide. Under replace-one, two orthogonal rows attain
+    ``sqrt(2) N_x``. A single column has no orthogonal rows and moves by at most ``N_x``.
     """
-    factor = 2 if adjacency is Adjacency.REPLACE_ONE and n_columns > 1 else 1
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm**2)
 
 

@@ -13,8 +13,16 @@ import pytest
 from integer_products import available, product
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import avx512, choice, processor, product_amx, product_avx512
-from primo_scale.kernels.choice import AUTOMATIC, NAMES, choose_kernel, warmed_up
+from primo_scale.kernels import (
+    AUTOMATIC,
+    NAMES,
+    avx512,
+    choice,
+    processor,
+    product_amx,
+    product_avx512,
+)
+from primo_scale.kernels.choice import choose_kernel, warmed_up
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE
 
@@ -52,6 +60,20 @@ def features(monkeypatch: pytest.MonkeyPatch):
 
     yield pretend
     choice._fastest.cache_clear()
+
+
+def test_every_value_of_the_option_names_a_kernel() -> None:
+    """And there is no kernel that the option does not offer."""
+    assert (AUTOMATIC, *choice._kernels(1)) == NAMES
+
+
+def test_the_command_line_knows_the_names_without_numba() -> None:
+    program = (
+        "import sys; from pipelines.accumulate import main; from primo_scale.kernels import NAMES; "
+        "(option,) = [option for option in main.params if option.name == 'kernel']; "
+        "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("name", NAMES[1:])

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
 
-from primo_scale.kernels import product_amx, product_avx512
-from primo_scale.kernels.choice import NAMES
+from primo_scale.kernels import NAMES, product_amx, product_avx512
 from primo_scale.kernels.product_amx import Amx
 from primo_scale.kernels.product_avx512 import Vnni
 from primo_scale.kernels.product_blas import Blas

@@ -32,7 +32,6 @@ from primo_scale.release.recompute_mechanisms import claims_of, joint_shift, sub
 SIZES = (3, 4)  # variants of the two blocks
 EDGES = ((0, 3), (3, 7))
 N_FIXED, N_PHENOTYPES = 2, 2
-OUTCOME_NORM = FIXED_NORM + PHENOTYPE_NORM
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,11 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
 
     use_key_file(options["encryption_key"])
     asked = RunChoices(
-        *choices_from(options), ledger=options["ledger"], cohort=options["cohort"], release=None
+        *choices_from(options),
+        ledger=options["ledger"],
+        cohort=options["cohort"],
+        release=None,
+        accept_noise=options["accept_noise"],
     )
     if asked.execution.dry_run:
         log_to_terminal()

@@ -85,6 +85,8 @@ class RunChoices:
         Ledger file and name of the cohort in it, where not the defaults.
     release
         The release to be made by the same command, or None.
+    accept_noise
+        Whether budget may be spent on weights that are expected to be noise.
     """
 
     outcomes: OutcomeChoices
@@ -93,6 +95,7 @@ class RunChoices:
     ledger: Path | None
     cohort: str | None
     release: ReleaseChoices | None
+    accept_noise: bool
 
 
 def choices_from(

@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.accuracy_forecast import forecast_accuracy
+from pipelines.accuracy_forecast import check_accuracy
 from pipelines.choices import outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import PaidMoments
 from pipelines.design_choices import make_design, match_frequencies
 from pipelines.estimation import MethodChoices, choose, recipe_of
 from pipelines.finalize import check_publishable, log_genome_build
+from pipelines.payments import announce_opening
 from pipelines.phenotype_moments import FILE as MOMENTS
 from pipelines.rehearsal import preflight
 from pipelines.release_needs import refuse_small_memory, release_needs
@@ -83,14 +84,17 @@ def check_before_work(
     matched = _matched_frequencies(asked.model, store)
     design = make_design(store, asked.model, matched=matched, outcomes=coding, moments=None)
     _warn_of_public_inputs(design, asked.outcomes)
-    forecast_accuracy(design)
     chosen = _chosen(design, asked)
     at_hand = NoiseAtHand(work_dir / NOISE).charges()
     if asked.release is not None:
         build = log_genome_build(asked.release.genome_build, store.variants)
         refuse_other_release(asked.release, design, build, at_hand)
+    budget = None if asked.model.non_private else asked.model.budget
+    check_accuracy(design, store.variants, chosen, budget, accept_noise=asked.accept_noise)
     if chosen is not None:
         _refuse_unaffordable(store, work_dir, asked, design=design, chosen=chosen)
+    if budget is not None and (asked.release is not None or asked.outcomes.pay_moments):
+        announce_opening(store, design, budget, ledger=asked.ledger, cohort=asked.cohort)
     needs = release_needs(design, chosen if asked.release is not None else None)
     summed, aligned = _finished_stages(work_dir, asked)
     if not summed:

@@ -105,7 +105,15 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     outcomes, model, execution = choices_from(options)
     release = release_choices_from({"out": out, **options})
     check_method(model, release.methods)
-    asked = RunChoices(outcomes, model, execution, release.ledger, release.cohort, release)
+    asked = RunChoices(
+        outcomes,
+        model,
+        execution,
+        ledger=release.ledger,
+        cohort=release.cohort,
+        release=release,
+        accept_noise=options["accept_noise"],
+    )
     work_dir = work_dir or out.with_name(out.name + ".work")
     _check_places(out, work_dir, execution, release)
     shown = {"out": out, "work_dir": work_dir, **options}

@@ -55,7 +55,7 @@ _INTERMEDIATES = (
 )
 _EXAMPLES = 3
 # How a release was computed does not make it another one.
-_BESIDE_THE_POINT = {"purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
+_BESIDE_THE_POINT = {"accept_noise", "purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,8 @@ class EventLog:
         for number, time, kind, body, digest in self._rows():
             if number != last + 1:
                 problems.append(f"event {last + 1}: missing")
-            if digest != _event_digest(self._key, previous, (time, kind, body)):
+            texts = all(isinstance(part, str) for part in (previous, time, kind, body))
+            if not texts or digest != _event_digest(self._key, previous, (time, kind, body)):
                 problems.append(f"event {number} ({kind}): changed after it was written")
             previous, last = digest, number
         with _database_errors_explained(self.path):
@@ -307,5 +308,5 @@ def _database_errors_explained(path: Path) -> Iterator[None]:
                 remedy="Wait for it to end, then run the same command again",
             ) from error
         raise InputError(f"cannot be used: {error}", where=path) from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise InputError(f"is not a privacy ledger: {error}", where=path) from error

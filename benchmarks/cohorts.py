@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.machine import module_command
 from benchmarks.memory import run_measured
+from primo_scale.genotypes.store import open_genotype_store
 
 PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
 PHENOTYPES = 2
@@ -61,7 +62,7 @@ def part_of(whole: Cohort, samples: int, variants: int) -> Cohort:
 
 
 def frequencies(cohort: Cohort) -> Path:
-    """The panel's allele frequencies, under the names that variants have in the cohort.
+    """Write the panel's allele frequencies, under the variant names of the cohort's store.
 
     A panel that is tiled to more variants repeats them as NAME, NAME_2, NAME_3 and so on.
     """
@@ -70,8 +71,7 @@ def frequencies(cohort: Cohort) -> Path:
     column = header.split("\t").index("ID")
     row_of = {row.split("\t")[column]: row.split("\t") for row in rows}
     lines = [header]
-    for variant in cohort.prefix.with_suffix(".bim").read_text().splitlines():
-        name = variant.split("\t")[1]
+    for name in open_genotype_store(cohort.store).variants.identifier:
         row = list(row_of[name.partition("_")[0]])
         row[column] = name
         lines.append("\t".join(row))

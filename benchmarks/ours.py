@@ -1,4 +1,4 @@
-"""Program: accumulate a genotype store again and again on one started cluster.
+"""Program: accumulate a genotype store again and again in one process.
 
 ``python -m benchmarks.ours --store PATH --out FILE``. Each repetition starts from an empty work
 directory beside `FILE` and ends with finished statistics on the disk. Phenotypes are random.
@@ -10,21 +10,26 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from distributed import Client
 
 from benchmarks.random_outcomes import random_coding, write_random_outcomes
 from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
 from primo_scale.accumulate.checkpoint import open_partials
+from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import Plan, default_plan
-from primo_scale.accumulate.run import accumulate
+from primo_scale.accumulate.run import RunTasks, accumulate
 from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulate.tasks import run_task
+from primo_scale.accumulate.thread_stream import run_on_threads
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.genotypes.coding import largest_code
@@ -73,14 +78,14 @@ def prepared(
     return Case(plan, inputs, design.genotypes.code_table, kernel)
 
 
-def accumulated(client: Client, case: Case, directory: Path) -> tuple[float, RawStatistics]:
+def accumulated(run_tasks: RunTasks, case: Case, directory: Path) -> tuple[float, RawStatistics]:
     """Sum everything once, from an empty checkpoint; in so many seconds."""
     partials_path, finished = directory / "partials.zarr", directory / "statistics.zarr"
     for path in (partials_path, finished):
         shutil.rmtree(path, ignore_errors=True)
     start = time.perf_counter()
     partials = open_partials(partials_path, case.plan, case.inputs, case.codes, case.kernel)
-    raw = accumulate(client, partials, finished, lambda done, total: None)
+    raw = accumulate(run_tasks, partials, finished, lambda done, total: None)
     return time.perf_counter() - start, raw
 
 
@@ -124,7 +129,7 @@ class Wanted:
 @click.option("--ld-blocks")
 @click.option("--ref-freq", type=click.Path(path_type=Path))
 @click.option("--kernel", default="auto", show_default=True)
-@click.option("--workers", type=int, help="Default: the CPUs there are.")
+@click.option("--workers", type=int, help="Worker processes (default: threads).")
 @click.option("--cpus", type=int, help="Run on so many CPUs alone, all processes together.")
 @click.option("--repetitions", default=5, show_default=True)
 @click.option("--first-counts", is_flag=True, help="Long runs: no warm-up.")
@@ -148,10 +153,9 @@ def _measured(wanted: Wanted, directory: Path) -> dict[str, Any]:
         kernel=wanted.kernel,
     )
     used = warmed_up(wanted.kernel, case.largest_code)
-    workers = wanted.workers or usable_cpus()
     warm_ups = 0 if wanted.first_counts else 1
-    with dask_client(LocalProfile(workers), directory / "scratch") as client:
-        runs = [accumulated(client, case, directory) for _ in range(wanted.repetitions + warm_ups)]
+    with _task_runner(wanted.workers, directory) as run:
+        runs = [accumulated(run, case, directory) for _ in range(wanted.repetitions + warm_ups)]
     raw = runs[-1][1]
     return {
         "kernel": used,
@@ -160,6 +164,15 @@ def _measured(wanted: Wanted, directory: Path) -> dict[str, Any]:
         "gram_sum": gram_sum(raw),
         "seconds": [seconds for seconds, _ in runs[warm_ups:]],
     }
+
+
+@contextmanager
+def _task_runner(workers: int | None, directory: Path) -> Iterator[RunTasks]:
+    if workers is None:
+        yield partial(run_on_threads, threads=usable_cpus())
+        return
+    with dask_client(LocalProfile(workers), directory / "scratch") as client:
+        yield partial(run_tasks, client, run_task)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ import click
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.kernels.choice import AUTOMATIC, NAMES, choose_kernel
+from primo_scale.genotypes.coding import LARGEST_CODE
+from primo_scale.kernels import AUTOMATIC, NAMES
+from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.products import Int8, ProductKernel, spread_rows
 
 _ROWS, _PEOPLE = 2048, 8192  # a tile and a read of the default plan
@@ -24,13 +26,13 @@ _LEAST_SECONDS = 0.5
 
 
 def available_kernels() -> list[str]:
-    """Names of the kernels that this machine can run, for codes of -1, 0 and 1."""
+    """Return the names of the kernels that this machine can run."""
     from primo_scale.errors import UsageError
 
     found = []
     for name in NAMES:
         try:
-            choose_kernel(name, 1)
+            choose_kernel(name, LARGEST_CODE)
         except UsageError:
             continue
         found.append(name)
@@ -54,7 +56,7 @@ def _operands() -> tuple[Int8, Int8]:
     rng = np.random.default_rng()
     left, right = (spread_rows(_ROWS, _PEOPLE) for _ in range(2))
     for codes in (left, right):
-        codes[...] = rng.integers(-1, 2, codes.shape, dtype=np.int8)
+        codes[...] = rng.integers(-LARGEST_CODE, LARGEST_CODE + 1, codes.shape, dtype=np.int8)
     return left, right
 
 
@@ -86,7 +88,8 @@ def main(kernel: str, threads: int, repetitions: int, out: Path) -> None:
     if kernel == "none":
         out.write_text(json.dumps(available_kernels()))
         return
-    rates = [full_product_rate(choose_kernel(kernel, 1), threads) for _ in range(repetitions)]
+    chosen = choose_kernel(kernel, LARGEST_CODE)
+    rates = [full_product_rate(chosen, threads) for _ in range(repetitions)]
     out.write_text(json.dumps(rates))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from benchmarks.cohorts import Cohort
+from benchmarks.cohorts import Cohort, frequencies
 from benchmarks.machine import module_command
 from benchmarks.memory import run_measured
 
@@ -39,8 +39,25 @@ class Bench:
             found = json.loads(out.read_text())
         return {"found": found, "memory": asdict(peak)}
 
-    def ours(self, name: str, cohort: Cohort, *words: object) -> Record:
-        """Accumulate a cohort; a row of a table."""
+    def ours(
+        self, name: str, cohort: Cohort, *words: object, with_frequencies: bool = True
+    ) -> Record:
+        """Accumulate a cohort and return a row of a table.
+
+        Parameters
+        ----------
+        name
+            Name of the row.
+        cohort
+            Cohort to accumulate.
+        words
+            Further options of `benchmarks.ours`.
+        with_frequencies
+            Whether genotypes are coded with the panel's frequencies, as ``--ref-freq`` does, or as
+            -1, 0 and 1.
+        """
+        if with_frequencies:
+            words = ("--ref-freq", frequencies(cohort), *words)
         ran = self.program(
             "ours", "--store", cohort.store, "--repetitions", self.repetitions, *words
         )

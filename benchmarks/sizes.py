@@ -8,8 +8,6 @@ import numpy as np
 
 from benchmarks.cohorts import part_of, simulated
 from benchmarks.programs import Bench, Record, median
-from primo_scale.kernels.choice import AUTOMATIC, choose_kernel
-from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 
 _SWEEP_REPETITIONS = 3
@@ -63,36 +61,36 @@ def fitted_exponent(rows: list[Record], size: str, longer_than: float) -> dict[s
 def biobank(
     bench: Bench, dense: tuple[int, int], blocks: tuple[int, int, int], phenotypes: int
 ) -> dict[str, object]:
-    """A dense X'X without and with many phenotypes, and LD blocks; (n, d) and (n, d, d_b).
+    """Measure a dense X'X with one and with many phenotypes, and LD blocks.
 
-    Where X'X has a faster kernel than X'Z, both are also measured with that of X'Z alone, which is
-    what a count of operations compares.
+    Parameters
+    ----------
+    bench
+        Where the cohorts lie, and the number of repetitions.
+    dense
+        People and variants of the dense cohort.
+    blocks
+        People, variants, and variants of an LD block.
+    phenotypes
+        Number of phenotypes of the second dense run.
     """
     long = ("--first-counts",)  # a run takes a minute, and starting up a second
     bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
     cohort = simulated(bench.data, *dense)
-    outcome_kernel = choose_kernel(AUTOMATIC, LARGEST_BYTE).name
-    rows, costs = [], {}
-    for kernel, name in ((AUTOMATIC, "dense"), (outcome_kernel, f"dense, {outcome_kernel} alone")):
-        few, many = (
-            bench.ours(
-                f"{name}, {count} phenotype{'s' if count > 1 else ''}",
-                cohort, "--phenotypes", count, "--kernel", kernel, *long,
-            )
-            for count in (1, phenotypes)
-        )  # fmt: skip
-        rows += [few, many]
-        costs[few["kernel"]] = median(many["seconds"]) / median(few["seconds"]) - 1
-        if few["kernel"] == outcome_kernel:
-            break
+    few, many = (
+        bench.ours(
+            f"dense, {count} phenotype{'s' if count > 1 else ''}",
+            cohort, "--phenotypes", count, *long,
+        )
+        for count in (1, phenotypes)
+    )  # fmt: skip
     n, d, width = blocks
     in_blocks = bench.ours(
         f"blocks of {width}", simulated(bench.data, n, d), "--ld-blocks", f"window:{width}", *long
     )
     return {
-        "rows": [*rows, in_blocks],
-        "outcome_kernel": outcome_kernel,
-        "cost_of_phenotypes": costs,
+        "rows": [few, many, in_blocks],
+        "cost_of_phenotypes": median(many["seconds"]) / median(few["seconds"]) - 1,
         "arithmetic_of_phenotypes": 4 * phenotypes / dense[1],
     }
 

@@ -1,4 +1,4 @@
-"""The accuracy table of docs/maths.md, section 8: pooled in-sample R^2 of every row.
+"""The accuracy table of docs/maths/figures.md: pooled in-sample R^2 of every row.
 
 Every repetition draws new variants, haplotypes, effects, residuals and noise. R^2 differs between
 repetitions mostly because the heritability of 25 random variants does; what a method loses against
@@ -20,7 +20,7 @@ from experiments.gaussian_noise import draw
 from experiments.haplotypes import Float64, Sizes, simulate
 
 STATED_REPETITIONS = 10
-"""Repetitions behind the figures of docs/maths.md, which states no standard errors."""
+"""Repetitions behind the figures of docs/maths/figures.md, which states no standard errors."""
 
 _SEED = 20261121
 
@@ -86,13 +86,13 @@ def standard_error(values: Float64) -> float:
 
 
 def stated_r_squared(key: str, n_phenotypes: int) -> float:
-    """R^2 of docs/maths.md; nan where it has none."""
+    """R^2 of docs/maths/figures.md; nan where it has none."""
     printed = ROWS[key].stated[N_PHENOTYPES.index(n_phenotypes)]
     return math.nan if printed == "-" else float(printed)
 
 
 def stated_loss(key: str, n_phenotypes: int) -> float:
-    """Loss against least squares by docs/maths.md; nan where it has none."""
+    """Loss against least squares by docs/maths/figures.md; nan where it has none."""
     return stated_r_squared("ols", n_phenotypes) - stated_r_squared(key, n_phenotypes)
 
 
@@ -114,13 +114,13 @@ def report(repetitions: int) -> str:
         (
             "## Section 8: accuracy",
             f"Pooled in-sample R^2, mean +- standard error of {repetitions} repetitions; "
-            "docs/maths.md after the semicolon, and in brackets how many standard errors of the "
+            "docs/maths after the semicolon, and in brackets how many standard errors of the "
             "difference lie between.",
             markdown_table(header, _table(measured, losses=False)),
             "The same as loss against OLS of the same repetition.",
             markdown_table(header, _table(measured, losses=True)),
             f"sqrt(l) max abs y over the bound of the row clip, sd sqrt(chi2_l^-1(.99)): {ratios}; "
-            "docs/maths.md 3.2, 4.4, 5.4.",
+            "docs/maths 3.2, 4.4, 5.4.",
         )
     )
 

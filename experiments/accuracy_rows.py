@@ -1,4 +1,4 @@
-"""The rows of the accuracy table of docs/maths.md, section 8, each a method on one cohort."""
+"""The rows of the accuracy table of docs/maths/figures.md, each a method on one cohort."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.sensitivity import PrivacyUnit
 
 N_PHENOTYPES = (1, 11, 101, 1001)
-_NOT_FOR_NAIVE = 1001  # docs/maths.md has no figure there, and the row would be a ruin
+_NOT_FOR_NAIVE = 1001  # docs/maths/figures.md has no figure there, and the row would be a ruin
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Row:
     name
         In words.
     stated
-        R^2 of docs/maths.md by number of phenotypes; "-" where it has none.
+        R^2 of docs/maths/figures.md by number of phenotypes; "-" where it has none.
     ours
-        Whether it is one of the product's, which have to land where docs/maths.md says.
+        Whether it is one of the product's, which have to land where docs/maths/figures.md says.
     """
 
     name: str
@@ -68,7 +68,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
             ours=True,
         ),
         "full, even": Row(
-            "the same at t = 1, which docs/maths.md seems to have used",
+            "the same at t = 1, which docs/maths seems to have used",
             (".304", ".326", ".312", ".213"),
             ours=True,
         ),

@@ -1,4 +1,4 @@
-"""Sizes of the noise, and what the papers' constants truly promise (docs/maths.md, 1 and 3).
+"""Sizes of the noise, and what the papers' constants truly promise (docs/maths/papers.md).
 
 Everything here is arithmetic: no data and no random numbers. True epsilons use the exact joint
 sensitivity and the exact Gaussian profile of the product.
@@ -218,7 +218,7 @@ def report() -> str:
     return "\n\n".join(
         (
             "## Section 1: sizes of the noise",
-            f"Sigma per unit sensitivity at delta = 1/{N_HAPLOTYPES}^2; docs/maths.md in brackets.",
+            f"Sigma per unit sensitivity at delta = 1/{N_HAPLOTYPES}^2; docs/maths in brackets.",
             markdown_table(header, sizes),
             "Limits of the classical formula, and what the papers' constants truly promise.",
             figures_table([*rest, *other_papers()]),

@@ -1,4 +1,4 @@
-"""One reference figure: what is computed here beside what docs/maths.md prints."""
+"""One reference figure: what is computed here beside what docs/maths prints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with the digits that docs/maths.md prints for it.
+    """A number with the digits that docs/maths prints for it.
 
     Attributes
     ----------
@@ -18,7 +18,7 @@ class Figure:
     value
         As computed here.
     stated
-        As printed in docs/maths.md; its decimals are the ones compared.
+        As printed in docs/maths; its decimals are the ones compared.
     is_limit
         The figure is the end of a range that is safe, so it is printed rounded toward zero.
     """
@@ -53,4 +53,4 @@ def figures_table(figures: Iterable[Figure]) -> str:
         (f.what, f.shown, f.stated, "yes" if f.agrees else f"**no** ({f.value:.6g})")
         for f in figures
     ]
-    return markdown_table(("figure", "computed", "docs/maths.md", "agrees"), rows)
+    return markdown_table(("figure", "computed", "docs/maths", "agrees"), rows)

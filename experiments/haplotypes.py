@@ -6,7 +6,7 @@ sets ``y = x . theta_j + N(0, 1)``. Its haplotypes are not at hand, so here they
 standard neutral coalescent, in the limit of unlinked sites, which 25 SNPs of a whole genome nearly
 are: the number of carriers is k with probability proportional to 1/k, given a minor allele
 frequency of at least 1%, and the carriers are a uniform k of the n. That limit needs no tree: it
-is the exact law. The 1% is inferred: it is where least squares attains the R^2 that docs/maths.md
+is the exact law. The 1% is inferred: it is where least squares attains the R^2 that docs/maths
 reports (about .34; 5% would give .43).
 """
 
@@ -90,7 +90,7 @@ def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
 
 
 def centred(values: Float64) -> Float64:
-    """Columns minus their means, as the paper does; docs/maths.md, section 3, item 8, on that."""
+    """Columns minus their means, as the paper does; docs/maths/papers.md, item 8, on that."""
     return np.asarray(values - values.mean(axis=0))
 
 

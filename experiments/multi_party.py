@@ -1,4 +1,4 @@
-"""Wu et al.: data release by six parties on their synthetic data (docs/maths.md, section 8).
+"""Wu et al.: data release by six parties on their synthetic data (docs/maths/figures.md).
 
 Their section 5.2: d = 10 attributes uniform on [-1, 1], ``w* ~ U[-1/d, 1/d]``, ``y = w* . x``
 exactly; five parties of two attributes and one with y alone; eps = 1, delta = 1e-5, nominal and
@@ -120,7 +120,7 @@ def report(n_data_sets: int) -> str:
     return "\n\n".join(
         (
             "### Wu et al.: error of the weights, eps = 1 a party",
-            f"Mean over {n_data_sets} data sets with its standard error; docs/maths.md after the "
+            f"Mean over {n_data_sets} data sets with its standard error; docs/maths after the "
             "semicolon. The Hessian matrix of DGM-OLS can be nearly singular, so its mean has no "
             "limit: read the median.",
             markdown_table(("", *(f"n = {n:,}" for n in _COHORTS)), rows),

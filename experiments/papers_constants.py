@@ -1,4 +1,4 @@
-"""The papers' own constants, as printed, for comparison only (docs/maths.md, section 3).
+"""The papers' own constants, as printed, for comparison only (docs/maths/papers.md).
 
 Several are wrong for the adjacency they are stated for, and none can reach a release: the product
 does not import this package. PRIMO is Neel, "Private Regression in Multiple Outcomes"; the thesis

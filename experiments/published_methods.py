@@ -1,7 +1,7 @@
 """PRIMO's algorithms as printed, and the naive baseline, on simulated cohorts.
 
 What the paper leaves open is inferred, and stated here. Bounds are read off the data, as its
-experiments do (docs/maths.md, section 3, item 8): Bx is the largest row norm, and By is
+experiments do (docs/maths/papers.md, item 8): Bx is the largest row norm, and By is
 ``sqrt(l) max |y|``. Where X'X is noisy the ridge is the norm of that noise, ``2 sigma1 sqrt(d)`` in
 the papers' layout, without which the matrix is often indefinite. Every row uses the sigma of X'Y
 that Algorithm 1 passes to its mechanism, which lacks the factor 2 of replace-one.

@@ -1,4 +1,4 @@
-"""``python -m experiments.reference_tables``: the reference figures of docs/maths.md, computed.
+"""``python -m experiments.reference_tables``: the reference figures of docs/maths, computed.
 
 Prints Markdown, sections 1 (with 3), 2 and 8; docs/reference_figures.md holds the last full run.
 Sections 1 and 2 are arithmetic. Section 8 is simulation under fixed seeds.
@@ -29,7 +29,7 @@ SECTIONS = ("1", "2", "8")
     help="Of the accuracy table; the rows of the other papers take ten times as many data sets.",
 )
 def main(section: str, repetitions: int) -> None:
-    """Print reference figures beside those of docs/maths.md."""
+    """Print reference figures beside those of docs/maths."""
     if section in ("1", "all"):
         click.echo(calibration_figures.report() + "\n")
     if section in ("2", "all"):

@@ -1,6 +1,6 @@
 """``python -m experiments.split_floor``: where the split t should stop falling.
 
-The first-order optimum of docs/maths.md, section 2, gives X'X nearly all of mu^2 when it is large
+The first-order optimum of docs/maths/gram.md gives X'X nearly all of mu^2 when it is large
 and there are few phenotypes (t = 0.2 at d = 800). It counts noise on X'X as if least squares were
 solved with it; the product's weights for known noise forgive much of that noise and none of the
 noise on X'Y. Hence the floor on t in `primo_scale.privacy.planning`. Here the R^2 of those weights
@@ -90,7 +90,7 @@ class Plan:
     clip : float
         b.
     first_order : float
-        The optimal split of docs/maths.md before its floor.
+        The optimal split of docs/maths/gram.md before its floor.
     planned : float
         The product's.
     """
@@ -151,7 +151,7 @@ def _split(sizes: PublicSizes, bounds: PublicBounds) -> float:
 
 
 def _first_order(sizes: PublicSizes, bounds: PublicBounds) -> float:
-    """The minimum of ``a/A + b/D`` alone; docs/maths.md, sections 2 and 7."""
+    """The minimum of ``a/A + b/D`` alone; docs/maths/gram.md and blocks.md."""
     per_phenotype = PRIOR_HERITABILITY * sizes.phenotype_scale**2 / sizes.variant_variance
     share = sizes.largest_block / sizes.n_variants
     norm = _largest_block_norm(bounds)

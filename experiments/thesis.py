@@ -1,4 +1,4 @@
-"""The thesis' algorithms on its synthetic data: relative efficiency (docs/maths.md, section 8).
+"""The thesis' algorithms on its synthetic data: relative efficiency (docs/maths/figures.md).
 
 Its section 5.2: d = 10, rows of X Gaussian and scaled to norm 1, ``||theta_0|| = 1``,
 ``y = X theta_0 + N(0, 0.1^2)``, ``delta = n^-1.1``. Its section 5.4: one data set for each n, 32
@@ -9,8 +9,8 @@ so that relative efficiencies of two data sets differ by a factor of about 2. He
 data sets, and the table gives the median over them and the range of the middle 90%.
 
 Inferred: By is the largest |y| of the data; the joint release is the product's calibration for
-add-remove at its optimal split without an eigenvalue, solved with no ridge, or where docs/maths.md
-says so with one at the norm of the noise.
+add-remove at its optimal split without an eigenvalue, solved with no ridge, or where
+docs/maths/figures.md says so with one at the norm of the noise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ N_TRIALS = 32
 _TRAINING_SHARE = 0.9
 _RESIDUAL_SD = 0.1
 _SEED = 20261121
-# (n, eps) and what docs/maths.md states for the rows of the table.
+# (n, eps) and what docs/maths/figures.md states for the rows of the table.
 _STATED: dict[tuple[int, float], tuple[str, ...]] = {
     (1280, 0.1): ("19190", "", "1095", "1213", "545"),
     (1280, 1.0): ("173", "", "215", "250", "22.6"),
@@ -176,7 +176,7 @@ def report(n_data_sets: int) -> str:
         (
             "### The thesis: relative efficiency",
             f"Median over {n_data_sets} data sets of {N_TRIALS} trials (middle 90% of data sets); "
-            "docs/maths.md, one data set, after the semicolon.",
+            "docs/maths, one data set, after the semicolon.",
             markdown_table(header, rows),
         )
     )

@@ -2,7 +2,7 @@
 
 Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Corollary 13:
 ``delta = inf_{a > 1} exp((a-1)(a rho - eps)) / (a-1) (1 - 1/a)^a``. This is what discrete-Gaussian
-accounting uses; the product's exact profile needs 5 to 7% less noise (docs/maths.md, section 1).
+accounting uses; the product's exact profile needs 5 to 7% less noise (docs/maths/calibration.md).
 """
 
 from __future__ import annotations

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.batch_job import is_batch_output
 from pipelines.choices import RunChoices, choices_from, outcome_coding
 from pipelines.command_line import (
     CONTEXT,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from pipelines.design import Design, PaidMoments
     from pipelines.work_places import WorkPlaces
     from primo_scale.accumulate.partials import Inputs
+    from primo_scale.accumulate.run import RunTasks
     from primo_scale.accumulate.statistics import RawStatistics
     from primo_scale.genotypes.frequencies import MatchedFrequencies
     from primo_scale.genotypes.store import GenotypeStore
@@ -114,7 +119,8 @@ def accumulate_stage(
 ) -> RawStatistics:
     """Settle the design, align the outcomes, and sum what is not summed yet.
 
-    Prints ``statistics sha256: HEX`` (private: it goes to the operator's terminal and log).
+    Prints ``statistics sha256: HEX``, which is private: it goes to the operator's terminal and to
+    the log, of a batch job to the log alone.
 
     Parameters
     ----------
@@ -165,7 +171,8 @@ def accumulate_stage(
     )
     raw = _sum(work_dir, places, design, inputs, execution)
     design.save(work_dir / "design.json")
-    click.echo(f"statistics sha256: {raw.sha256}")
+    if not is_batch_output(sys.stdout):
+        click.echo(f"statistics sha256: {raw.sha256}")
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
 
@@ -188,8 +195,6 @@ def _sum(
         open_raw_statistics,
         remove_partials,
     )
-    from primo_scale.cluster.connect import dask_client
-    from primo_scale.storage.files import make_private_directory
 
     plan = default_plan(design.layout, design.n_samples)
     found = finished_plan_digest(places.statistics)
@@ -201,15 +206,33 @@ def _sum(
         raise other_statistics(places.statistics)
     codes = design.genotypes.code_table
     partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
+    with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
+        raw = accumulate(run_tasks, partials, places.statistics, move)
+    remove_partials(places.partials)
+    return raw
+
+
+@contextmanager
+def _task_runner(work_dir: Path, execution: ExecutionChoices) -> Iterator[RunTasks]:
+    """Give what runs the tasks: threads of this process, or the workers of a cluster."""
+    from primo_scale.cluster.profile import ThreadsProfile
+    from primo_scale.storage.files import make_private_directory
+
+    if isinstance(execution.profile, ThreadsProfile):
+        from primo_scale.accumulate.thread_stream import run_on_threads
+
+        yield partial(run_on_threads, threads=execution.profile.threads)
+        return
+    from primo_scale.accumulate.engine import run_tasks
+    from primo_scale.accumulate.tasks import run_task
+    from primo_scale.cluster.connect import dask_client
+
     scratch = make_private_directory(work_dir.absolute() / "scratch")
     with (
         dask_client(execution.profile, scratch) as client,
         _reported(client, work_dir, execution),
-        progress_bar("accumulate") as move,
     ):
-        raw = accumulate(client, partials, places.statistics, move)
-    remove_partials(places.partials)
-    return raw
+        yield partial(run_tasks, client, run_task)
 
 
 def _reported(

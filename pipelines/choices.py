@@ -123,7 +123,7 @@ def choices_from(
 
 
 def _cluster_profile(options: dict[str, Any]) -> Profile:
-    from primo_scale.cluster.profile import LocalProfile, SchedulerProfile
+    from primo_scale.cluster.profile import LocalProfile, SchedulerProfile, ThreadsProfile
     from primo_scale.cluster.read_profile import read_profile
 
     cluster, scheduler = options["cluster"], options["scheduler"]
@@ -147,7 +147,10 @@ def _cluster_profile(options: dict[str, Any]) -> Profile:
             value=options["tls"],
             remedy="Leave it out: the cluster on this machine makes certificates of its own",
         )
-    return LocalProfile(options["workers"], options["memory_limit"])
+    # Dask's report is about workers.
+    if options["workers"] or options["memory_limit"] or options["performance_report"]:
+        return LocalProfile(options["workers"], options["memory_limit"])
+    return ThreadsProfile()
 
 
 def _check_connection(profile: Profile) -> None:
@@ -161,9 +164,9 @@ def _check_connection(profile: Profile) -> None:
 
 def _check_that_nobody_counts_tasks(profile: Profile) -> None:
     """Where the number of people is private, the cluster's own scheduler must be ours, with TLS."""
-    from primo_scale.cluster.profile import JobQueueProfile, LocalProfile
+    from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, ThreadsProfile
 
-    if isinstance(profile, LocalProfile):
+    if isinstance(profile, ThreadsProfile | LocalProfile):
         return
     if isinstance(profile, JobQueueProfile) and profile.tls is not False:
         return

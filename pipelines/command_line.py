@@ -6,28 +6,28 @@ import functools
 import logging
 import os
 import shlex
-import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from pipelines.batch_job import PublicLines, is_batch_output
 from pipelines.log_lines import JsonLines, about, enter_stage, leave_stage, text_with_time
+from pipelines.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale import __version__
-from primo_scale.errors import InterruptedRun, PrimoError, anticipated
-from primo_scale.storage.files import files_private
+from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
+from primo_scale.interruption import check, signals_noted
+from primo_scale.storage.files import files_private, refuse_special_file
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-FILE_PATH = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 LOGGER = logging.getLogger("primo_scale")
 HEADINGS: dict[click.Parameter, str] = {}
@@ -35,15 +35,33 @@ HEADINGS: dict[click.Parameter, str] = {}
 _LOG_FORMAT = "primo_scale.log_format"
 
 
+class _RegularFile(click.Path):
+    """Path of a file that is regular, or not there yet."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        refuse_special_file(path)
+        return path
+
+
+FILE_PATH = _RegularFile(dir_okay=False, path_type=Path)
+
+
 class _OneLineErrors(click.Command):
-    """Usage errors in one line, like every other error, with exit code 2."""
+    """Command whose usage errors are one line, like every other error, with exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as a program."""
+        """Run the command as a program."""
+        words = args[0] if args else kwargs.get("args")
         try:
+            _refuse_other_encodings(sys.argv[1:] if words is None else words)
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
             click.echo(f"error: {error.format_message()} See --help.", err=True)
+            sys.exit(error.exit_code)
+        except PrimoError as error:  # of an option's value, before the command begins
+            click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
         except click.Abort:
             sys.exit(InterruptedRun.exit_code)
@@ -67,6 +85,22 @@ class ContractCommand(_OneLineErrors):
 
 class ContractGroup(_OneLineErrors, click.Group):
     """A group of commands that end as the contract says."""
+
+
+def _refuse_other_encodings(words: Sequence[str]) -> None:
+    """Refuse arguments, and a working directory, that are not UTF-8.
+
+    Logs, tables and JSON are UTF-8, and paths stand in all of them.
+    """
+    for word in (*words, os.getcwd()):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                "an argument or the working directory is not UTF-8",
+                value=ascii(word),
+                remedy="Rename the file or directory",
+            ) from None
 
 
 def debug_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -107,23 +141,20 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
         """Run the command; end with its exit code and one line."""
-        signal.signal(signal.SIGTERM, _raise_interrupt)
         _close_log()  # of an earlier command in this process
         try:
-            with files_private():
+            with signals_noted(_report_interruption), files_private():
+                check()
                 command(*args, **options)
-        except (PrimoError, KeyboardInterrupt, MemoryError, OSError) as error:
-            if debug:
+                LOGGER.debug("done", extra=about("end", {}))
+        except (PrimoError, MemoryError, OSError) as error:
+            explained = anticipated(error)
+            if debug or explained is None:
                 raise
-            explained = _explain(error)
             _report(explained)
             sys.exit(explained.exit_code)
 
     return wrapped
-
-
-def _explain(error: BaseException) -> PrimoError:
-    return anticipated(error) or InterruptedRun("interrupted")
 
 
 def _how_to_continue(error: PrimoError) -> str:
@@ -144,27 +175,15 @@ def _report(error: PrimoError) -> None:
     LOGGER.error("error: %s%s", error, _how_to_continue(error), extra=extra)
 
 
-def _raise_interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def interruptions_deferred() -> Iterator[None]:
-    """Hold SIGTERM and Ctrl-C back until the block is done: it is short and costs budget."""
-    held: list[int] = []
-    names = (signal.SIGTERM, signal.SIGINT)
-    before = {name: signal.signal(name, lambda signum, _: held.append(signum)) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
-    if held:
-        raise KeyboardInterrupt
+def _report_interruption() -> None:
+    """Log that the command was interrupted, for the thread that ends a process that is busy."""
+    _report(InterruptedRun("interrupted"))
 
 
 def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     """Send the project's log to the terminal and to the private `path`, opening with the options.
+
+    Of a batch job the terminal gets public lines alone.
 
     Parameters
     ----------
@@ -178,7 +197,8 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
     file = _RunLog(path, encoding="utf-8")
     path.chmod(0o600)
     file.setFormatter(JsonLines() if log_as_json() else text_with_time())
-    _send_log_to(file)
+    file.setLevel(logging.DEBUG)
+    _send_log_to(file, ProgressFile(path.parent))
     pid, host = os.getpid(), socket.gethostname()
     given = {name: value for name, value in options.items() if value not in (None, (), False)}
     start = {"version": __version__, "command": command, "pid": pid, "host": host}
@@ -190,7 +210,11 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
         option = name.replace("_", "-")
         extra = about("option", {"name": option, "value": value})
         LOGGER.info("  --%s %s", option, value, extra=extra)
-    LOGGER.addHandler(_terminal())
+    terminal = _terminal()
+    if is_batch_output(sys.stderr):
+        terminal.setLevel(logging.DEBUG)
+        terminal = PublicLines(terminal, f"{path} says why")
+    LOGGER.addHandler(terminal)
 
 
 def log_to_terminal() -> None:
@@ -204,6 +228,7 @@ def stage(name: str) -> Iterator[None]:
 
     For the log file and for machines: at a terminal people see what happens.
     """
+    check()
     enter_stage(name)
     start = time.monotonic()
     LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))
@@ -231,6 +256,7 @@ def _terminal() -> logging.Handler:
     terminal = logging.StreamHandler(sys.stderr)
     if log_as_json():
         terminal.setFormatter(JsonLines())
+        terminal.setLevel(logging.DEBUG)
         return terminal
     terminal.setLevel(logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
@@ -239,7 +265,7 @@ def _terminal() -> logging.Handler:
 
 def _send_log_to(*handlers: logging.Handler) -> None:
     _close_log()
-    LOGGER.setLevel(logging.DEBUG)
+    LOGGER.setLevel(LIVE_PROGRESS)
     LOGGER.propagate = False
     LOGGER.handlers[:] = handlers
 

@@ -6,7 +6,6 @@ holds nothing computed from the cohort.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +36,7 @@ from primo_scale.privacy.planning import (
 from primo_scale.privacy.scales import calibrate
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_json,
@@ -237,7 +237,8 @@ def load_design(path: Path) -> Design:
     Raises
     ------
     InputError
-        There is none, which means that `accumulate` has not been run with this work directory.
+        It is damaged, or there is none, which means that `accumulate` has not been run with this
+        work directory.
     """
     if not path.is_file():
         raise InputError(
@@ -245,12 +246,10 @@ def load_design(path: Path) -> Design:
             where=path.parent,
             remedy="Run python -m pipelines.accumulate with this --work-dir first",
         )
-    try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(
-            "is damaged", where=path, remedy="Run accumulate again, which writes it anew"
-        ) from error
+    return read_document(path, _design_from, remedy="Run accumulate again, which writes it anew")
+
+
+def _design_from(value: dict[str, Any]) -> Design:
     genotypes = value.pop("genotypes")
     outcomes = value.pop("outcomes")
     for name, dtype in _CODING_ARRAYS.items():

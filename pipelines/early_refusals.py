@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.accuracy_forecast import forecast_accuracy
 from pipelines.choices import outcome_coding
 from pipelines.command_line import LOGGER
 from pipelines.design import PaidMoments, load_design
@@ -82,6 +83,7 @@ def check_before_work(
     matched = _matched_frequencies(asked.model, store)
     design = make_design(store, asked.model, matched=matched, outcomes=coding, moments=None)
     _warn_of_public_inputs(design, asked.outcomes)
+    forecast_accuracy(design)
     chosen = _chosen(design, asked)
     at_hand = NoiseAtHand(work_dir / NOISE).charges()
     if asked.release is not None:

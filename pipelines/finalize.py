@@ -16,7 +16,6 @@ from pipelines.command_line import (
     ContractCommand,
     debug_option,
     explain_errors,
-    interruptions_deferred,
     log_format_option,
     log_to_terminal,
     open_run_log,
@@ -40,10 +39,12 @@ from pipelines.release_place import (
     check_out,
     check_private_places,
     exists_already,
+    refuse_damaged,
     refuse_other_release,
 )
 from pipelines.work_places import NOISE, finished_statistics
 from primo_scale.errors import InputError, UsageError
+from primo_scale.interruption import deferred
 from primo_scale.storage.places import Place, place
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Paid:
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
     """Pay, add noise once, solve every phenotype, and publish the weights."""
+    from pipelines.accuracy_forecast import forecast_accuracy
     from pipelines.design import load_design
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock
@@ -128,7 +130,9 @@ def main(work_dir: Path, **options: Any) -> None:
             click.echo(f"release: {choices.out}")
             return
         open_run_log(work_dir / "run.log", "finalize", shown)
-        finalize_stage(work_dir, load_design(work_dir / "design.json"), choices)
+        design = load_design(work_dir / "design.json")
+        forecast_accuracy(design)
+        finalize_stage(work_dir, design, choices)
         if options["purge_intermediates"]:
             purge(work_dir, choices.out, shown, genotypes=False)
         else:
@@ -225,15 +229,19 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     Raises
     ------
     InputError
-        Repeated or reserved variant IDs; names of columns that a file cannot hold.
+        Repeated or reserved variant IDs; names of columns that a file cannot hold; texts that are
+        formulas to a spreadsheet.
     """
+    from primo_scale.release.formulas import refuse_formulas
     from primo_scale.release.pgs import pgs_file_stems
     from primo_scale.release.weights import check_column_names, check_variant_identifiers
 
     check_variant_identifiers(variants.identifier)
     phenotypes = [p.name for p in outcomes.phenotypes]
     check_column_names("phenotype", phenotypes)
-    check_column_names("covariate", [c.name for c in outcomes.covariates])
+    covariates = [c.name for c in outcomes.covariates]
+    check_column_names("covariate", covariates)
+    refuse_formulas(variants, phenotypes=phenotypes, covariates=covariates)
     pgs_file_stems(phenotypes)
 
 
@@ -279,7 +287,7 @@ def _release_privately(
             known = charge_taken_up(raw, mechanism, at_hand, ledger=ledger, payer=payer)
             if known is None or known.id != charge_of(choices.out):
                 raise exists_already(choices.out)
-        with interruptions_deferred():
+        with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(
                     raw, mechanism, at_hand, ledger=ledger, payer=payer, on_block=move
@@ -339,6 +347,7 @@ def _publish(
     if choices.out.exists():
         if not is_same_release(choices.out, statement):
             raise exists_already(choices.out)
+        refuse_damaged(choices.out)
         LOGGER.info("%s: this release is published already", choices.out)
     else:
         weights = _scoring_weights(design, solved, variants)

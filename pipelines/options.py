@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from pipelines.command_line import DIRECTORY, FILE_PATH, HEADINGS
+from primo_scale.kernels import AUTOMATIC, NAMES
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -226,7 +227,7 @@ _model_options = under(
             "--row-norm",
             type=Number(min=0, min_open=True, max=1e9),
             help="Public bound on the norm of a coded genotype row, in units of the coding "
-            "(default: from the public frequencies, docs/maths.md section 6).",
+            "(default: from the public frequencies, docs/maths/clipping-and-integers.md).",
         ),
     ],
 )
@@ -359,7 +360,9 @@ execution_options = under(
             "examples.",
         ),
         click.option(
-            "--workers", type=click.IntRange(min=1), help="Local worker processes (default: CPUs)."
+            "--workers",
+            type=click.IntRange(min=1),
+            help="Worker processes on this machine (default: threads of the command itself).",
         ),
         click.option(
             "--memory-limit",
@@ -376,13 +379,8 @@ execution_options = under(
         ),
         click.option(
             "--kernel",
-            type=click.Choice(
-                [
-                    *("auto", "amx", "lookup", "signs", "vnni"),
-                    *("torch", "cuda", "float32", "float64"),
-                ]
-            ),
-            default="auto",
+            type=click.Choice(NAMES),
+            default=AUTOMATIC,
             show_default=True,
             help="What multiplies genotypes; all give the same integers.",
         ),

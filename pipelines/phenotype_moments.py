@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.command_line import interruptions_deferred, stage
+from pipelines.command_line import stage
 from pipelines.payments import log_payment
+from primo_scale.interruption import deferred
 
 if TYPE_CHECKING:
     from pipelines.choices import RunChoices
@@ -58,7 +59,7 @@ def moments_stage(store: GenotypeStore, asked: RunChoices, work_dir: Path) -> Pa
                 unit=model.privacy,
                 adjacency=model.adjacency,
             )
-            with interruptions_deferred():
+            with deferred():
                 bought, receipt = pay_for_moments(
                     raw, promise, work_dir / FILE, ledger=ledger, payer=payer
                 )

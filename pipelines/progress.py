@@ -7,6 +7,7 @@ starts where that one stood and does not take its work for its own. Tasks count 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from pipelines.command_line import LOGGER, log_as_json
 from pipelines.log_lines import about
 from pipelines.pace import Pace, duration
+from pipelines.progress_file import LIVE_PROGRESS
 from primo_scale.accumulate.amounts import Amount
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 Move = Callable[[Amount, Amount], None]
 
 # Lines of the log come so far apart at first, then ever further up to the second.
+_RECORD_GAP_SECONDS = 1.0
 _WIDE = 100  # characters of a terminal that has room for the rate beside the bar
 _FIRST_GAP_SECONDS, _LARGEST_GAP_SECONDS, _GAPS_GROW = 10.0, 300.0, 1.5
 
@@ -45,6 +48,7 @@ class Meter:
         self._done = self._total = Amount(0, 0)
         self._next_line: float | None = None
         self._gap = _FIRST_GAP_SECONDS
+        self._next_record = -math.inf
         self.lines_said = 0
 
     def note(self, now: float, done: Amount, total: Amount) -> None:
@@ -61,6 +65,13 @@ class Meter:
         self._gap = min(_GAPS_GROW * self._gap, _LARGEST_GAP_SECONDS)
         self._next_line = now + self._gap
         self.lines_said += 1
+        return True
+
+    def record_is_due(self, now: float) -> bool:
+        """Whether `ProgressFile` is to hear of it now; if so, the next record is due later."""
+        if now < self._next_record:
+            return False
+        self._next_record = now + _RECORD_GAP_SECONDS
         return True
 
     def time_left(self, now: float) -> str:
@@ -91,6 +102,7 @@ class Meter:
         return {
             "done": self._done.tasks,
             "total": self._total.tasks,
+            "of_what": self._of_what,
             "work_done": self._done.weight / self._total.weight if self._total.weight else 1.0,
             "per_second": round(self._pace.tasks_per_second(now), 4),
             "seconds_left": None if left is None else round(left),
@@ -108,7 +120,7 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
     # A log file hears of it in any case; standard error only where no bar is shown.
     level = logging.DEBUG if shown else logging.INFO
 
-    def say() -> None:
+    def log(level: int) -> None:
         now = time.monotonic()
         LOGGER.log(level, "%s", meter.line(now), extra=about("progress", meter.fields(now)))
 
@@ -118,13 +130,15 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
             meter.note(time.monotonic(), done, total)
             show(done, total)
             if meter.line_is_due(time.monotonic()):
-                say()
+                log(level)
+            elif meter.record_is_due(time.monotonic()):
+                log(LIVE_PROGRESS)
 
         try:
             yield move
         finally:
-            if meter.lines_said:
-                say()  # where it ended, or stopped
+            # Where it ended, or stopped.
+            log(level if meter.lines_said else LIVE_PROGRESS)
 
 
 @contextmanager

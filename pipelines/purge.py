@@ -8,7 +8,6 @@ them is only lost with the key that they were encrypted with (docs/threat-model.
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 
 from pipelines.choices import EXECUTION_OPTIONS
 from pipelines.command_line import LOGGER
-from pipelines.work_directory import disk_usage
+from pipelines.progress_file import PROGRESS_FILE
+from pipelines.release_place import refuse_damaged
 from pipelines.work_places import (
     CLAIMS,
     NOISE,
@@ -29,6 +29,8 @@ from pipelines.work_places import (
 )
 from primo_scale.errors import InputError
 from primo_scale.in_words import bytes_in_words
+from primo_scale.machine import disk_usage
+from primo_scale.storage.documents import of_type, read_document
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -48,6 +50,7 @@ _INTERMEDIATES = (
     "phenotype_moments.json",
     "statistics.charge",
     "run.log",
+    PROGRESS_FILE,
     CLAIMS,
 )
 _EXAMPLES = 3
@@ -75,6 +78,13 @@ class _Purged:
     document_sha256: str
     request_sha256: str
     genotypes: bool
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> _Purged:
+        """Return the note that a document holds."""
+        names = ("release", "document_sha256", "request_sha256")
+        texts = {name: of_type(str, value[name]) for name in names}
+        return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
 
 
 def purge(work_dir: Path, out: Path, options: dict[str, Any], *, genotypes: bool) -> None:
@@ -120,12 +130,14 @@ def is_done_and_purged(
     Raises
     ------
     InputError
-        They were purged after another release, or that release is no longer there.
+        They were purged after another release, or that release is damaged or no longer there.
     """
     path = work_dir / _NOTE
     if not path.is_file():
         return False
-    note = _Purged(**json.loads(path.read_bytes()))
+    note = read_document(
+        path, _Purged.from_json, remedy="Choose another --work-dir, to sum again and pay again"
+    )
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, "release.json")
@@ -139,6 +151,7 @@ def is_done_and_purged(
             value=note.release,
             remedy="Choose another --work-dir, to sum again and pay again",
         )
+    refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
 

@@ -26,7 +26,7 @@ from primo_scale.accumulate.preflight import (
 from primo_scale.accumulate.row_rules import may_clip, multiplier_columns
 from primo_scale.accumulate.speed import measure_rates
 from primo_scale.accumulate.task_memory import Workload
-from primo_scale.cluster.profile import LocalProfile, worker_memory
+from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
@@ -37,9 +37,8 @@ from primo_scale.genotypes.ingest_plan import (
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.in_words import bytes_in_words
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.choice import warmed_up
 from primo_scale.kernels.packed import packed_width
-from primo_scale.kernels.products import LARGEST_BYTE
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.places import Place
@@ -134,6 +133,7 @@ def preflight(
         there.append(store.plan.partial)
     local = profile if isinstance(profile, LocalProfile) else None
     where = Where(
+        threads=profile.threads if isinstance(profile, ThreadsProfile) else 0,
         local_workers=0 if local is None else local.workers or usable_cpus(),
         worker_limit=worker_memory(profile),
         work_dir=work_dir,
@@ -166,7 +166,6 @@ def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workl
     return Workload(
         plan=default_plan(design.layout, design.n_samples),
         kernel=warmed_up(kernel, largest),
-        outcome_kernel=choose_kernel(kernel, LARGEST_BYTE).name,
         largest_code=largest,
         chunk_shape=chunk_shape,
         may_clip=may_clip(rule, genotypes.code_table, design.boundaries),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -98,18 +97,34 @@ def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
 def charge_of(out: Path) -> str | None:
     """The charge that the statistics of a published release were paid with; None: not paid for."""
     ledger = (_read_release(out) or {}).get("ledger")
-    charges = ledger.get("charges") if isinstance(ledger, dict) else None
-    return str(charges[-1]["id"]) if charges else None
+    return str(ledger["charges"][-1]["id"]) if ledger else None
+
+
+def refuse_damaged(out: Path) -> None:
+    """Refuse to take a release for published that does not pass its verification.
+
+    Raises
+    ------
+    InputError
+        Names the first check that failed.
+    """
+    from primo_scale.release.verify import verify_release
+
+    problems = [finding for finding in verify_release(out) if not finding.ok]
+    if problems:
+        raise InputError(
+            f"the release there is damaged: {problems[0].check}",
+            where=out,
+            value=problems[0].detail,
+            remedy="Restore it from a copy, or move it away and run the same command again",
+        )
 
 
 def _read_release(out: Path) -> dict[str, Any] | None:
-    """The release.json at `out`, or None if that is no release."""
-    path = out / "release.json"
-    try:
-        document = json.loads(path.read_bytes()) if path.is_file() else None
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) and "ledger" in document else None
+    """Return the release.json at `out`, or None if that is no release or a damaged one."""
+    from primo_scale.release.verify import RELEASE_FILE, read_document
+
+    return read_document(out)[0] if (out / RELEASE_FILE).is_file() else None
 
 
 def exists_already(out: Path) -> InputError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,126 +19,139 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
 )
-from pipelines.options import encryption_option
-from primo_scale.errors import InterruptedRun
+from pipelines.progress_file import RunProgress, read_progress
+from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.in_words import bytes_in_words
-
-if TYPE_CHECKING:
-    from pipelines.work_directory import Owner, Status
 
 _REMARKS = {
     "running": "running",
     "finished": "finished",
     "stopped": "stopped; the same command continues it",
-    "unknown": "not seen from this machine",
+    "failed": "failed",
+    "unknown": "runs on another machine, whose processes are not seen from here",
 }
+
+
+@dataclass(frozen=True)
+class Status:
+    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people.
+
+    Attributes
+    ----------
+    state : str
+        ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
+        error; ``stopped``: it was interrupted or killed, and the same command continues it;
+        ``unknown``: it is on another machine and has not recorded its end.
+    run : RunProgress or None
+        What the run recorded; None if it has not begun to.
+    disk : dict of str to int
+        Bytes in use on the disk, by name in the work directory, largest first.
+    disk_free : int
+        Bytes.
+    """
+
+    state: str
+    run: RunProgress | None
+    disk: dict[str, int]
+    disk_free: int
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
 @click.argument("work_dir", metavar="WORK_DIR", type=DIRECTORY)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for machines.")
-@encryption_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 @debug_option
 @explain_errors
-def main(work_dir: Path, as_json: bool, encryption_key: Path | None) -> None:
-    """Say which stage the run in WORK_DIR is in, what is left, and how long that takes.
+def main(work_dir: Path, as_json: bool) -> None:
+    """Print the stage of the run in WORK_DIR, what is left of it, and how long that takes.
 
-    Takes no lock and asks no cluster: the run does not notice. PRIVATE: what this prints counts
+    Reads what the run records about itself; the run does not notice. PRIVATE: the output counts
     tasks, and so tells the number of people; it is for the operator's terminal alone.
 
-    Exit code 0: running or finished; 5: stopped, and the same command continues; 3: WORK_DIR is
-    no work directory.
+    Exit code 0: the run goes on, finished, or is on another machine; 5: it stopped, and the same
+    command continues it; 3: it failed, or WORK_DIR is not a work directory.
     """
-    from pipelines.work_directory import read_status
-    from primo_scale.storage.encryption import use_key_file
-
-    use_key_file(encryption_key)
     status = read_status(work_dir)
     if as_json:
-        click.echo(json.dumps({"work_dir": str(work_dir), **_as_json(status)}))
+        click.echo(json.dumps({"work_dir": str(work_dir), **asdict(status)}))
     else:
-        for line in _as_text(work_dir, status, time.time()):
+        for line in _lines(work_dir, status):
             click.echo(line)
-    if status.state == "stopped":
-        sys.exit(InterruptedRun.exit_code)
+    sys.exit(
+        {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}.get(status.state)
+    )
 
 
-def _as_text(work_dir: Path, status: Status, now: float) -> Iterator[str]:
-    who = _who(status.owner, now) if status.state in ("running", "unknown") else ""
-    yield f"{work_dir}: {status.stage}, {_REMARKS[status.state]}{who}"
-    for what, (done, total) in status.counts.items():
-        yield f"  {what:<10}  {done} of {total}, {total - done} left"
-    if status.object_store is not None:
-        yield f"  {'tasks':<10}  not counted: what is in {status.object_store} is not looked at"
-    if status.work_done is not None:
-        yield f"  {'work':<10}  {_pace(status, now)}"
+def read_status(work_dir: Path) -> Status:
+    """Return the state of the run in a work directory.
+
+    Raises
+    ------
+    InputError
+        There is no such directory, or no run has begun in it.
+    """
+    from primo_scale.machine import disk_usage, free_disk
+    from primo_scale.storage.files import lock_is_held
+
+    if not work_dir.is_dir():
+        raise InputError("no such work directory", where=work_dir)
+    # The lock first: a run that ends between the two looks has then recorded its end.
+    held = lock_is_held(work_dir / "lock")
+    run = read_progress(work_dir)
+    if run is None and not held:
+        raise InputError(
+            "holds no record of a run: none has begun here, or its intermediates were purged",
+            where=work_dir,
+        )
+    return Status(_state(run, held), run, disk_usage(work_dir), free_disk(work_dir))
+
+
+def _state(run: RunProgress | None, held: bool) -> str:
+    if held or run is None:
+        return "running"
+    if run.outcome in ("finished", "failed"):
+        return run.outcome
+    if run.outcome is None and run.host != socket.gethostname():
+        return "unknown"
+    return "stopped"
+
+
+def _lines(work_dir: Path, status: Status) -> Iterator[str]:
+    run = status.run
+    if run is None:
+        yield f"{work_dir}: starting"
+    else:
+        since = _ago(run.started)
+        who = f" ({run.command}, process {run.pid} on {run.host}, started {since} ago)"
+        yield f"{work_dir}: {run.stage or run.command}, {_REMARKS[status.state]}{who}"
+        if run.total:
+            yield f"  {'done':<8}  {_counts(run, at_last=status.state != 'running')}"
+        if run.out is not None:
+            yield f"  {'release':<8}  {run.out}"
+        if run.message is not None:
+            yield f"  {'message':<8}  {run.message}"
     used = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in [*status.disk.items()][:3])
-    used_in_all = bytes_in_words(sum(status.disk.values()))
-    yield f"  {'disk':<10}  {used_in_all} used ({used}), {bytes_in_words(status.disk_free)} free"
-    if status.last_line is not None:
-        yield f"  {'log':<10}  {status.last_line.time:%Y-%m-%d %H:%M:%S} {status.last_line.message}"
+    total = bytes_in_words(sum(status.disk.values()))
+    yield f"  {'disk':<8}  {total} used ({used}), {bytes_in_words(status.disk_free)} free"
 
 
-def _who(owner: Owner | None, now: float) -> str:
+def _counts(run: RunProgress, *, at_last: bool) -> str:
     from pipelines.pace import duration
 
-    if owner is None:
-        return ""
-    process = f"process {owner.pid}" if owner.pid else "a process"
-    host = f" on {owner.host}" if owner.host else " on another machine or of another user"
-    since = f" for {duration(max(0.0, now - owner.since))}" if owner.since else ""
-    return f" ({owner.command or 'a command'}, {process}{host}{since})"
+    parts = [f"{run.done} of {run.total} {run.of_what}, {run.total - run.done} left"]
+    if run.work_done is not None:
+        parts.append(f"{run.work_done:.1%} of the work")
+    if run.per_second > 0:
+        parts.append(f"{60 * run.per_second:.3g} a minute")
+    if run.seconds_left:
+        parts.append(f"about {duration(run.seconds_left)} left{' at the last rate' * at_last}")
+    return ", ".join([*parts, f"recorded {_ago(run.updated)} ago"])
 
 
-def _pace(status: Status, now: float) -> str:
+def _ago(time: str) -> str:
     from pipelines.pace import duration
 
-    words = [f"{status.work_done:.1%}"]
-    if status.speed is not None:
-        if status.speed.per_second > 0:
-            words.append(f"{60 * status.speed.per_second:.3g} a minute")
-        if status.speed.seconds_left is not None:
-            at_rate = " at the last rate" if status.state == "stopped" else ""
-            words.append(f"about {duration(status.speed.seconds_left)} left{at_rate}")
-    if status.last_commit is not None:
-        words.append(f"last commit {duration(max(0.0, now - status.last_commit))} ago")
-    return ", ".join(words)
-
-
-def _as_json(status: Status) -> dict[str, Any]:
-    owner, speed, line = status.owner, status.speed, status.last_line
-    return {
-        "stage": status.stage,
-        "state": status.state,
-        "process": None
-        if owner is None
-        else {
-            "command": owner.command,
-            "pid": owner.pid,
-            "host": owner.host,
-            "since": _time(owner.since),
-        },
-        "counts": {
-            what: {"done": done, "total": total, "left": total - done}
-            for what, (done, total) in status.counts.items()
-        },
-        "work_done": status.work_done,
-        "per_second": None if speed is None else speed.per_second,
-        "seconds_left": None if speed is None else speed.seconds_left,
-        "last_commit": _time(status.last_commit),
-        "object_store": status.object_store,
-        "disk_bytes": status.disk,
-        "disk_free_bytes": status.disk_free,
-        "last_log_line": None
-        if line is None
-        else {"time": line.time.isoformat(), "event": line.event, "message": line.message},
-    }
-
-
-def _time(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+    seconds = (datetime.now().astimezone() - datetime.fromisoformat(time)).total_seconds()
+    return duration(max(0.0, seconds))
 
 
 if __name__ == "__main__":

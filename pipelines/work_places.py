@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.command_line import LOGGER
 from primo_scale.errors import InputError
+from primo_scale.storage.documents import of_type, read_document
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.places import ObjectUrl, Place, place
 
@@ -84,8 +84,14 @@ class _Claims:
         path = work_dir / CLAIMS
         if not path.is_file():
             return None
-        stored = json.loads(path.read_bytes())
-        return cls(stored["name"], tuple(stored["urls"]))
+        return read_document(
+            path,
+            lambda stored: cls(
+                of_type(str, stored["name"]),
+                tuple(of_type(str, url) for url in of_type(list, stored["urls"])),
+            ),
+            remedy="Use another --work-dir, and empty the prefix of the object store by hand",
+        )
 
 
 def finished_statistics(work_dir: Path, object_store: str | None) -> Place:
@@ -150,7 +156,7 @@ def claim(object_store: Place, work_dir: Path) -> None:
 
 
 def _refuse_unclaimed_sums(object_store: Place, store: PlaceStore) -> None:
-    from primo_scale.storage.sealed_store import HEADER
+    from primo_scale.storage.place_store import HEADER
 
     sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:

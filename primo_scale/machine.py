@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +14,7 @@ import psutil
 from primo_scale.errors import ResourceError
 from primo_scale.in_words import bytes_in_words
 
+_BLOCK_BYTES = 512  # unit of st_blocks
 _CGROUP = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 
@@ -152,3 +155,17 @@ def _page_cache(group: Path, version: _Version) -> int:
 def _bytes_in(path: Path) -> int | None:
     text = path.read_text().strip() if path.is_file() else "max"
     return int(text) if text.isdecimal() else None
+
+
+def disk_usage(directory: Path) -> dict[str, int]:
+    """Return the bytes on the disk of everything in a directory, by name, largest first."""
+    sizes: dict[str, int] = {}
+    for folder, _, names in os.walk(directory):
+        inside = Path(folder).relative_to(directory).parts
+        for name in names:
+            top = inside[0] if inside else name
+            # A temporary file may have been renamed meanwhile.
+            with suppress(FileNotFoundError):
+                blocks = os.lstat(os.path.join(folder, name)).st_blocks
+                sizes[top] = sizes.get(top, 0) + blocks * _BLOCK_BYTES
+    return dict(sorted(sizes.items(), key=lambda item: -item[1]))

@@ -8,5 +8,10 @@
 #BSUB -wt 10
 #BSUB -wa TERM
 #BSUB -Q 5
-#BSUB -o primo-scale-command.%J.out
+#BSUB -o /dev/null
+set -u
+# The queue creates its output file with a mode of its own, often readable by others: what the job
+# prints goes to a private file instead.
+umask 077
+exec >> "primo-scale-command.$LSB_JOBID.out" 2>&1
 exec .venv/bin/python -m pipelines.gwas_release --cluster cluster/lsf/lsf.toml --bfile PREFIX

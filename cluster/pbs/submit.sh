@@ -5,9 +5,13 @@
 #PBS -l select=1:ncpus=4:mem=16gb
 #PBS -l walltime=48:00:00
 #PBS -j oe
-#PBS -k oed
+#PBS -o /dev/null
 set -u
 cd "$PBS_O_WORKDIR" || exit 2
+# The queue creates its output file with a mode of its own, often readable by others: what the job
+# prints goes to a private file instead.
+umask 077
+exec >> "primo-scale-command.$PBS_JOBID.out" 2>&1
 # Ten minutes before the end: time to stop in order.
 timeout --signal=TERM $((48 * 3600 - 600)) bash -c "exec $COMMAND"
 code=$?

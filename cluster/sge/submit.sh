@@ -3,10 +3,15 @@
 #$ -N primo-scale-command
 #$ -cwd
 #$ -j y
+#$ -o /dev/null
 #$ -pe smp 4
 #$ -l h_rt=48:00:00
 #$ -r y
 set -u
+# The queue creates its output file with a mode of its own, often readable by others: what the job
+# prints goes to a private file instead.
+umask 077
+exec >> "primo-scale-command.$JOB_ID.out" 2>&1
 # Ten minutes before the end: time to stop in order.
 timeout --signal=TERM $((48 * 3600 - 600)) "$@"
 code=$?

@@ -6,10 +6,14 @@
 #SBATCH --mem=16G
 #SBATCH --time=2-00:00:00
 #SBATCH --requeue
-#SBATCH --open-mode=append
+#SBATCH --output=/dev/null
 # Five minutes before the end: time to stop in order, after which the job queues itself again.
 #SBATCH --signal=B:USR1@300
 set -u
+# The queue creates its output file with a mode of its own, often readable by others: what the job
+# prints goes to a private file instead.
+umask 077
+exec >> "primo-scale-command.$SLURM_JOB_ID.out" 2>&1
 again=no
 "$@" &
 command=$!

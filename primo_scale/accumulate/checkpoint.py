@@ -24,7 +24,7 @@ from primo_scale.accumulate.plan import Plan, plan_digest
 from primo_scale.accumulate.row_rules import multiplier_columns
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import largest_code
-from primo_scale.kernels.choice import AUTOMATIC
+from primo_scale.kernels import AUTOMATIC
 from primo_scale.storage.chunks import write_block
 from primo_scale.storage.groups import (
     Array,

@@ -18,6 +18,7 @@ from distributed.comm import CommClosedError
 from primo_scale.accumulate.partials import Address, Partials
 from primo_scale.accumulate.plan import Order, Task
 from primo_scale.errors import InterruptedRun, ResourceError
+from primo_scale.interruption import check
 
 LOGGER = logging.getLogger("primo_scale")
 
@@ -63,7 +64,7 @@ def run_tasks(
     ResourceError
         Workers died again and again over one task.
     InterruptedRun
-        The scheduler went away; what was committed stays.
+        The scheduler went away, or a signal asked to stop; what was committed stays.
     PrimoError
         Of a task, after some retries.
     """
@@ -73,6 +74,7 @@ def run_tasks(
         with _scheduler_loss_explained():
             stream.fill(workers.threads)
             while stream.in_flight:
+                check()
                 workers.look()
                 for task in stream.settle():
                     on_done(task)

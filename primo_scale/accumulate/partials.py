@@ -29,7 +29,7 @@ from primo_scale.accumulate.row_rules import RowRule, may_clip, multiplier_colum
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.kernels.choice import AUTOMATIC
+from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.chunks import (

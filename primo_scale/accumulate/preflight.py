@@ -15,8 +15,10 @@ from primo_scale.accumulate.speed import (
     predicted_seconds,
 )
 from primo_scale.accumulate.task_memory import (
+    CLUSTER_BASE,
     Workload,
     client_bytes,
+    task_bytes,
     worker_bytes,
 )
 from primo_scale.errors import ResourceError
@@ -39,6 +41,8 @@ class Where:
 
     Attributes
     ----------
+    threads
+        Threads of this process that run tasks; 0: workers run them.
     local_workers
         Worker processes on this machine; 0: a scheduler elsewhere has its own.
     worker_limit
@@ -49,6 +53,7 @@ class Where:
         What lies there already of what is counted as needed.
     """
 
+    threads: int
     local_workers: int
     worker_limit: int | None
     work_dir: Path
@@ -67,15 +72,18 @@ class Needs:
         What they read of the genotype store, much of it several times.
     disk_bytes
         Largest size of outcomes, partial sums and statistics in the work directory.
+    task_bytes
+        Peak memory of one task.
     worker_bytes
-        Peak memory of one worker.
+        Peak memory of one worker process.
     client_bytes
-        What this process takes on beyond what it holds.
+        What this process takes on beyond what it holds, for anything but tasks.
     """
 
     tasks: int
     read_bytes: int
     disk_bytes: int
+    task_bytes: int
     worker_bytes: int
     client_bytes: int
 
@@ -89,6 +97,7 @@ def needs_of(work: Workload) -> Needs:
         tasks=tasks,
         read_bytes=bytes_read(work),
         disk_bytes=disk_bytes(work),
+        task_bytes=task_bytes(work),
         worker_bytes=worker_bytes(work),
         client_bytes=client_bytes(work, tasks=tasks, reduction=reduction_bytes(plan)),
     )
@@ -96,27 +105,31 @@ def needs_of(work: Workload) -> Needs:
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Two lines for the terminal and the private log: they tell the number of people."""
-    cores = min(usable_cpus(), where.local_workers)
-    worker, here, there, read, disk, free = map(
+    cores = min(usable_cpus(), where.threads or where.local_workers)
+    if cores:
+        time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
+    else:
+        time = (
+            f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
+            "shared among the scheduler's"
+        )
+    worker, here, total, there, read, disk, free = map(
         bytes_in_words,
         (
             needs.worker_bytes,
-            _client_peak(needs),
+            _client_peak(needs, where),
+            _total(needs, where),
             available_memory() + resident_memory(),
             needs.read_bytes,
             _missing(needs, where),
             free_disk(where.work_dir),
         ),
     )
-    if where.local_workers:
-        time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
-        in_all = bytes_in_words(_total(needs, where))
-        memory = f"{where.local_workers} x {worker} for workers and {here} here, {in_all} in all"
+    if where.threads:
+        memory = f"{total}, with {where.threads} threads"
+    elif where.local_workers:
+        memory = f"{where.local_workers} x {worker} for workers and {here} here, {total} in all"
     else:
-        time = (
-            f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
-            "shared among the scheduler's"
-        )
         memory = f"{worker} for a worker and {here} here"
     return (
         f"pre-flight: {needs.tasks} tasks read {read}; kernel {work.kernel}; "
@@ -145,9 +158,9 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
         raise ResourceError(
             "not enough memory for the statistics",
             value=f"{bytes_in_words(there)} there",
-            limit=f"{bytes_in_words(_total(needs, where))} needed by {where.local_workers} workers "
-            "and this process",
-            remedy="Use fewer --workers, or smaller LD blocks (--ld-blocks window:N)",
+            limit=f"{bytes_in_words(_total(needs, where))} needed by this process"
+            + (f" and {where.local_workers} workers" if where.local_workers else ""),
+            remedy="Use fewer workers (--workers N), or smaller LD blocks (--ld-blocks window:N)",
         )
     least = int(needs.worker_bytes / _PAUSED_AT)
     if where.worker_limit is not None and where.worker_limit < least:
@@ -160,13 +173,14 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
         )
 
 
-def _client_peak(needs: Needs) -> int:
-    """With the tables of people and variants, which it holds already."""
-    return resident_memory() + needs.client_bytes
+def _client_peak(needs: Needs, where: Where) -> int:
+    """Return the peak of this process, with the tables of people and variants that it holds."""
+    return resident_memory() + needs.client_bytes + (0 if where.threads else CLUSTER_BASE)
 
 
 def _total(needs: Needs, where: Where) -> int:
-    return where.local_workers * needs.worker_bytes + _client_peak(needs)
+    elsewhere = where.local_workers * needs.worker_bytes
+    return elsewhere + where.threads * needs.task_bytes + _client_peak(needs, where)
 
 
 def _missing(needs: Needs, where: Where) -> int:

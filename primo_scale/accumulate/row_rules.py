@@ -3,7 +3,7 @@
 A record has three parts on the lattice: coded genotypes x (in LD blocks x_b), fixed columns c (the
 constant, the covariates) and phenotypes y. Each rule is a function of one record and of public
 numbers, so it costs no privacy, and ends in integer inequalities that alone carry the guarantee
-(docs/maths.md, section 6, steps 3 and 4):
+(docs/maths/clipping-and-integers.md):
 
 ==============  ==============================================================================
 record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. A long x shrinks

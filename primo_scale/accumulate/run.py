@@ -5,15 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from distributed import Client
-
 from primo_scale.accumulate.amounts import Amount, Scales
-from primo_scale.accumulate.engine import run_tasks
 from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Order, Task, remaining
 from primo_scale.accumulate.reduction import Reduction
 from primo_scale.accumulate.statistics import RawStatistics
-from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.places import Place
 
@@ -21,17 +17,19 @@ LOGGER = logging.getLogger("primo_scale")
 # A disk that goes on tearing what is written to it is not worked around.
 _ROUNDS = 3
 Progress = Callable[[Amount, Amount], None]
+RunTasks = Callable[[Partials, Order, Callable[[Task], None]], None]
+"""Runs tasks and calls back after each: on threads of this process or through a Dask client."""
 
 
 def accumulate(
-    client: Client, partials: Partials, destination: Place, on_progress: Progress
+    run_tasks: RunTasks, partials: Partials, destination: Place, on_progress: Progress
 ) -> RawStatistics:
     """Run every task that is not committed yet, and sum the row groups.
 
     Parameters
     ----------
-    client
-        A Dask client; its workers must see the places in `partials`.
+    run_tasks : callable
+        `thread_stream.run_on_threads` or `engine.run_tasks`, with their other arguments given.
     partials
         The checkpoint, empty or half filled.
     destination
@@ -52,7 +50,7 @@ def accumulate(
     for _ in range(_ROUNDS):
         try:
             with Reduction(partials, destination) as reduction:
-                _run_what_remains(client, partials, reduction, on_progress)
+                _run_what_remains(run_tasks, partials, reduction, on_progress)
                 return reduction.finish()
         except DamagedChunk:
             # What is committed was listed, not read. Reading it all takes a while, so it is for
@@ -69,7 +67,7 @@ def accumulate(
 
 
 def _run_what_remains(
-    client: Client, partials: Partials, reduction: Reduction, on_progress: Progress
+    run_tasks: RunTasks, partials: Partials, reduction: Reduction, on_progress: Progress
 ) -> None:
     plan = partials.plan
     committed = partials.committed()
@@ -93,4 +91,4 @@ def _run_what_remains(
     # Beside the diagonal a tile needs nothing of the row tasks, unless they scale people back.
     free = [] if partials.may_clip else [task for task in tiles if not task.on_diagonal]
     bound = tiles if partials.may_clip else [task for task in tiles if task.on_diagonal]
-    run_tasks(client, run_task, partials, Order(rows, free, bound), count)
+    run_tasks(partials, Order(rows, free, bound), count)

@@ -59,7 +59,7 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
     Parameters
     ----------
     kernel
-        One of `primo_scale.kernels.choice.NAMES`.
+        One of `primo_scale.kernels.NAMES`.
     largest_code
         Largest magnitude of a genotype code.
     """

@@ -16,7 +16,6 @@ from primo_scale.accumulate.plan import Plan
 from primo_scale.accumulate.tasks import VARIANTS_PER_NORM_PASS
 from primo_scale.kernels.product_amx import whole_blocks
 from primo_scale.kernels.product_blas import CONVERTED_ENTRIES, EXACT_SUM
-from primo_scale.kernels.product_lookup import whole_panels
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
 
@@ -31,7 +30,7 @@ _WORKER_BASE = 232 << 20
 _LIBRARIES = {"torch": 200 << 20, "cuda": 1 << 30}
 # What a process that is about to start a cluster takes on for it: distributed, the scheduler, the
 # store of partial sums (measured: 62 MiB).
-_CLUSTER_BASE = 64 << 20
+CLUSTER_BASE = 64 << 20
 # Of OpenBLAS for every thread that multiplies (measured: 15 MiB).
 _BLAS_BUFFER = 16 << 20
 # The variant's code table, and the same in 64 bits twice, for a moment, to find its largest code.
@@ -49,8 +48,8 @@ class Workload:
     ----------
     plan
         How it is cut.
-    kernel, outcome_kernel
-        Names of what multiplies genotypes with genotypes and with outcomes.
+    kernel
+        Name of the kernel that multiplies genotypes and outcomes.
     largest_code
         Largest magnitude of a genotype code.
     chunk_shape
@@ -65,7 +64,6 @@ class Workload:
 
     plan: Plan
     kernel: str
-    outcome_kernel: str
     largest_code: int
     chunk_shape: tuple[int, int]
     may_clip: bool
@@ -98,10 +96,14 @@ class Workload:
 
 
 def worker_bytes(work: Workload) -> int:
-    """Peak of one worker, which runs one task at a time."""
-    largest = max(row_task_bytes(work), tile_task_bytes(work))
-    library = max(_LIBRARIES.get(name, 0) for name in (work.kernel, work.outcome_kernel))
-    return _WORKER_BASE + library + _PER_VARIANT * work.plan.layout.n_variants + largest
+    """Return the peak of one worker process, which runs one task at a time, in bytes."""
+    table = _PER_VARIANT * work.plan.layout.n_variants
+    return _WORKER_BASE + _LIBRARIES.get(work.kernel, 0) + table + task_bytes(work)
+
+
+def task_bytes(work: Workload) -> int:
+    """Return the peak of the greediest task, in bytes."""
+    return max(row_task_bytes(work), tile_task_bytes(work))
 
 
 def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
@@ -117,8 +119,7 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
         Of `accumulate.reduction.reduction_bytes`.
     """
     return (
-        _CLUSTER_BASE
-        + _PER_VARIANT * work.plan.layout.n_variants
+        _PER_VARIANT * work.plan.layout.n_variants
         + _PER_TASK * tasks
         + max(reduction, committed_bytes(work))
     )
@@ -150,7 +151,7 @@ def row_task_bytes(work: Workload) -> int:
     committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
     planes = work.planes * row_stride(work.rows)
     multiplying = outcomes + multipliers + planes + kernel_bytes(
-        work.outcome_kernel, work.planes, work.planes, work.rows, largest=LARGEST_BYTE, same=True
+        work.kernel, work.planes, work.planes, work.rows, largest=LARGEST_BYTE, same=True
     )  # fmt: skip
     greediest = max(
         norms + (measuring if work.may_clip else 0),
@@ -218,14 +219,6 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
         # Left in unsigned bytes; and the last people of a row group fill no whole vectors, so that
         # they are copied.
         return left * row_stride(people) + copies
-    if name == "signs":
-        # Two bits a code; and one operand at a time is padded to whole masks.
-        return copies // 4 + max(operands) * row_stride(people)
-    if name == "lookup":
-        # A byte for four codes, of rows that fill panels; once more of the right ones; padded too.
-        digits = sum(whole_panels(rows) * row_stride(-(-people // 4)) for rows in operands)
-        transposed = whole_panels(right) * row_stride(-(-people // 4))
-        return digits + transposed + max(operands) * row_stride(people)
     if name in ("torch", "cuda"):
         return copies + left * right * _INT32
     kind = np.dtype(name)
@@ -246,7 +239,7 @@ def _diagonal_task(work: Workload) -> int:
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
     steps = (
         people
-        + kernel_bytes(work.outcome_kernel, work.planes, work.side, work.rows,
+        + kernel_bytes(work.kernel, work.planes, work.side, work.rows,
                        largest=LARGEST_BYTE, same=False),
         people
         + kernel_bytes(work.kernel, work.side, work.side, work.rows,

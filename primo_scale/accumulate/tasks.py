@@ -7,6 +7,7 @@ handful of plan indices, and its result is its own name.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,28 +40,43 @@ VARIANTS_PER_NORM_PASS = 2048
 
 
 def run_task(address: Address, task: Task) -> None:
-    """Compute and commit one task, unless it is committed; running it again gives the same bytes.
+    """Compute and commit one task on a worker, unless it is committed.
 
-    Dask runs a task again when a worker that had finished it dies before anybody took notice.
+    Dask runs a task again when a worker that had finished it dies before anybody took notice;
+    running it again gives the same bytes.
 
     Raises
     ------
     PrimoError
-        It failed: what of that may travel, and nothing else of it (`Contained`).
+        The task failed. The error has only what may travel through a cluster (`Contained`).
     """
     with Contained() as contained:
         partials = _open_partials(address)
-        if partials.is_committed(task):
-            return
-        if isinstance(task, RowTask):
-            _run_rows(partials, task)
-        else:
-            _run_tile(partials, task)
+        if not partials.is_committed(task):
+            compute_task(partials, task, lambda: None)
     if contained.failure is not None:
         raise contained.failure
 
 
-def _run_rows(partials: Partials, task: RowTask) -> None:
+def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> None:
+    """Compute and commit one task.
+
+    Parameters
+    ----------
+    partials : Partials
+        Open store of partial sums.
+    task : RowTask or TileTask
+        Task of its plan.
+    check : callable
+        Called before each read; it raises if the task is to stop.
+    """
+    if isinstance(task, RowTask):
+        _run_rows(partials, task, check)
+    else:
+        _run_tile(partials, task, check)
+
+
+def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> None:
     """Clip the records of one stripe by the row rule, and sum their Z'Z."""
     plan, inputs, rule = partials.plan, partials.inputs, partials.row_rule
     genotypes = inputs.open_genotypes() if partials.may_clip else None
@@ -70,6 +86,7 @@ def _run_rows(partials: Partials, task: RowTask) -> None:
     gram = ProductSum(kernel, (n_planes, n_planes), LARGEST_BYTE**2)
     reads = list(plan.reads(task))
     for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
+        check()
         multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
         if rule is not None:
             norms = _row_norms(partials, genotypes, samples)
@@ -108,15 +125,15 @@ def _row_norms(partials: Partials, genotypes: GenotypeStore | None, samples: sli
     return norms.T
 
 
-def _run_tile(partials: Partials, task: TileTask) -> None:
+def _run_tile(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
     """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
     if task.on_diagonal:
-        _run_on_diagonal(partials, task)
+        _run_on_diagonal(partials, task, check)
     else:
-        _run_beside_diagonal(partials, task)
+        _run_beside_diagonal(partials, task, check)
 
 
-def _run_on_diagonal(partials: Partials, task: TileTask) -> None:
+def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
     plan, largest = partials.plan, partials.max_code
     genotypes = partials.inputs.open_genotypes()
     tile = _Codes(partials, genotypes, plan.variants(task.block, task.row_tile))
@@ -131,6 +148,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask) -> None:
         return tile.read(samples), planes, _People.read(partials, task.block, samples)
 
     for packed, outcomes, people in read_ahead(read, plan.reads(task)):
+        check()
         codes = tile.decode(packed, people.everybody)
         cross.add(outcomes, codes)
         if people.sampled is not None:
@@ -140,7 +158,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask) -> None:
     partials.commit_tile(task, mirrored(gram.total()))
 
 
-def _run_beside_diagonal(partials: Partials, task: TileTask) -> None:
+def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
     plan = partials.plan
     genotypes = partials.inputs.open_genotypes()
     left = _Codes(partials, genotypes, plan.variants(task.block, task.row_tile))
@@ -152,6 +170,7 @@ def _run_beside_diagonal(partials: Partials, task: TileTask) -> None:
         return left.read(samples), right.read(samples), people
 
     for left_packed, right_packed, people in read_ahead(read, plan.reads(task)):
+        check()
         gram.add(left.decode(left_packed, people), right.decode(right_packed, people))
     partials.commit_tile(task, gram.total())
 

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -111,19 +112,22 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
 
 @contextmanager
 def throw_away_certificates(parent: Path) -> Iterator[Path]:
-    """Certificates that live as long as a run, whatever clocks say meanwhile.
+    """Make certificates that are valid for one run, whatever clocks show meanwhile.
+
+    Dask's own ``Security.temporary()`` does not serve: its certificate is valid from the second it
+    is made, for 365 days, so a clock that is set back, or is behind on a worker, breaks the run.
 
     Parameters
     ----------
     parent
-        Private, and seen by the workers.
+        Private directory that the workers see.
 
     Yields
     ------
     Path
         A directory in `parent` that is deleted at the end.
     """
-    # Of a command that was killed; the work directory's lock says that it is gone.
+    # Certificates of a command that was killed: the work directory's lock shows that it is gone.
     for left in parent.glob(f"{_THROW_AWAY}*"):
         shutil.rmtree(left)
     directory = parent / f"{_THROW_AWAY}{uuid.uuid4().hex}"
@@ -248,7 +252,7 @@ def security_towards(address: str, tls: Path | bool) -> Security | None:
             value=address,
             remedy="Start the scheduler with --protocol tls, and write tls://",
         )
-    if tls and not is_loopback(_host_of(address)):
+    if tls and not _is_loopback(address):
         raise UsageError(
             "whoever can reach this scheduler can run code as its owner, and nothing is encrypted",
             where="--scheduler",
@@ -259,26 +263,13 @@ def security_towards(address: str, tls: Path | bool) -> Security | None:
     return None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`; a name other than localhost is not looked up."""
-    if host.casefold() == "localhost":
-        return True
-    return _is_address(host) and ipaddress.ip_address(host).is_loopback
-
-
-def _host_of(address: str) -> str:
-    location = address.rpartition("://")[2]
-    if location.startswith("["):  # [::1]:8786
-        return location[1:].partition("]")[0]
-    return location.rpartition(":")[0] if ":" in location else location
-
-
-def _is_address(host: str) -> bool:
+def _is_loopback(address: str) -> bool:
+    """Return whether `address` is of this machine; names but localhost are not looked up."""
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
+        host = urlsplit(f"//{address.rpartition('://')[2]}").hostname
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:  # a name, or no address at all
         return False
-    return True
 
 
 def _configured_security(address: str) -> Security:

@@ -19,10 +19,10 @@ from primo_scale.cluster.certificates import (
 from primo_scale.cluster.local import local_cluster
 from primo_scale.cluster.lost_workers import workers_replaced
 from primo_scale.cluster.profile import (
+    ClusterProfile,
     JobQueueProfile,
     KubernetesProfile,
     LocalProfile,
-    Profile,
     SchedulerProfile,
     Tls,
 )
@@ -34,7 +34,7 @@ _PODS_TIMEOUT_SECONDS = 1800
 
 
 @contextmanager
-def dask_client(profile: Profile, scratch: Path) -> Iterator[Client]:
+def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
     """Start or reach the cluster that is asked for, and end what was started.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import dask
@@ -12,9 +13,14 @@ from distributed import LocalCluster, Security
 
 from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SELDOM_INTERRUPTED, WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile, worker_memory
-from primo_scale.errors import InterruptedRun
+from primo_scale.errors import ResourceError
+from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
 
+LOGGER = logging.getLogger("primo_scale")
+
+# How often a cluster is started of which a worker dies meanwhile.
+_TRIALS = 3
 _SETTINGS = {
     **NO_WEB_PAGES,
     **SELDOM_INTERRUPTED,
@@ -32,6 +38,9 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
     on ignoring it, so that only this one stops, and closes them in order. A Ctrl-C in the second
     or two of starting is lost; blocking it instead does not last, since multiprocessing unblocks.
 
+    Dask gives up a cluster of which a worker is killed while it starts. Such a cluster is started
+    anew, a few times.
+
     Parameters
     ----------
     profile
@@ -41,7 +50,30 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
         runs code as its owner.
     scratch
         Directory for their spill, inside the work directory.
+
+    Raises
+    ------
+    ResourceError
+        Workers died again and again while they were starting.
+    InterruptedRun
+        A signal asked to stop.
     """
+    for _ in range(_TRIALS):
+        check()
+        with suppress(_WorkerDied):
+            return _started(profile, security, scratch)
+        LOGGER.warning("a worker died while it was starting: starting again")
+    raise ResourceError(
+        "workers died again and again while they were starting, most likely for lack of memory",
+        remedy="Use fewer --workers; the same command continues",
+    )
+
+
+class _WorkerDied(Exception):
+    """A worker process ended before it had joined the cluster."""
+
+
+def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalCluster:
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
@@ -59,10 +91,7 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
                 silence_logs=logging.CRITICAL,
             )
     except RuntimeError as error:  # "Nanny failed to start": its process was killed meanwhile
-        raise InterruptedRun(
-            "workers died while they were starting",
-            remedy="If it happens again, see whether there is memory enough for --workers",
-        ) from error
+        raise _WorkerDied from error
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)

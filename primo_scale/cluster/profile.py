@@ -33,6 +33,19 @@ Tls = Path | bool
 
 
 @dataclass(frozen=True)
+class ThreadsProfile:
+    """Threads of the command's own process: what runs where nothing is asked for.
+
+    Attributes
+    ----------
+    threads : int
+        Number of threads, one for each CPU that this process may use.
+    """
+
+    threads: int = field(default_factory=usable_cpus)
+
+
+@dataclass(frozen=True)
 class LocalProfile:
     """Worker processes on this machine.
 
@@ -249,7 +262,8 @@ class KubernetesProfile:
     tls: Tls = True
 
 
-Profile = LocalProfile | SchedulerProfile | JobQueueProfile | KubernetesProfile
+ClusterProfile = LocalProfile | SchedulerProfile | JobQueueProfile | KubernetesProfile
+Profile = ThreadsProfile | ClusterProfile
 
 
 def seconds(duration: str) -> int:

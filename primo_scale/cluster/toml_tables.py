@@ -44,8 +44,10 @@ def load_toml(path: Path) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of a number with thousands of digits
         raise InputError(f"is no TOML: {error}", where=path) from error
+    except RecursionError as error:
+        raise InputError("is no TOML: tables or lists are nested too deeply", where=path) from error
 
 
 def read_table(wanted: type[T], table: dict[str, Any], file: Path, above: str = "") -> T:

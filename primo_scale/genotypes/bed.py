@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.interruption import check
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 
 RAW_SLAB_BYTES = 4 << 20
@@ -196,6 +197,7 @@ class GrowingDigest:
         with self._path.open("rb", buffering=0) as file:
             file.seek(self._position)
             while self._position < stop:
+                check()
                 count = file.readinto(buffer[: stop - self._position])
                 if not count:
                     raise _became_shorter(self._path)

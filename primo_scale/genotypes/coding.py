@@ -2,7 +2,7 @@
 
 The multipliers k and centres m come from a public reference panel or from nothing at all, never
 from the cohort, so the coding is a fixed function of one person's genotypes and costs no privacy
-(docs/maths.md, section 6: the row pipeline, step 1).
+(docs/maths/clipping-and-integers.md, step 1).
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def default_row_norm(coding: GenotypeCoding) -> int:
     """Public bound N_x on the squared norm of a row of genotype codes.
 
     Without frequencies the largest possible norm, so nothing is clipped; with them
-    ``(1.1 + 4 / sqrt(d)) V``, which leaves about 99% of real rows as they are (docs/maths.md,
-    section 6: default bounds). The constant and the covariates stand on the outcome side.
+    ``(1.1 + 4 / sqrt(d)) V``, which leaves about 99% of real rows as they are (see
+    docs/maths/clipping-and-integers.md). The constant and the covariates stand on the outcome side.
     """
     if coding.unit == 1:
         return coding.max_squared_norm
@@ -167,8 +167,8 @@ def block_row_norms(coding: GenotypeCoding, boundaries: tuple[int, ...]) -> tupl
 
     ``(1.3 + 8 / sqrt(d_b)) V_b``: looser than for a whole row, since variants in linkage
     disequilibrium are large together. Of real rows of 1000 Genomes chr22 in blocks of 50 to 1000
-    variants it leaves 96 to 98% as they are, of HapMap3's sparser ones all (docs/maths.md,
-    section 7). Without frequencies nothing is clipped.
+    variants it leaves 96 to 98% as they are, of HapMap3's sparser ones all (see
+    docs/maths/blocks.md). Without frequencies nothing is clipped.
     """
     largest = largest_block_norms(coding.code_table, boundaries)
     if coding.unit == 1:

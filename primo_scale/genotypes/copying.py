@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from primo_scale import interruption
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
 from primo_scale.storage.chunks import chunk_name, crc32c_of_chunk, read_block
@@ -83,11 +84,11 @@ def copy_genotypes(
             if key in present:
                 on_progress(next(steps), total)
         for _ in threads.map(copy, [key for key in keys if key not in present]):
-            pass
+            interruption.check()
         for _ in threads.map(compare, tables):
-            pass
+            interruption.check()
         for _ in threads.map(check, np.ndindex(recorded.shape)):
-            pass
+            interruption.check()
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)

@@ -20,7 +20,7 @@ from primo_scale.genotypes.tables import (
     read_fam,
 )
 from primo_scale.kernels.packed import PackedGenotypes
-from primo_scale.storage.files import sha256_of_file
+from primo_scale.storage.files import refuse_special_file, sha256_of_file
 
 Index = npt.NDArray[np.intp]
 
@@ -133,6 +133,8 @@ def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
     samples: SampleTable | None = None
     odd_positions = 0
     for prefix in prefixes:
+        for extension in EXTENSIONS:
+            refuse_special_file(fileset_path(prefix, extension))
         bim = read_bim(fileset_path(prefix, ".bim"))
         people = read_fam(fileset_path(prefix, ".fam"))
         beds.append(open_bed(fileset_path(prefix, ".bed"), len(people), len(bim.variants)))

@@ -41,6 +41,7 @@ from primo_scale.genotypes.ingest_plan import (
 from primo_scale.genotypes.orientation import check_orientation
 from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
+from primo_scale.interruption import result_of
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
 from primo_scale.storage.chunks import chunk_path, write_block
 from primo_scale.storage.files import (
@@ -201,7 +202,7 @@ def _write_partitions(
     def finish_oldest() -> None:
         number, written = under_way.popleft()
         hashes.advance(int(plan.task(number).variants[-1]) + 1)
-        written.result()
+        result_of(written)
         on_progress(next(numbers), plan.n_partitions)
 
     with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -34,8 +33,9 @@ from primo_scale.genotypes.store import KIND
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
 from primo_scale.machine import refuse_full_disk
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import sha256_of_json
-from primo_scale.storage.groups import is_complete, open_group
+from primo_scale.storage.groups import attributes_of, is_complete, open_group
 
 Index = npt.NDArray[np.intp]
 
@@ -249,14 +249,16 @@ def check_same_request(
 
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
     """The request and sources of the finished store or else of the partial one, if any."""
-    content: Any = None
     if plan.destination.exists():
         if is_complete(plan.destination, KIND):
-            content = open_group(plan.destination, KIND).attrs.asdict()
+            return _request_from(attributes_of(open_group(plan.destination, KIND)))
     elif plan.request_path.is_file():
-        content = json.loads(plan.request_path.read_bytes())
-    if content is None:
-        return None, ()
+        remedy = f"Remove {plan.partial} and start again"
+        return read_document(plan.request_path, _request_from, remedy=remedy)
+    return None, ()
+
+
+def _request_from(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[SourceFile, ...]]:
     return content["request"], tuple(SourceFile(**source) for source in content["sources"])
 
 

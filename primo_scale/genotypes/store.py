@@ -1,28 +1,34 @@
 """The packed genotype store: a Zarr group that any process opens by its place.
 
-Layout (format 2): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
+Layout (format 3): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
 and checksummed; ``genotype_counts`` int64 (variant, 4); ``chunk_crc32c`` uint32 (chunk-row,
-chunk), what the ingest wrote there; the variant and sample tables, one array a column. The
-attributes hold digests, hazards, what each filter left and the orientation self-test. All of it is
-private.
+chunk), the checksum of each chunk of ``genotypes``, by which a chunk in another's place is found;
+the variant and sample tables, one array a column. The attributes hold digests, hazards, what each
+filter left, the orientation self-test and the checksums of all other chunks. All of it is private.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.hazards import Hazards
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes, packed_width
 from primo_scale.storage.chunks import read_block
-from primo_scale.storage.groups import Array, array_of, open_group, read_strings
+from primo_scale.storage.groups import (
+    Array,
+    Group,
+    array_of,
+    attributes_of,
+    expect_checksums,
+    open_group,
+    read_strings,
+)
 from primo_scale.storage.places import Place
 
 KIND = "genotypes"
@@ -57,7 +63,7 @@ class GenotypeStore:
     @cached_property
     def samples(self) -> SampleTable:
         """People of the store, in the order of the genotypes."""
-        group = open_group(self.path, KIND)
+        group = self._group
         return SampleTable(
             family=read_strings(group, "sample_family"),
             individual=read_strings(group, "sample_individual"),
@@ -67,7 +73,7 @@ class GenotypeStore:
     @cached_property
     def variants(self) -> VariantTable:
         """Variants of the store, in the order of the genotypes."""
-        group = open_group(self.path, KIND)
+        group = self._group
         return VariantTable(
             chromosome=read_strings(group, "variant_chromosome"),
             identifier=read_strings(group, "variant_identifier"),
@@ -80,23 +86,29 @@ class GenotypeStore:
     @cached_property
     def hazards(self) -> Hazards:
         """What is legal but dangerous in these genotypes. Private."""
-        return Hazards(**open_group(self.path, KIND).attrs["hazards"])  # type: ignore[arg-type]
+        return Hazards(**attributes_of(self._group)["hazards"])
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
         """What each filter of the ingest named, found and left. Private."""
-        counts: Any = open_group(self.path, KIND).attrs["filter_counts"]
+        counts = attributes_of(self._group)["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
 
     @cached_property
     def genotype_counts(self) -> npt.NDArray[np.int64]:
         """Samples of each raw value 0..3 per variant, shape (n_variants, 4). Private."""
-        group = open_group(self.path, KIND)
+        group = self._group
         return read_block(array_of(group, "genotype_counts"), (slice(None), slice(None)))
 
     @cached_property
+    def _group(self) -> Group:
+        return open_group(self.path, KIND)
+
+    @cached_property
     def _genotypes(self) -> Array:
-        return array_of(open_group(self.path, KIND), "genotypes")
+        checksums = read_block(array_of(self._group, "chunk_crc32c"), (slice(None), slice(None)))
+        expect_checksums(self._group, "genotypes", checksums)
+        return array_of(self._group, "genotypes")
 
     def read_packed(self, variants: slice, samples: slice) -> PackedGenotypes:
         """Read a block of packed genotypes.
@@ -114,7 +126,7 @@ class GenotypeStore:
         Raises
         ------
         InputError
-            A chunk does not match its checksum.
+            A chunk is missing, damaged, or not the one that the ingest wrote there.
         """
         start, stop, _ = samples.indices(self.n_samples)
         if start % GENOTYPES_PER_BYTE:
@@ -135,21 +147,12 @@ def open_genotype_store(path: Place) -> GenotypeStore:
     InputError
         Not a genotype store, an unfinished one, or one of another format version.
     """
-    group = open_group(path, KIND)
-    attributes: Any = group.attrs.asdict()
-    try:
-        return GenotypeStore(
-            path=path,
-            n_samples=int(attributes["n_samples"]),
-            n_variants=int(attributes["n_variants"]),
-            chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
-            identity_digest=str(attributes["identity_digest"]),
-            cohort_digest=str(attributes["cohort_digest"]),
-        )
-    except KeyError as error:
-        raise InputError(
-            "the genotype store is damaged: an attribute is missing",
-            where=str(path),
-            value=str(error),
-            remedy="Remove it and run the ingest again",
-        ) from error
+    attributes = attributes_of(open_group(path, KIND))
+    return GenotypeStore(
+        path=path,
+        n_samples=int(attributes["n_samples"]),
+        n_variants=int(attributes["n_variants"]),
+        chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
+        identity_digest=str(attributes["identity_digest"]),
+        cohort_digest=str(attributes["cohort_digest"]),
+    )

@@ -7,44 +7,37 @@ from functools import cache
 import numpy as np
 
 from primo_scale.errors import UsageError
+from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import add_squared_norms, decode
-from primo_scale.kernels.processor import looks_up_fast
 from primo_scale.kernels.product_amx import Amx
-from primo_scale.kernels.product_avx512 import Signs, Vnni
+from primo_scale.kernels.product_avx512 import Vnni
 from primo_scale.kernels.product_blas import Blas
-from primo_scale.kernels.product_lookup import Lookup
 from primo_scale.kernels.product_torch import Torch
-from primo_scale.kernels.products import LARGEST_BYTE, ProductKernel, ProductSum
-
-AUTOMATIC = "auto"
-NAMES = (AUTOMATIC, "amx", "lookup", "signs", "vnni", "torch", "cuda", "float32", "float64")
-"""What ``--kernel`` takes."""
+from primo_scale.kernels.products import ProductKernel, ProductSum
 
 
 def choose_kernel(name: str, largest_code: int) -> ProductKernel:
-    """The kernel called `name`, or the fastest one that this machine has.
+    """Return the kernel called `name`, or the fastest one that this machine can run.
 
     Every kernel gives the same integers, so machines of one cluster may choose differently.
 
     Parameters
     ----------
     name
-        One of `NAMES`.
+        One of `primo_scale.kernels.NAMES`.
     largest_code
-        Bound on the magnitude of the codes on both sides.
+        Bound on the magnitude of the codes on both sides. It decides how the BLAS kernels cut
+        their sums, and never which kernel is chosen.
 
     Raises
     ------
     UsageError
-        This machine cannot run it, or what multiplies such codes in its place.
+        This machine cannot run the kernel.
     """
     if name == AUTOMATIC:
         return _fastest(largest_code)
     kernel = _kernels(largest_code)[name]
-    if largest_code > kernel.largest_code:
-        # Some multiply genotypes coded about 1, and leave everything else to their neighbour.
-        kernel = _kernels(largest_code)["vnni"]
     if not kernel.is_available():
         raise UsageError(
             f"this machine cannot run the kernel, which needs {kernel.needs}",
@@ -56,7 +49,9 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
 
 
 def warmed_up(name: str, largest_code: int) -> str:
-    """Compile what `choose_kernel` chooses before workers all do, and say what it is called.
+    """Compile the kernel that `choose_kernel` chooses, and return its name.
+
+    Workers load the compiled functions from the disk; otherwise each of them compiles its own.
 
     Raises
     ------
@@ -69,23 +64,18 @@ def warmed_up(name: str, largest_code: int) -> str:
     codes = decode(packed, table, 4)
     scale_columns(codes, np.zeros(1, dtype=np.intp), np.full(1, UNCLIPPED))
     add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
-    for needed in (kernel, choose_kernel(name, LARGEST_BYTE)):
-        ProductSum(needed, (2, 2), 1).add(codes, codes)
+    ProductSum(kernel, (2, 2), 1).add(codes, codes)
     return kernel.name
 
 
 @cache
 def _fastest(largest_code: int) -> ProductKernel:
     kernels = _kernels(largest_code)
-    about_1 = ("lookup", "signs") if looks_up_fast() else ("signs", "lookup")
-    names = ("cuda", "amx", *about_1, "vnni", "float32")
-    suitable = (kernels[name] for name in names if largest_code <= kernels[name].largest_code)
-    return next(kernel for kernel in suitable if kernel.is_available())
+    names = ("amx", "vnni", "float32")
+    return next(kernels[name] for name in names if kernels[name].is_available())
 
 
 def _kernels(largest_code: int) -> dict[str, ProductKernel]:
     float32, float64 = (Blas(kind, largest_code) for kind in (np.float32, np.float64))
-    found: list[ProductKernel] = [
-        Amx(), Lookup(), Signs(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64,
-    ]  # fmt: skip
+    found: list[ProductKernel] = [Amx(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64]
     return {kernel.name: kernel for kernel in found}

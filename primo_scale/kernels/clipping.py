@@ -6,7 +6,7 @@ A row ``q`` with ``||q||^2 > N`` is multiplied by ``r / 2^31``, ``r = isqrt(floo
     ``sum_j floor(|q_j| r / 2^31)^2 <= ||q||^2 r^2 / 2^62 <= N``,
 
 so the inequality the privacy guarantee rests on holds for every input, whatever the compiler or
-the processor does with floats (docs/maths.md, section 6: the row pipeline, steps 3 and 4).
+the processor does with floats (docs/maths/clipping-and-integers.md, Theorem 1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -93,7 +92,10 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
     -------
     ndarray like `entries`
     """
-    return np.asarray(_scale(entries, multipliers))
+    shape = np.broadcast_shapes(entries.shape, multipliers.shape)
+    scaled = np.empty(shape, entries.dtype)
+    _scale(np.broadcast_to(entries, shape), np.broadcast_to(multipliers, shape), scaled)
+    return scaled
 
 
 def scale_columns(
@@ -136,18 +138,21 @@ def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
 
 
 @compiled
-def _scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
-    for row in range(entries.shape[0]):
-        for k in range(columns.shape[0]):
-            entry = np.int64(entries[row, columns[k]])
-            magnitude = (abs(entry) * multipliers[k]) >> _FRACTION_BITS
-            entries[row, columns[k]] = magnitude if entry >= 0 else -magnitude
-
-
-@numba.vectorize(  # type: ignore[untyped-decorator]
-    ["int8(int8, int64)", "int16(int16, int64)", "int32(int32, int64)"], cache=True
-)
-def _scale(entry: Any, multiplier: Any) -> Any:
+def _scaled(entry: Any, multiplier: Any) -> Any:
     # A shift floors, so it is applied to the magnitude: that is rounding toward zero.
     magnitude = (abs(np.int64(entry)) * multiplier) >> _FRACTION_BITS
     return magnitude if entry >= 0 else -magnitude
+
+
+@compiled
+def _scale(entries: Any, multipliers: Any, scaled: Any) -> None:
+    for row in range(entries.shape[0]):
+        for column in range(entries.shape[1]):
+            scaled[row, column] = _scaled(entries[row, column], multipliers[row, column])
+
+
+@compiled
+def _scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
+    for row in range(entries.shape[0]):
+        for k in range(columns.shape[0]):
+            entries[row, columns[k]] = _scaled(entries[row, columns[k]], multipliers[k])

@@ -17,7 +17,6 @@ VECTOR_BYTES = 64
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 V16 = ir.VectorType(I32, LANES)
-V64 = ir.VectorType(I8, VECTOR_BYTES)
 
 Builder = Any  # llvmlite has no types
 Value = Any
@@ -34,9 +33,8 @@ def loop(
     step_bytes: int,
     n_totals: int,
     step: Callable[[Value, list[Value]], list[Value]],
-    kind: Any = V16,
 ) -> list[Value]:
-    """Run `step` from zero totals of a `kind`, `steps` times, with the byte offset of each."""
+    """Run `step` on zero totals `steps` times and pass it the byte offset of each turn."""
     before, again, after = (
         builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     )  # fmt: skip
@@ -44,9 +42,9 @@ def loop(
     builder.position_at_end(again)
     count = builder.phi(I64)
     count.add_incoming(word(0), before)
-    totals = [builder.phi(kind) for _ in range(n_totals)]
+    totals = [builder.phi(V16) for _ in range(n_totals)]
     for total in totals:
-        total.add_incoming(ir.Constant(kind, [0] * kind.count), before)
+        total.add_incoming(ir.Constant(V16, [0] * LANES), before)
     advanced = step(builder.mul(count, word(step_bytes)), totals)
     done = builder.add(count, word(1))
     count.add_incoming(done, again)
@@ -57,12 +55,10 @@ def loop(
     return advanced
 
 
-def load(
-    builder: Builder, base: Value, stride: Value, row: int, offset: Value, kind: Any = V16
-) -> Value:
-    """What is at `offset` of a row."""
+def load(builder: Builder, base: Value, stride: Value, row: int, offset: Value) -> Value:
+    """Load the vector at byte `offset` of a row."""
     address = builder.add(builder.add(base, builder.mul(stride, word(row))), offset)
-    return builder.load(pointer(builder, address, kind), align=1)
+    return builder.load(pointer(builder, address, V16), align=1)
 
 
 def pointer(builder: Builder, address: Value, kind: Any) -> Value:

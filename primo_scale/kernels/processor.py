@@ -28,14 +28,6 @@ def host_features() -> frozenset[str]:
     return frozenset(name for name, present in features.items() if present)
 
 
-def looks_up_fast() -> bool:
-    """Whether one look-up is one operation: so on AMD's, while Intel's make three of it.
-
-    There `lookup` has two thirds of the rate of `signs` (docs/benchmarks_amx.md).
-    """
-    return str(binding.get_host_cpu_name()).startswith("znver")
-
-
 def lends_tiles() -> bool:
     """Whether this processor has AMX for bytes, and the system lends it to this process.
 

@@ -37,7 +37,6 @@ class Amx:
 
     name = "amx"
     needs = "a processor with AMX, and a system that lends it"
-    largest_code = 128
 
     def is_available(self) -> bool:
         """Whether this process may use the instructions."""

@@ -28,14 +28,14 @@ class Blas(ArraySums):
     kind
         float32 or float64.
     largest_code
-        The larger, the fewer people can be added exactly at a time.
+        Bound on the magnitude of the codes on both sides. The larger it is, the fewer people a
+        partial sum can hold exactly.
     """
 
     def __init__(self, kind: type[np.floating[Any]], largest_code: int) -> None:
         self._kind: np.dtype[np.floating[Any]] = np.dtype(kind)
         self.name = str(self._kind)
         self.needs = "nothing"
-        self.largest_code = largest_code
         self._run = EXACT_SUM[self._kind] // max(1, largest_code**2)
 
     def is_available(self) -> bool:

@@ -1,14 +1,13 @@
 """Exact int8 products by PyTorch: oneDNN (VNNI, AMX) on processors, cuBLAS on NVIDIA GPUs.
 
-PyTorch is an optional dependency (docs/dependencies.md); nothing here imports it before a
-kernel is asked for.
+PyTorch is an optional dependency (docs/dependencies.md). It is imported only when ``--kernel``
+names one of these two kernels: neither is chosen automatically.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from primo_scale.kernels.products import Int8, Int32
 _ROW_MULTIPLE = 32
 _PEOPLE_MULTIPLE = 16
 _CHECKED_PEOPLE = 1024
-_NVIDIA_DRIVER = Path("/dev/nvidiactl")
 
 
 class Torch:
@@ -31,8 +29,6 @@ class Torch:
         ``cpu`` or ``cuda``.
     """
 
-    largest_code = 128
-
     def __init__(self, device: str) -> None:
         self._device = device
         self.name = "torch" if device == "cpu" else device
@@ -41,13 +37,10 @@ class Torch:
         )
 
     def is_available(self) -> bool:
-        """Whether PyTorch is installed, finds such a device, and its products are exact there."""
+        """Return whether PyTorch is installed, finds the device and multiplies exactly on it."""
         if importlib.util.find_spec("torch") is None:
             return False
-        # Importing PyTorch takes a second: not before there is a driver to ask for.
-        if self._device == "cuda" and not (
-            _NVIDIA_DRIVER.exists() and self._torch.cuda.is_available()
-        ):
+        if self._device == "cuda" and not self._torch.cuda.is_available():
             return False
         return self._is_exact
 

@@ -33,13 +33,10 @@ class ProductKernel(Protocol):
         As ``--kernel`` calls it.
     needs
         What a machine must have to run it.
-    largest_code
-        Largest magnitude of codes on either side that it is right for.
     """
 
     name: str
     needs: str
-    largest_code: int
 
     def is_available(self) -> bool:
         """Whether this machine can run it."""

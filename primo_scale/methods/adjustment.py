@@ -6,7 +6,7 @@ those of a regression on what C does not explain::
     S = X'X - X'C (C'C)^-1 C'X
     G = X'Y - X'C (C'C)^-1 C'Y
 
-On noisy statistics this is post-processing (docs/maths.md, section 6, "Covariates").
+On noisy statistics this is post-processing (docs/maths/estimation.md, "Covariates").
 """
 
 from __future__ import annotations

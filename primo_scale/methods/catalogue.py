@@ -189,7 +189,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 
     The projection by Y'Y changes nothing until noise takes X'Y out of what bounded genotype rows
     could make: with rows at their bounds from ``l = n mu / (2 sqrt d)`` phenotypes on
-    (docs/maths.md, section 3, item 5). Its radius comes from the noisy trace of X'X, which knows
+    (docs/maths/papers.md, item 5). Its radius comes from the noisy trace of X'X, which knows
     that an average row has norm^2 V and not N_x; that moves it to ``sqrt(V / N_x)`` of this.
 
     Parameters

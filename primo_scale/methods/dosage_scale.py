@@ -38,7 +38,7 @@ def to_dosage_scale(
     outcomes: OutcomeCoding,
     response: ClipResponse,
 ) -> DosageWeights:
-    """Undo the public coding (docs/maths.md, section 6, "Mixed scales").
+    """Undo the public coding (docs/maths/clipping-and-integers.md, "Mixed scales").
 
     With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
     sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight.

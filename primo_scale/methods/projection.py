@@ -1,4 +1,4 @@
-"""Projection of a noisy X'Y onto what bounded rows can make of it (docs/maths.md, section 4).
+"""Projection of a noisy X'Y onto what bounded rows can make of it (docs/maths/estimation.md).
 
 Given X, the true X'Y lies in ``K = {X'Z : ||Z||_F <= R}`` with ``R^2 >= ||Y||_F^2``. The nearest
 point of K to the noisy G is, with ``X'X = V diag(lambda) V'`` and ``H = V'G``, ::
@@ -11,7 +11,7 @@ K is a ball and not a sphere: a G inside it stays where it is. Because ``(X'X)^-
 ``V diag(1/(lambda_j + nu)) H``, solving after the projection is ridge at the penalty nu.
 Given Y in place of X the same holds with ``T = Y'Y`` for X'X and G' for G: a multiplication of G
 from the right by ``T (T + nu I)^-1``. Source: PRIMO, GaussProj, with the corrections of
-docs/maths.md, section 3.
+docs/maths/papers.md.
 """
 
 from __future__ import annotations

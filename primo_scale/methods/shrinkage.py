@@ -16,7 +16,7 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 # Share of the noise norm below which an eigenvalue of a noisy Gram matrix tells nothing
-# (docs/maths.md, planner: "Weights for known noise").
+# (docs/maths/estimation.md, Theorem 4).
 FLOOR_SHARE = 0.3
 
 
@@ -28,10 +28,6 @@ class Shrinkage(Protocol):
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Factors f, shape (d, 1), or (d, l) if phenotypes differ."""
-        ...
-
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """Derivative of each coefficient ``f H`` by its own entry of H; of the shape of f."""
         ...
 
 
@@ -51,18 +47,14 @@ class Ridge:
         """Factors, shape (d, 1); the target is not looked at."""
         return _quotient(np.ones_like(eigenvalues), eigenvalues + self.penalty)[:, None]
 
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """The factors: coefficients are linear in the target."""
-        return self.factors(eigenvalues, target)
-
 
 @dataclass(frozen=True)
 class KnownNoise:
     """Posterior mean of small effects when the noise in X'Y is known.
 
     ``f = t lambda / (t lambda^2 + v lambda + s^2)``: the Wiener filter for effects of prior
-    variance t, residual variance v a person and noise of variance s^2 on X'Y (docs/maths.md,
-    planner: "Weights for known noise"). Ridge is the case s = 0 with ``r = v/t``. Directions in
+    variance t, residual variance v a person and noise of variance s^2 on X'Y (see
+    docs/maths/estimation.md, Theorem 4). Ridge is the case s = 0 with ``r = v/t``. Directions in
     which noise exceeds signal are shrunk more than any one penalty could.
 
     Attributes
@@ -90,10 +82,6 @@ class KnownNoise:
         noise = self.residual_variance * values + self.cross_sigma**2
         return _quotient(signal, signal * values + noise)
 
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """The factors: coefficients are linear in the target."""
-        return self.factors(eigenvalues, target)
-
 
 @dataclass(frozen=True)
 class JamesStein:
@@ -103,7 +91,7 @@ class JamesStein:
     phenotypes, each in units of its own noise s: phenotypes whose missing values were made up for
     have more of it, and the estimator is only safe for noise that is alike in all columns. Fewer
     than three phenotypes cannot help one another, and without noise there is nothing to remove:
-    then this is ridge. Source: James and Stein (1961), positive part; docs/maths.md, section 4.
+    then this is ridge. Source: James and Stein (1961), positive part; docs/maths/estimation.md.
 
     Attributes
     ----------
@@ -122,25 +110,8 @@ class JamesStein:
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Factors, shape (d, 1)."""
-        kept = 1 - self._removed(target)
-        return self._ridge(eigenvalues, target) * np.clip(kept, 0, None)[:, None]
-
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """Slopes, shape (d, l): a larger entry also makes its whole direction more believable."""
-        factors = self.factors(eigenvalues, target)
-        removed = self._removed(target)
-        if not removed.any():
-            return factors
-        # A direction that is dropped stays dropped under small changes.
-        removed = np.where(removed < 1, removed, 0)[:, None]
-        whitened = (target / self.cross_sigma) ** 2
-        share = _quotient(whitened, whitened.sum(axis=1, keepdims=True))
-        ridge = self._ridge(eigenvalues, target)
-        return np.asarray(factors + 2 * ridge * removed * share)
-
-    def _ridge(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """What the factor across phenotypes multiplies, shape (d, 1)."""
-        return Ridge(self.penalty).factors(np.maximum(eigenvalues, self.floor), target)
+        kept = np.clip(1 - self._removed(target), 0, None)[:, None]
+        return Ridge(self.penalty).factors(np.maximum(eigenvalues, self.floor), target) * kept
 
     def _removed(self, target: Float64) -> Float64:
         """``(l-2)/||H_j||^2`` in units of the noise, shape (d,); infinite where H_j is 0."""
@@ -162,7 +133,7 @@ def whitened_squares(target: Float64, cross_sigma: Float64) -> Float64:
 def noise_norm(sigma: float, size: int) -> float:
     """Bound on the spectral norm of symmetric noise in the svec layout.
 
-    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3%: docs/maths.md, section 5.
+    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3%: docs/maths/estimation.md, Theorem 5.
     """
     return sigma * (float(np.sqrt(2 * size)) + 3)
 

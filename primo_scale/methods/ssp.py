@@ -1,4 +1,4 @@
-"""Ridge penalties of the sufficient-statistics-perturbation family (docs/maths.md, section 5).
+"""Ridge penalties of the sufficient-statistics-perturbation family (docs/maths/estimation.md).
 
 SSP solves with ridge 1. AdaSSP measures the smallest eigenvalue of X'X with a share of the budget
 and adds only what the noise in X'X may take away beyond it; constSSPfull measures nothing and adds

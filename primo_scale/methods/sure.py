@@ -1,4 +1,4 @@
-"""A ridge penalty chosen by Stein's unbiased estimate of its own risk (docs/maths.md, section 4).
+"""A ridge penalty chosen by Stein's unbiased estimate of its own risk (docs/maths/estimation.md).
 
 In the basis of X'X the least-squares answer without noise is ``H*_j / lambda_j``, and H = H* + s N
 is seen. The loss of ridge in predicting it, summed over directions and phenotypes, has the

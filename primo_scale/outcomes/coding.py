@@ -2,7 +2,7 @@
 
 Each value is clamped to public bounds, centred and scaled by public numbers, and truncated to
 int16; a missing value becomes 0. That is a fixed function of one person's record, so it costs no
-privacy (docs/maths.md, section 6: the row pipeline, steps 1 and 2).
+privacy (docs/maths/clipping-and-integers.md, steps 1 and 2).
 
 Missing values, as plink2 reads them: ``NA`` and ``nan``, and any number equal to -9, in
 phenotypes and in covariates; also 0 in a binary trait coded 1/2, but in no other column. In a

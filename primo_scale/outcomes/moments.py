@@ -2,7 +2,7 @@
 
 A value y becomes ``u = (clamp(y) - midpoint) / half range`` in [-1, 1] by the public bounds, and
 ``U = trunc(2^20 u)``. The sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, over people who have the
-phenotype, are integers of one scale (docs/maths.md, section 6: "Private phenotype means"); a
+phenotype, are integers of one scale (docs/maths/counts-and-moments.md, Theorem 2); a
 missing value counts as 0 in all three.
 """
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from primo_scale.interruption import check
 from primo_scale.privacy.audited_release import (
     Floats,
     NoiseOfRun,
@@ -175,6 +176,7 @@ def _observe(
     rows = everybody(pair.others, person)
     seen = []
     for _ in range(effort.runs):
+        check()
         if subsample is not None:  # a fresh secret one for every release, as when partials are made
             members = random.SystemRandom().sample(range(len(rows)), subsample)
             exact = replace(exact, gram=grams(rows[members], sizes))

@@ -1,4 +1,4 @@
-"""From (epsilon, delta) to the noise of a Gaussian mechanism, exactly (docs/maths.md, section 1).
+"""From (epsilon, delta) to the noise of a Gaussian mechanism, exactly (docs/maths/calibration.md).
 
 A bundle of Gaussian releases is described by one number, mu: the length of the joint shift one
 person can cause, in units of the noise. Its (epsilon, delta) curve is the analytic Gaussian
@@ -19,8 +19,8 @@ from primo_scale.errors import UsageError
 from primo_scale.privacy.sensitivity import Adjacency
 
 # Noise drawn on a lattice instead of the real line costs less than this share of epsilon, with
-# the error of the floating-point profile, inside the region below (docs/maths.md, "Noise on the
-# lattice"): releases are calibrated at epsilon (1 - LATTICE_MARGIN).
+# the error of the floating-point profile, inside the region below (docs/maths/noise.md,
+# Theorem 4): releases are calibrated at epsilon (1 - LATTICE_MARGIN).
 LATTICE_MARGIN = 1e-6
 SMALLEST_EPSILON = 1e-3
 LARGEST_EPSILON = 100.0
@@ -158,7 +158,7 @@ def release_mu(epsilon: float, delta: float) -> float:
 def composed_epsilon(cost: Cost, delta: float) -> float:
     """The epsilon, at `delta`, of lattice releases that cost so much together.
 
-    ``eps(mu, delta - sum delta_j) + sum eps_j`` (docs/maths.md, section 1); infinite when the
+    ``eps(mu, delta - sum delta_j) + sum eps_j`` (docs/maths/calibration.md); infinite when the
     delta_j leave nothing.
     """
     if cost.delta >= delta:
@@ -174,7 +174,7 @@ def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency)
     ----------
     gram_weight, cross_weight
         ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due to the
-        noise on X'X and on X'Z, both in the same units (docs/maths.md, section 2).
+        noise on X'X and on X'Z, both in the same units (docs/maths/gram.md).
     adjacency
         Replace-one: ``(-b + sqrt(b^2 + 16ab)) / 4a``, here without its cancellation, in (0, 2].
         Add-remove, where A + D is given: ``sqrt(b/a)``.
@@ -185,7 +185,7 @@ def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency)
 
 
 def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
-    """As `optimal_split`, replace-one, for the release by block (docs/maths.md, section 7).
+    """As `optimal_split`, replace-one, for the release by block (docs/maths/blocks.md).
 
     With ``tau = t/2``, ``1/A = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``:
     the minimum of ``a/A + b/D`` has no closed form.

@@ -4,7 +4,7 @@ Rows of standardised phenotypes are clipped to a norm ``B = b sqrt(l)``. For one
 others of squared norm Q that is ``g(y) = E[min(1, B/sqrt(y^2 + Q))] y``, and a linear model of
 g(y) is one of y, stretched and moved: ``cov(x, g(y)) = slope cov(x, y)`` and ``E[g(y) | x] =
 offset + slope E[y | x]``. For a normal phenotype the slope is E[g'(y)] by Stein's lemma, the
-attenuation of docs/maths.md (planner), and the offset 0. A binary phenotype has two values, so
+attenuation of docs/maths/planner.md, and the offset 0. A binary phenotype has two values, so
 both are exact given Q. The others are taken as independent normals, each there for the share of
 people in whom it is observed: a missing value is 0 and makes the row shorter. For correlated
 phenotypes Q varies more and the slope is approximate.
@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
 
-from primo_scale.privacy.planning import attenuation_at
+from primo_scale.privacy.planning import attenuation_at, chi_square_quantile
 
 Float64 = npt.NDArray[np.float64]
 Levels = tuple[float, float]
@@ -78,6 +77,6 @@ def clip_response(
 
 def _clipped(value: float, others: float, bound: float) -> float:
     """g(value), the others' squared norm being chi-square on `others` degrees of freedom."""
-    rest = chi2.ppf(_QUANTILES, others) if others > 0 else np.zeros(1)
+    rest = chi_square_quantile(_QUANTILES, others) if others > 0 else np.zeros(1)
     norms = np.sqrt(value**2 + rest)
     return float(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)).mean())

@@ -1,8 +1,8 @@
 """Gaussian noise on a fine lattice from an AES-256-CTR keystream: fast, and replayable by key.
 
 The draws are exact up to a total variation of 4e-119 each if the keystream is uniform
-(docs/noise.md), so what they add to a guarantee is that AES-256 is a pseudorandom function. About
-fifteen million draws a second and core.
+(docs/maths/sampler.md), so what they add to a guarantee is that AES-256 is a pseudorandom function.
+About fifteen million draws a second and core.
 
 Rejection makes the time depend, weakly, on what was drawn.
 """

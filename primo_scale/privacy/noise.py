@@ -1,10 +1,10 @@
-"""Gaussian noise on a fine lattice, rounded onto the integers (docs/maths.md, "Noise...").
+"""Gaussian noise on a fine lattice, rounded onto the integers (docs/maths/noise.md).
 
 A statistic is an array of integers. To each entry a Gaussian on the lattice ``2^-k Z`` is added,
 with at least 2^32 lattice steps to a standard deviation, and the sum is rounded to an integer.
 That is post-processing of the ideal Gaussian mechanism, up to what the margin in the calibration
-covers (docs/noise.md); no floating-point number is added to the data, so there are no low-order
-bits to attack.
+covers (docs/maths/sampler.md); no floating-point number is added to the data, so there are no
+low-order bits to attack.
 
 A small release is drawn by OpenDP, from the operating system's entropy. A large one would wait
 minutes for that, so it is drawn from a keystream. Both reject some candidates: how long they take

@@ -9,7 +9,7 @@ Gaussian; ``scale * N`` is then rounded to an integer.
 `decide_from_prefixes` takes them, compiled, from the leading 64 bits where those settle them, and
 says UNDECIDED where they do not (about once in 25,000), so the two never disagree. There is no
 floating point in either:
-the law is the rounded Gaussian's up to a total variation of 4e-119 (proof: docs/noise.md).
+the law is the rounded Gaussian's up to a total variation of 4e-119 (proof: docs/maths/sampler.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REJECTED, ACCEPTED, UNDECIDED = 0, 1, 2
 SMALLEST_SCALE = 2.0**32
 LARGEST_SCALE = 2.0**58
 
-# The proof in docs/noise.md needs every one of these to be what it is.
+# The proof in docs/maths/sampler.md needs every one of these to be what it is.
 BINS_PER_SIGMA = 64
 TAIL_SIGMAS = 24  # beyond lies 3e-127
 N_BINS = TAIL_SIGMAS * BINS_PER_SIGMA

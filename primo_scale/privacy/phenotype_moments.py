@@ -2,17 +2,17 @@
 
 Good centres and scales make the clip of phenotype rows fit; where no public ones are known, a
 twentieth of the release's mu^2 buys noisy ones, before anything else is summed. From then on they
-are public (docs/maths.md, section 6: "Private phenotype means").
+are public (docs/maths/counts-and-moments.md, Theorem 2).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from primo_scale.privacy.receipt import Receipt, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.privacy.spending import Charge, ReleaseRequest
 from primo_scale.privacy.steps import step
+from primo_scale.storage.documents import of_type, read_document
 from primo_scale.storage.files import canonical_json, write_atomically
 
 MOMENTS_SHARE = 0.05
@@ -109,8 +110,14 @@ def read_moments(path: Path) -> NoisyMoments | None:
     """Moments that an earlier run stored, or None."""
     if not path.is_file():
         return None
-    value = json.loads(path.read_bytes())
-    return NoisyMoments(tuple(map(tuple, value["sums"])), value["sigma"], value["charge"])
+    return read_document(
+        path, _moments_from, remedy="Remove it; the same command pays for new ones"
+    )
+
+
+def _moments_from(value: dict[str, Any]) -> NoisyMoments:
+    sums = tuple(tuple(of_type(int, number) for number in row) for row in value["sums"])
+    return NoisyMoments(sums, of_type(float, value["sigma"]), of_type(str, value["charge"]))
 
 
 def with_moments(

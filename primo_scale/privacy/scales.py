@@ -1,4 +1,4 @@
-"""The least noise that keeps a promise: one sigma for every statistic (docs/maths.md, 2 and 7).
+"""The least noise that keeps a promise: one sigma for every statistic (docs/maths).
 
 Each function is one case of the guarantee. In all of them mu^2 of the whole bundle is what the
 promise allows; counts, and the smallest eigenvalue where a method wants it, take a share of it
@@ -184,7 +184,7 @@ def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
 
 
 def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mechanism:
-    """X'X of a secret subsample of s people, everything else of all n (docs/maths.md, 3, item 3).
+    """X'X of a secret subsample of s people, everything else of all n (docs/maths/subsampling.md).
 
     Half of (epsilon, delta) pays for X'X: a mechanism that is (eps_1, delta_1)-private on the
     subsample is ``(log(1 + (s/n)(e^eps_1 - 1)), (s/n) delta_1)``-private on the cohort.

@@ -1,4 +1,4 @@
-"""How far one person can move each statistic: every formula of docs/maths.md, 2 and 7, once.
+"""Sensitivities of the statistics that the product releases (docs/maths).
 
 All bounds are public integers on the lattice of the rows: ``row_norm`` is an upper bound N_x on
 ``||x_i||^2``, ``block_norm`` a bound beta_b on its part in one LD block, ``outcome_norm`` a bound
@@ -10,12 +10,13 @@ result is an l2 (Frobenius) distance rounded up.
 person's phenotypes to null": the constants are the same. Label privacy takes for ``row_norm`` the
 largest norm of the public rows, feature privacy takes for ``outcome_norm`` the largest norm of
 the public outcomes. A constant column kappa adds ``kappa^2`` to the norm of its side.
+
+Bounds of statistics that the product does not release are in tests/privacy/sensitivity_bounds.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
 
@@ -35,40 +36,15 @@ class PrivacyUnit(StrEnum):
     FEATURE = "feature"
 
 
-def gram(row_norm: int, adjacency: Adjacency, *, n_columns: int = 2) -> float:
-    """Sensitivity of X'X in Frobenius norm, whole or any diagonal blocks of it.
+def gram(row_norm: int, adjacency: Adjacency) -> float:
+    """Return the sensitivity of X'X in Frobenius norm, whole or any diagonal blocks of it.
 
-    Also that of the upper triangle under equal noise, and of its svec (off-diagonal noise variance
-    halved): the suprema coincide. Two orthogonal rows attain sqrt(2) N_x, so one column cannot.
+    It is also that of the upper triangle under equal noise, and of its svec (off-diagonal noise
+    variance halved): the suprema coincide. Under replace-one, two orthogonal rows attain
+    ``sqrt(2) N_x``. A single column has no orthogonal rows and moves by at most ``N_x``.
     """
-    factor = 2 if adjacency is Adjacency.REPLACE_ONE and n_columns > 1 else 1
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm**2)
-
-
-def gram_upper_triangle(row_norm: int, adjacency: Adjacency, *, entry_bound: int) -> float:
-    """Sensitivity of the upper triangle of X'X, equal noise, when also ``|x_ij| <= entry_bound``.
-
-    Up to sqrt(2) below `gram`; for a release of the Gram matrix alone.
-    """
-    squared = Fraction(row_norm**2 + min(entry_bound**2, row_norm) * row_norm)
-    return _root(squared if adjacency is Adjacency.REPLACE_ONE else squared / 2)
-
-
-def gram_of_dosages(row_norm: int, *, entry_bound: int, n_columns: int) -> float:
-    """Replace-one sensitivity of X'X for uncentred rows in ``[0, entry_bound]^n_columns``.
-
-    Non-negative rows cannot be orthogonal once they are long; an upper bound, attained when the
-    numbers of full entries it implies are integers.
-    """
-    total = entry_bound**2 * n_columns
-    norm = min(row_norm, total)
-    if 2 * norm <= total:
-        squared = 2 * norm**2
-    elif 3 * norm <= 2 * total:
-        squared = 2 * norm**2 - 2 * (2 * norm - total) ** 2
-    else:
-        squared = norm**2 + 2 * (total - norm) ** 2
-    return _root(squared)
 
 
 def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> float:
@@ -83,38 +59,15 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
     return _float_up(row_norm + 1 + 2 * solver_error)
 
 
-def centred_scatter(row_norm: int, adjacency: Adjacency, *, n_samples: int) -> float:
-    """Sensitivity of ``sum (x_i - mean)(x_i - mean)'`` about the data's own mean.
-
-    Why the product centres on public frequencies: this is 4 or 2.83 times that of `gram`.
-    `n_samples` is the size of the smaller cohort.
-    """
-    if adjacency is Adjacency.REPLACE_ONE:
-        return _float_up(Fraction(4 * row_norm * (n_samples - 1), n_samples))
-    return _float_up(Fraction(4 * row_norm * n_samples, n_samples + 1))
-
-
 def cross(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
     """Sensitivity of X'Z: full, label or feature privacy, each with its own two norms."""
     factor = 4 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm * outcome_norm)
 
 
-def cross_of_non_negative(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
-    """Sensitivity of X'Z when no entry of X or Z is negative."""
-    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    return _root(factor * row_norm * outcome_norm)
-
-
 def cross_of_clipped_products(product_norm: int, adjacency: Adjacency) -> float:
     """Sensitivity of X'Z, label privacy only, when ``||x_i||^2 ||z_i||^2 <= product_norm``."""
     return cross(product_norm, 1, adjacency)
-
-
-def outcome_diagonal(outcome_norm: int, adjacency: Adjacency, *, entry_bound: int) -> float:
-    """Sensitivity of the diagonal of Z'Z alone, with ``|z_ij| <= entry_bound``."""
-    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    return _root(factor * min(entry_bound**2, outcome_norm) * outcome_norm)
 
 
 def observed_counts(n_phenotypes: int) -> float:
@@ -126,7 +79,7 @@ def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2*
     """Sensitivity of ``(sum U, sum floor(U^2 / unit), unit n_j)`` over all phenotypes together.
 
     U are integers, ``|U| <= unit``; a missing one adds 0 to all three sums. Two opposite extremes
-    are the farthest apart, also with the floors (docs/maths.md, section 2).
+    are the farthest apart, also with the floors (docs/maths/counts-and-moments.md).
 
     Raises
     ------
@@ -163,17 +116,6 @@ def pair(gram_share: float, cross_share: float, adjacency: Adjacency) -> float:
     return 4 * cross_share
 
 
-def pair_of_clipped_products(gram_share: float, product_share: float) -> float:
-    """Replace-one mu^2 of (X'X, X'Z) when the products of norms are clipped, not Z.
-
-    ``product_share`` is ``tau^2 / sigma2^2`` with ``||x_i|| ||z_i|| <= tau``. It exceeds `pair`,
-    so product clipping serves label privacy only.
-    """
-    return max(
-        gram_share + 4 * product_share, pair(gram_share, product_share, Adjacency.REPLACE_ONE)
-    )
-
-
 def stacked(row_norm: int, split: float) -> float:
     """Replace-one sensitivity of the Gram matrix of ``(x, k z)``, ``k^2 = split N_x / (2 N_z)``.
 
@@ -189,7 +131,7 @@ def stacked_block(block_norm: int, row_norm: int, split: float) -> float:
 
     ``sqrt(beta_b / N_x)`` times `stacked`, beside the same X'Z and Z'Z: the mean over blocks, with
     weights beta_b / N_x, of the Gram matrices of ``(x_b / sqrt(beta_b), k z / sqrt(N_x))``
-    (docs/maths.md, section 7, "Block bounds that fill the row").
+    (docs/maths/blocks.md, Theorem 3).
     """
     return _root(2 * block_norm * row_norm * (1 + Fraction(split) / 2) ** 2)
 
@@ -201,21 +143,6 @@ def label_phenotype_gram_factor(phenotype_norm: int) -> float:
     whose sigma is `cross`.
     """
     return _root(8 * phenotype_norm**2)
-
-
-def block_gram(block_norms: Sequence[int], row_norm: int, adjacency: Adjacency) -> float:
-    """Sensitivity of the diagonal blocks ``X_b'X_b`` together, in Frobenius norm.
-
-    Rows are clipped in every block and in total: ``sum_b ||x_b||^4`` is convex in the block norms,
-    so a row that fills the largest blocks first is the worst. Replace-one takes two such rows,
-    orthogonal in every block; attained by blocks of two columns or more.
-    """
-    squared, left = 0, row_norm
-    for norm in sorted(block_norms, reverse=True):
-        filled = min(norm, left)
-        squared += filled**2
-        left -= filled
-    return _root(2 * squared if adjacency is Adjacency.REPLACE_ONE else squared)
 
 
 def block_gram_factor_add_remove(block_norm: int, row_norm: int) -> float:
@@ -233,7 +160,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> 
     The same integer row, with ``||x_b||^2 <= beta_b`` in every block and ``||x||^2 <= N_x`` in
     total, must enter X'X and X'Z. Together with `cross_factor_by_block` and
     `outcome_gram_factor_by_block` at the same split, mu of the bundle is 1; for full and for
-    feature privacy. Theorem, proof and worst neighbours: docs/maths.md, section 7, "Both clips".
+    feature privacy. Theorem, proof and worst neighbours: docs/maths/blocks.md, Theorem 4.
 
     Parameters
     ----------
@@ -262,24 +189,6 @@ def outcome_gram_factor_by_block(outcome_norm: int, *, split: float = 2.0) -> fl
     """Replace-one: sigma of Z'Z (svec) beside `block_gram_factor`; Z'Z is free at every split."""
     total, tilt = _block_terms(split)
     return _root(total * (1 + tilt**2) / (tilt**2 * (3 + tilt**2)) * outcome_norm**2)
-
-
-def pair_by_block(gram_share: float, cross_share: float) -> float:
-    """Replace-one mu^2 of (all ``X_b'X_b``, X'Z) with both clips, full or feature privacy.
-
-    Exact for blocks that leave the worst neighbours room (docs/maths.md, section 7), else an upper
-    bound.
-
-    Parameters
-    ----------
-    gram_share, cross_share
-        ``Q = beta_b N_x / sigma_b^2``, the same for every block, and ``D = N_x N_z / sigma2^2``.
-    """
-    if cross_share >= 4 * gram_share:
-        return 4 * cross_share
-    # The root tau of tau^3 + 3 tau = D / Q.
-    tilt = 2 * math.sinh(math.asinh(cross_share / (2 * gram_share)) / 3)
-    return 2 * gram_share * (1 + tilt) ** 3
 
 
 def _block_terms(split: float) -> tuple[Fraction, Fraction]:

@@ -113,7 +113,7 @@ class Budget:
         """What Gaussian releases may cost beside the (epsilon_j, delta_j) parts of a cost.
 
         The parts come off epsilon and delta, and the rest is turned into mu^2: `composed_epsilon`
-        solved for mu^2, without the margin that it reports (docs/maths.md, section 1).
+        solved for mu^2, without the margin that it reports (docs/maths/calibration.md).
         """
         epsilon, delta = self.epsilon - approximate.epsilon, self.delta - approximate.delta
         if epsilon < SMALLEST_EPSILON or delta < DELTA_RANGE[0]:

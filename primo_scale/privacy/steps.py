@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 
+from primo_scale.interruption import check_before_charge
+
 AUDIT_EVENT = "primo_scale.step"
 # In the order in which a release passes them. "before" a record of the ledger means: written, not
 # yet committed; without "before": durable.
@@ -34,5 +36,13 @@ UPGRADE_STEPS = ("before upgrade", "upgraded")
 
 
 def step(label: str) -> None:
-    """Announce that a step is passed, as the audit event ``primo_scale.step`` with its label."""
+    """Announce that a step is passed, as the audit event ``primo_scale.step`` with its label.
+
+    Raises
+    ------
+    InterruptedRun
+        A signal asked the command to stop and the step is the last before a charge is paid.
+    """
     sys.audit(AUDIT_EVENT, label)
+    if label == "before reserve":
+        check_before_charge()

@@ -1,6 +1,6 @@
 """Neighbouring cohorts as far apart as the proofs allow, invented for the audit.
 
-For each promise docs/maths.md, sections 2 and 7, proves how far one person can move the
+For each promise docs/maths proves how far one person can move the
 statistics, and names rows that move them that far. Here are such rows, in integers: two variants
 to an LD block, one covariate, two phenotypes. Beside the pair that moves everything at once there
 are pairs that move one part, so that noise missing from a small part is not lost in the rest.
@@ -176,9 +176,9 @@ def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
 def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
     """Genotype rows that move everything the farthest when the outcomes beside them are opposite.
 
-    Their cosine is t/2 (docs/maths.md, section 2). Rows clipped in blocks lie in one direction,
-    long in one block and short in the other, each where the other is not (section 7). Of a
-    subsample X'X is paid for by itself: orthogonal rows move it the farthest.
+    Their cosine is t/2 (docs/maths/gram.md). Rows clipped in blocks lie in one direction,
+    long in one block and short in the other, each where the other is not (docs/maths/blocks.md).
+    Of a subsample X'X is paid for by itself: orthogonal rows move it the farthest.
     """
     if mechanism.recipe.subsample is not None:
         return rows.two_genotypes(0.0, _DIAGONAL)

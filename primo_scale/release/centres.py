@@ -1,8 +1,9 @@
 """Which frequencies centre.afreq may hold: those of a coding by public frequencies, and no others.
 
 A variant's centre is ``m / k`` for small integers that its reference frequency p implies
-(docs/maths.md, section 6). So a column of other numbers, the cohort's own frequencies say, is found
-although the panel is not at hand; what a panel's frequencies are is not checked, beyond this grid.
+(docs/maths/clipping-and-integers.md). So a column of other numbers, the cohort's own frequencies
+say, is found although the panel is not at hand; what a panel's frequencies are is not checked,
+beyond this grid.
 """
 
 from __future__ import annotations

@@ -11,11 +11,10 @@ from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Balance, Charge, ChargeState, total_cost
 from primo_scale.release.document import Document
 from primo_scale.release.recompute import Finding
+from primo_scale.release.recompute_profile import TOLERANCE
 from primo_scale.release.statement import NOT_PRIVATE
 from primo_scale.release.verify import RELEASE_FILE, read_document
 from primo_scale.storage.files import sha256_of_file
-
-_TOLERANCE = 1e-9
 
 
 def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
@@ -139,7 +138,7 @@ def _is_within(small: Cost, large: Cost) -> bool:
         (small.epsilon, large.epsilon),
         (small.delta, large.delta),
     )
-    return all(a <= b or math.isclose(a, b, rel_tol=_TOLERANCE) for a, b in pairs)
+    return all(a <= b or math.isclose(a, b, rel_tol=TOLERANCE) for a, b in pairs)
 
 
 def _finding(check: str, problems: list[str], detail: str) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from primo_scale.release.release_log import on_one_line, render_log
 from primo_scale.release.report import render_report
 from primo_scale.release.signature import signature_of
 from primo_scale.release.statement import Statement
-from primo_scale.release.verify import RELEASE_FILE, verify_release
+from primo_scale.release.verify import RELEASE_FILE, read_document, verify_release
 from primo_scale.release.weights import (
     ScoringWeights,
     check_releasable,
@@ -140,10 +139,11 @@ def is_same_release(directory: Path, statement: Statement) -> bool:
     The date, the ledger's balance and the accountant's versions may differ: they go on while a
     release stays what it is. What was computed may differ by rounding.
     """
-    path = directory / RELEASE_FILE
-    if not path.is_file():
+    if not (directory / RELEASE_FILE).is_file():
         return False
-    found, wanted = json.loads(path.read_bytes()), statement_document(statement)
+    found, wanted = read_document(directory)[0], statement_document(statement)
+    if found is None:
+        return False
     for document in (found, wanted):
         if isinstance(document.get("guarantee"), dict):
             document["guarantee"].pop("accountant", None)

@@ -1,7 +1,7 @@
 """The guarantee of a release, computed again from release.json alone.
 
 Shares no code with what calibrated the noise: only the standard library and SciPy. The claims
-checked are those of docs/maths.md, sections 1, 2, 3, 7 and "Noise on the lattice".
+checked are those of docs/maths.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from primo_scale.in_words import spent_in_words
 from primo_scale.release import recompute_mechanisms as theorems
 from primo_scale.release.recompute_ledger import ledger_problems
 from primo_scale.release.recompute_mechanisms import Claims, claims_of
 from primo_scale.release.recompute_method import drawing_problems, method_problems
-from primo_scale.release.recompute_profile import Lattice, epsilon_of, log_delta_on_lattice
+from primo_scale.release.recompute_profile import (
+    EPSILON_TOLERANCE,
+    TOLERANCE,
+    Lattice,
+    epsilon_of,
+    log_delta_on_lattice,
+)
 from primo_scale.release.stated_mechanism import STATISTICS
 
 Document = Mapping[str, Any]
 
-# Every sigma is rounded up and mu down by parts in 1e12 or less; this is wider than the rounding
-# and far narrower than any change that would matter.
-_TOLERANCE = 1e-9
 _SHARE_TOLERANCE = 1e-6
-# Noise is calibrated to (1 - 1e-6) epsilon, to leave room for the lattice.
-_EPSILON_TOLERANCE = 1e-5
 _FINEST_SIGMA = 2.0**58  # in fine lattice steps: the sampler's 64-bit integers end soon after
 _LARGEST_ENTRY = 2.0**31  # of any column; beyond, sums of squares are no longer exact
 _COARSEST_SIGMA = 2.0**32  # the bound on what the lattice costs is stated from here on
@@ -268,7 +270,7 @@ def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding
     attained = log_delta_on_lattice(left, mu, delta_left, lattice)
     if attained > math.log(delta_left):
         problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
-    elif least < left * (1 - _EPSILON_TOLERANCE):
+    elif least < left * (1 - EPSILON_TOLERANCE):
         problems.append(f"the noise is for epsilon {least + beside['epsilon']:.9g}, not {epsilon}")
     recomputed = least + beside["epsilon"]
     return _finding("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
@@ -290,7 +292,7 @@ def _amplification_problems(document: Document, claims: Claims, lattice: Lattice
     inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
     if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
         return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
-    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - _EPSILON_TOLERANCE):
+    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - EPSILON_TOLERANCE):
         return [f"X'X of the subsample costs less than ({epsilon:.9g}, {delta:.9g})"]
     return []
 
@@ -325,14 +327,16 @@ def _steps(document: Document) -> list[float]:
 
 def _ledger_line(document: Document) -> str:
     ledger = document["ledger"]
+    limit = ledger["budget"]["epsilon"]
+    spent = spent_in_words(ledger["after"]["epsilon"], limit)
     return (
-        f"epsilon {ledger['after']['epsilon']:.6g} of {ledger['budget']['epsilon']:.6g} spent "
+        f"epsilon {spent} of {spent_in_words(limit)} spent "
         f"after this release, at delta {ledger['delta']:.6g}"
     )
 
 
 def _close(found: float, expected: float) -> bool:
-    return math.isclose(found, expected, rel_tol=_TOLERANCE)
+    return math.isclose(found, expected, rel_tol=TOLERANCE)
 
 
 def _finding(check: str, problems: list[str], detail: str) -> Finding:

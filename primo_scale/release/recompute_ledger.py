@@ -9,13 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primo_scale.release.recompute_profile import epsilon_of
+from primo_scale.release.recompute_profile import EPSILON_TOLERANCE, TOLERANCE, epsilon_of
 
 Document = Mapping[str, Any]
 
-_TOLERANCE = 1e-9
-# A ledger states epsilon with the margin that noise on the lattice takes.
-_EPSILON_TOLERANCE = 1e-5
 _COST = ("mu_squared", "epsilon", "delta")
 
 
@@ -67,9 +64,9 @@ def _epsilons(ledger: Document) -> list[str]:
         "budget": (epsilon_of(math.sqrt(budget["mu_squared"]), delta), budget["epsilon"]),
     }
     for name, (found, said) in stated.items():
-        if not math.isclose(found, said, rel_tol=_EPSILON_TOLERANCE, abs_tol=1e-12):
+        if not math.isclose(found, said, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
             problems.append(f"epsilon {name} is {found:.9g}, stated {said:.9g}")
-    if stated["after"][0] > budget["epsilon"] * (1 + _EPSILON_TOLERANCE):
+    if stated["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
         problems.append(
             f"epsilon {stated['after'][0]:.9g} is over the budget of {budget['epsilon']}"
         )
@@ -83,4 +80,4 @@ def _epsilon(cost: Document, delta: float) -> float:
 
 
 def _close(found: float, expected: float) -> bool:
-    return math.isclose(found, expected, rel_tol=_TOLERANCE, abs_tol=1e-300)
+    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)

@@ -1,7 +1,7 @@
 """What the numbers in release.json prove about the noise: one theorem a calibration.
 
-Shares no code with what calibrated the noise: only the standard library. docs/maths.md, sections
-2, 3 and 7, has the theorems, in whose letters this is written: rows x with ``||x||^2 <= N_x``, and
+Shares no code with what calibrated the noise: only the standard library. The pages of
+docs/maths have the theorems, in whose letters this is written: rows x with ``||x||^2 <= N_x``, and
 ``<= beta_b`` in block b; constant and covariates c with N_c; phenotypes y with N_y; z = (c, y),
 ``N_z = N_c + N_y``. Every result is mu^2, the squared length of the joint shift that one person can
 cause, in units of the noise.
@@ -25,14 +25,16 @@ PARTS = (
     "phenotype_gram",
     "observed",
 )
+_EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
 SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 _PUBLIC_PARTS = {
     "full": (),
     "label": ("gram", "fixed_cross", "fixed_gram"),
     "feature": ("phenotype_gram", "observed"),
 }
-_MOMENT_STEPS = 2.0**20
-_MOST_PEOPLE = 2**33  # more than live: for n where it is private
+# Of the lattice that phenotypes are on while their moments are summed: powers of two within these.
+_MOMENT_UNITS = (2.0**10, 2.0**40)
+_PEOPLE_ALIVE = 8.3e9  # no cohort is larger, whatever is stated where the number is private
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Claims:
         t, or None.
     copies
         Noisy copies of X'X.
+    stated
+        By query: the sensitivities that the statement has.
     sigma
         By query: of the diagonal, or what it would have to be to have the noise beside it.
     shapes
@@ -72,6 +76,7 @@ class Claims:
     subsample: int | None
     split: float | None
     copies: int
+    stated: Mapping[str, tuple[float, ...]]
     sigma: Mapping[str, tuple[float, ...]]
     shapes: Mapping[str, list[int]]
 
@@ -113,6 +118,7 @@ def claims_of(document: Document) -> Claims:
         subsample=mechanism["subsample"],
         split=mechanism["split"],
         copies=mechanism["gram_copies"],
+        stated={query["name"]: tuple(query["sensitivity"]) for query in mechanism["queries"]},
         sigma={query["name"]: _diagonal_sigmas(query) for query in mechanism["queries"]},
         shapes={
             "gram": [d, d],
@@ -163,6 +169,8 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
     row, fixed, phenotype = claims.row, claims.fixed, claims.phenotype
     if name == "gram":
         return tuple(gram * norm for norm in claims.block_bounds)
+    if name in (_EIGENVALUE, _MOMENTS):
+        return (_eigenvalue_change(claims) if name == _EIGENVALUE else _moments_change(claims),)
     return (
         {
             "fixed_cross": cross * math.sqrt(row) * math.sqrt(fixed),
@@ -171,8 +179,6 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
             "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
             "observed": math.sqrt(claims.n_phenotypes),
-            "smallest_eigenvalue": _eigenvalue_change(claims),
-            "phenotype_moments": _moments_change(claims),
         }[name],
     )
 
@@ -180,14 +186,20 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
 def _eigenvalue_change(claims: Claims) -> float:
     """The longest row of a block, N: that, one for rounding down, and twice the solver's error.
 
-    Which is at most ``16 d 2^-53 n N``.
+    Which is at most ``16 d 2^-53 n N``. Where n is private, the statement is for more people than
+    live: any change that covers all of those is right.
     """
-    people = _MOST_PEOPLE if claims.people is None else claims.people
-    return max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+    people = _PEOPLE_ALIVE if claims.people is None else claims.people
+    change = max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+    return change if claims.people is not None else max(change, *claims.stated[_EIGENVALUE])
 
 
 def _moments_change(claims: Claims) -> float:
-    return _MOMENT_STEPS * math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
+    """Change of the moments, in units of their lattice, which the statement implies."""
+    norm = math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
+    least, most = _MOMENT_UNITS
+    stated = min(max(max(claims.stated[_MOMENTS]) / norm, least), most)
+    return norm * 2.0 ** round(math.log2(stated))
 
 
 def squared_ratio(claims: Claims, name: str) -> float:
@@ -256,7 +268,7 @@ def _stacked(claims: Claims) -> float:
 
 
 def _by_block(claims: Claims) -> float:
-    """Rows clipped in every block and in total: docs/maths.md, section 7, "Both clips".
+    """Rows clipped in every block and in total: docs/maths/blocks.md, Theorem 4.
 
     With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
     beta_b N_x``, ``sigma_2^2 = K N_x N_z / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)

@@ -6,7 +6,6 @@ method's name without having done what it does is found.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,6 @@ KEYSTREAM_FROM_DRAWS = 100_000
 _RIDGE = "ridge"
 _BY_NUMBERS_OF_A_PRIOR = ("known-noise", "ridge-at-noise-norm", "sure", "james-stein")
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
-_TOLERANCE = 1e-12
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "known-noise": ("effect_variance", "residual_variance"),
@@ -45,8 +43,8 @@ class Does:
         Units it is for.
     estimators
         How it may solve.
-    eigenvalue_share
-        Share of the statistics' mu^2 for the smallest eigenvalue of X'X.
+    measures_eigenvalue
+        Whether a share of the statistics' mu^2 buys the smallest eigenvalue of X'X.
     copies_each
         Whether every phenotype has an X'X of its own.
     subsamples
@@ -57,7 +55,7 @@ class Does:
 
     privacy: tuple[str, ...]
     estimators: tuple[str, ...]
-    eigenvalue_share: float = 0.0
+    measures_eigenvalue: bool = False
     copies_each: bool = False
     subsamples: bool = False
     parameters: tuple[str, ...] = ()
@@ -75,8 +73,8 @@ METHODS: Mapping[str, Does] = {
     "reuse-cov-proj": Does(("full",), ("projection",)),
     "sub-samp-reuse-cov": Does(_GENOTYPES, _OPEN, subsamples=True),
     "ssp": Does(_GENOTYPES, ("unit-ridge",)),
-    "ada-ssp": Does(_GENOTYPES, _EIGENVALUE, eigenvalue_share=1 / 3),
-    "ada-ssp-budget": Does(_GENOTYPES, _EIGENVALUE, eigenvalue_share=0.05),
+    "ada-ssp": Does(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
+    "ada-ssp-budget": Does(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
     "const-ssp-full": Does(_GENOTYPES, _EIGENVALUE),
     "naive": Does(_GENOTYPES, _OPEN, copies_each=True),
 }
@@ -94,8 +92,9 @@ def method_problems(document: Document) -> list[str]:
     problems = []
     if document["guarantee"]["privacy"] not in does.privacy:
         problems.append(f"{name} is not for {document['guarantee']['privacy']} privacy")
-    if not math.isclose(share, does.eigenvalue_share, rel_tol=_TOLERANCE):
-        problems.append(f"{name} spends {does.eigenvalue_share:.6g} on an eigenvalue, not {share}")
+    if not (0 < share < 1 if does.measures_eigenvalue else share == 0):
+        allowed = "more than 0 and less than 1" if does.measures_eigenvalue else "0"
+        problems.append(f"{name} spends a share of {allowed} on an eigenvalue, not {share:.6g}")
     if mechanism["gram_copies"] != copies:
         problems.append(f"{name} makes {copies} copies of X'X, not {mechanism['gram_copies']}")
     if (subsample is not None) != does.subsamples:

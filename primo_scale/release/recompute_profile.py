@@ -1,6 +1,7 @@
 """The (epsilon, delta) profile of Gaussian noise on a lattice, for verification.
 
-Shares no code with what calibrated the noise: only the standard library and SciPy.
+Shares no code with what calibrated the noise: only the standard library, SciPy and the words of a
+statement.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
+from primo_scale.release.stated_mechanism import KEYSTREAM_DISTANCE
+
 _ERFCX_OVERFLOWS = 26.0
 _HOPELESS_MU = 1e6  # epsilon is above 10^11
-# Total variation between a draw of the keystream sampler and the rounded Gaussian: docs/noise.md.
-_LOG_KEYSTREAM_DISTANCE = math.log(4e-119)
+# Every sigma is rounded up and mu down by parts in 1e12 or less; this is wider than the rounding
+# and far narrower than any change that would matter.
+TOLERANCE = 1e-9
+# Noise is calibrated to (1 - 1e-6) epsilon, to leave room for the lattice.
+EPSILON_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ def log_delta(epsilon: float, mu: float) -> float:
     """Logarithm of the exact privacy profile of the Gaussian mechanism.
 
     ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
-    in a form without cancellation of the exponents; docs/maths.md, section 1.
+    in a form without cancellation of the exponents; docs/maths/calibration.md.
     """
     if mu == 0:
         return -math.inf
@@ -67,7 +73,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Lattice) -> float:
     """`log_delta`, paying for noise that is drawn and not ideal.
 
-    docs/maths.md, "Noise on the lattice", item 3: m draws at sigma/h or finer cost eta + eta' of
+    docs/maths/noise.md, Theorem 3: m draws at sigma/h or finer cost eta + eta' of
     epsilon, a factor e^eta of delta, and an event of probability e^-a, where a is free to choose.
     The keystream sampler costs (1 + e^epsilon) m tau of delta instead; both are charged.
 
@@ -88,7 +94,7 @@ def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Latti
     if left <= 0:
         return math.inf
     ideal = _log_sum(log_delta(left, mu), left - rare)
-    keystream = _log_sum(0.0, epsilon) + math.log(draws) + _LOG_KEYSTREAM_DISTANCE
+    keystream = _log_sum(0.0, epsilon) + math.log(draws) + math.log(KEYSTREAM_DISTANCE)
     return _log_sum(eta + ideal, keystream)
 
 

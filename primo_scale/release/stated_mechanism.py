@@ -40,19 +40,22 @@ class Drawn:
     rng: str
 
 
+KEYSTREAM_DISTANCE = 4e-119
+"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
+
 OPENDP = Drawn(
     "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
     "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard deviation; its "
     "distance to the ideal Gaussian mechanism has a multiplicative bound, which the calibration "
-    "leaves room for (docs/noise.md)",
+    "leaves room for (docs/maths/noise.md)",
     "operating system entropy, through OpenDP",
 )
 KEYSTREAM = Drawn(
     "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
     "Gaussian rounded to a lattice with at least 2^32 steps to a standard deviation, each draw "
-    "within 4e-119 of it in total variation, proved in docs/noise.md",
+    f"within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in docs/maths/sampler.md",
     "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee is "
-    "computational (docs/noise.md)",
+    "computational (docs/maths/sampler.md)",
 )
 
 
@@ -100,7 +103,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How the noise was calibrated (docs/maths.md, sections 2, 6 and 7).
+    """How the noise was calibrated (docs/maths).
 
     Attributes
     ----------

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.release.formulas import refuse_formulas
 
 WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
 INTERCEPT_ID = "(intercept)"
@@ -87,11 +88,12 @@ def check_releasable(weights: ScoringWeights) -> None:
     ------
     InputError
         Repeated, missing or reserved variant IDs; names of phenotypes or covariates that are
-        repeated or hold blanks; weights that are not finite.
+        repeated, hold blanks or begin like a formula; weights that are not finite.
     """
     check_variant_identifiers(weights.variants.identifier)
     check_column_names("phenotype", weights.phenotypes)
     check_column_names("covariate", weights.covariates)
+    refuse_formulas(weights.variants, phenotypes=weights.phenotypes, covariates=weights.covariates)
     for what, values in (
         ("variant", weights.per_allele),
         ("intercept", weights.intercept),

@@ -25,6 +25,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.interruption import check
 from primo_scale.kernels.packed import MISSING, PackedGenotypes, packed_width
 from primo_scale.machine import usable_cpus
 
@@ -229,6 +230,7 @@ def _slabs_of_stripe(mosaic: Mosaic, people: range, slab_bytes: int) -> Iterator
     buffer = np.empty((max(1, slab_bytes // width), width), dtype=np.uint8)
     with ThreadPoolExecutor(usable_cpus()) as threads:
         for first in range(0, mosaic.n_variants, len(buffer)):
+            check()
             variants = slice(first, first + len(buffer))
             sites = _Sites(first, mosaic.panel_row[variants], mosaic.chromosome_starts[variants])
             packed = buffer[: len(sites.panel_row)]

@@ -175,7 +175,7 @@ class BucketStore(WrapperStore[ObjectStore[Any]], PlaceStore):
         content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
         sync(self.set(key, content))
 
-    def put_if_absent(self, key: str, content: bytes) -> bool:
+    def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
         """Conditional put: of many who try at once, the service lets one through."""
         return bool(sync(self._create(key, content)))
 

@@ -1,7 +1,7 @@
 """What is in the arrays of a group: read, written and committed, one chunk or many at a time.
 
 A stored chunk is its values, little-endian and filled up where it lies across the array's edge,
-and their CRC-32C; in a sealed store it is the values alone, for a seal checks what a checksum does.
+and their CRC-32C; in a sealed or bound store it is the values alone, for the store checks them.
 What is in one chunk goes straight between memory and the store: Zarr would copy it twice and take a
 few turns of its event loop, which wait for a core while all of them compute.
 """
@@ -16,15 +16,14 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import DamagedChunk
+from primo_scale.storage.checked_stores import CHECKSUM_BYTES
 from primo_scale.storage.encryption import NONCE_BYTES, TAG_BYTES
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import Array, ArrayLayout, place_of, store_of
-from primo_scale.storage.place_store import PlaceStore, is_chunk
+from primo_scale.storage.place_store import PlaceStore, damaged_chunk, is_chunk
 from primo_scale.storage.places import Place
 from primo_scale.storage.stores import store_at
 
-CHECKSUM_BYTES = 4
 # What an array's own file takes at most, its chunks aside (measured: 0.6 KB).
 _HEADER_BYTES = 1 << 10
 
@@ -56,7 +55,7 @@ def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # what a mismatch of its checksum raises
-        raise _damaged(array) from error
+        raise damaged_chunk(place_of(array)) from error
 
 
 def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
@@ -116,14 +115,14 @@ def array_bytes(layout: ArrayLayout, *, chunks: int | None = None) -> int:
     return _HEADER_BYTES + chunks * chunk_bytes(layout)
 
 
-def crc32c_of_chunk(content: bytes) -> int | None:
+def crc32c_of_chunk(content: bytes | memoryview) -> int | None:
     """CRC-32C of the values of a chunk, or None if that is not what it ends with."""
     computed = int(google_crc32c.value(values_of_chunk(content)))
     stored = content[-CHECKSUM_BYTES:]
     return computed if stored == computed.to_bytes(CHECKSUM_BYTES, "little") else None
 
 
-def values_of_chunk(content: bytes) -> npt.NDArray[np.uint8]:
+def values_of_chunk(content: bytes | memoryview) -> npt.NDArray[np.uint8]:
     """All but the checksum, not copied."""
     return np.frombuffer(content, np.uint8)[:-CHECKSUM_BYTES]
 
@@ -173,15 +172,15 @@ def _write_chunk(
 
 def _read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
     stored = store_of(array).read(_chunk_key(array, index))
-    if not array.compressors:  # it was sealed, and opened
+    if not array.compressors:  # the store has checked it
         values = np.frombuffer(stored, np.uint8)
     elif crc32c_of_chunk(stored) is not None:
         values = values_of_chunk(stored)
     else:
-        raise _damaged(array)
+        raise damaged_chunk(store_of(array).place / _chunk_key(array, index))
     dtype = array.dtype.newbyteorder("<")
     if values.size != dtype.itemsize * math.prod(array.chunks):
-        raise _damaged(array)
+        raise damaged_chunk(store_of(array).place / _chunk_key(array, index))
     return values.view(dtype).reshape(array.chunks)[_inside(array, index)]
 
 
@@ -190,14 +189,6 @@ def _inside(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(
         slice(0, min(size, extent - i * size))
         for i, size, extent in zip(index, array.chunks, array.shape, strict=True)
-    )
-
-
-def _damaged(array: Array) -> DamagedChunk:
-    return DamagedChunk(
-        "a stored chunk is damaged",
-        where=str(place_of(array)),
-        remedy="Remove the store and run the same command again",
     )
 
 

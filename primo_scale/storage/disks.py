@@ -83,7 +83,7 @@ class DiskStore(LocalStore, PlaceStore):
         finally:
             beside.unlink(missing_ok=True)
 
-    def put_if_absent(self, key: str, content: bytes) -> bool:
+    def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
         """Write beside the name and link to it, which fails where it is taken."""
         path = self.root / key
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")

@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from primo_scale.errors import InputError
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, disk_errors_explained
 
 KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
@@ -258,13 +259,15 @@ def open_file(path: Path, about: str) -> bytes:
     content = path.read_bytes()
     if not content.startswith(b'{"encryption":'):
         return content
-    document = json.loads(content)
+    return read_document(
+        path, lambda document: _opened(document, about, path), remedy="Restore it from a backup"
+    )
+
+
+def _opened(document: dict[str, Any], about: str, path: Path) -> bytes:
     sealing = Sealing(**document["encryption"])
     check_key(sealing, path)
-    try:
-        return sealing.open(base64.b64decode(document["sealed"]), about)
-    except ValueError as error:
-        raise InputError("is damaged", where=path) from error
+    return sealing.open(base64.b64decode(document["sealed"]), about)
 
 
 @lru_cache(maxsize=8)

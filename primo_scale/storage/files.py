@@ -7,23 +7,29 @@ import fcntl
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.interruption import check
 from primo_scale.storage.places import Place
 
 PRIVATE_DIRECTORY_MODE = 0o700
 _PRIVATE_UMASK = 0o077
+_LOCK_TRIES, _BETWEEN_LOCK_TRIES_SECONDS = 20, 0.01
 _HASH_BUFFER_BYTES = 1 << 22
 # For larger writes the page cache takes larger blocks of memory, which a virtual machine may have
 # given back to its host: 16 MiB then take 38 ms instead of 4.
 _WRITE_BYTES = 1 << 19
+_STAGING_SUFFIX = r"\.[a-z0-9_]{8}"
 
 
 def write_all(descriptor: int, content: bytes | memoryview) -> None:
@@ -31,6 +37,22 @@ def write_all(descriptor: int, content: bytes | memoryview) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest[:_WRITE_BYTES]) :]
+
+
+def refuse_special_file(path: Path) -> None:
+    """Refuse a FIFO, a socket or a device as an input: reading it might never end.
+
+    Raises
+    ------
+    InputError
+        `path` is there and is neither a regular file nor a directory.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(
+            "is a pipe, a socket or a device, not a regular file",
+            where=path,
+            remedy="Write its content to a file and give that",
+        )
 
 
 def sync_directory(path: Path) -> None:
@@ -123,6 +145,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 def directory_published_at_end(path: Path) -> Iterator[Path]:
     """Give an empty directory to fill; on success it is flushed and renamed to `path`.
 
+    What killed processes were filling for the same `path` is removed.
+
     Raises
     ------
     InputError
@@ -134,14 +158,38 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
         )
     with disk_errors_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        with ExitStack() as if_it_fails:
-            if_it_fails.callback(shutil.rmtree, temporary, ignore_errors=True)
-            yield temporary
-            sync_tree(temporary)
-            os.rename(temporary, path)
-            if_it_fails.pop_all()
+        with _staging_directory(path) as staging:
+            yield staging
+            sync_tree(staging)
+            os.rename(staging, path)
         sync_directory(path.parent)
+
+
+@contextmanager
+def _staging_directory(path: Path) -> Iterator[Path]:
+    """Create a private neighbour of `path`; at the end it is removed if it is still there.
+
+    Beside it lies a lock file, which tells other processes that this one is alive. Neighbours of
+    processes that were killed are removed.
+    """
+    ours = re.compile(rf"(\.{re.escape(path.name)}{_STAGING_SUFFIX})(\.lock)?")
+    found = [ours.fullmatch(neighbour.name) for neighbour in path.parent.iterdir()]
+    for neighbour in {path.with_name(match[1]) for match in found if match}:
+        with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # else it is in use
+            shutil.rmtree(neighbour, ignore_errors=True)
+            _lock_of(neighbour).unlink()
+    staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with exclusive_lock(_lock_of(staging)):
+        try:
+            staging.mkdir(PRIVATE_DIRECTORY_MODE)
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            _lock_of(staging).unlink()
+
+
+def _lock_of(staging: Path) -> Path:
+    return staging.with_name(f"{staging.name}.lock")
 
 
 @contextmanager
@@ -196,17 +244,44 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     with disk_errors_explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _take_lock(descriptor):
             raise InputError(
                 "another run is using this work directory",
                 where=path.parent,
                 remedy="Wait for it to end, or choose another --work-dir",
-            ) from error
+            )
         yield
     finally:
         os.close(descriptor)
+
+
+def lock_is_held(path: Path) -> bool:
+    """Return whether a living process holds `exclusive_lock` at `path`.
+
+    The answer is about this machine, and about others only where the file system shares locks.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _take_lock(descriptor: int) -> bool:
+    """Take the exclusive lock; try for a while, since `lock_is_held` shares it for a moment."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(_BETWEEN_LOCK_TRIES_SECONDS)
+    return False
 
 
 def sha256_of_file(path: Path) -> str:
@@ -214,6 +289,7 @@ def sha256_of_file(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_HASH_BUFFER_BYTES):
+            check()
             digest.update(block)
     return digest.hexdigest()
 

@@ -1,9 +1,10 @@
 """Zarr format 3 groups with a kind, a format version and checksummed chunks.
 
 Every group this project writes says what it is (``primo_scale_kind``) and in which version of
-that layout; readers refuse what they do not know. Every chunk carries a CRC-32C, so a torn or
-flipped chunk is an error when it is read, never a wrong number. Under a key of the user's the
-kinds that hold anything about people are encrypted, all but this header (`encryption`).
+that layout; readers refuse what they do not know. Every chunk carries a CRC-32C, and the store
+knows which one belongs to which place (`checked_stores`), so that a torn, flipped or exchanged
+chunk is an error when it is read, never a wrong number. Under a key of the user's the kinds that
+hold anything about people are encrypted instead, all but this header (`encryption`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.codecs import Crc32cCodec
+from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.array_spec import ArrayConfigParams
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError
+from primo_scale.storage.checked_stores import BoundStore, ChecksumTable, RecordedStore
 from primo_scale.storage.disks import DiskStore
 from primo_scale.storage.encryption import (
     Sealing,
@@ -31,27 +33,31 @@ from primo_scale.storage.encryption import (
     seal_attributes,
 )
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.place_store import PlaceStore
+from primo_scale.storage.place_store import HEADER, PlaceStore
 from primo_scale.storage.places import Place
-from primo_scale.storage.sealed_store import HEADER, SealedStore
+from primo_scale.storage.sealed_store import SealedStore
 from primo_scale.storage.stores import store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
 _SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
+_CHECKSUMS_ATTRIBUTE = "chunk_checksums"
 
 # One entry a kind of group; raised when its layout changes, with a migration beside the reader.
 FORMAT_VERSIONS = {
-    "genotypes": 2,
-    "outcomes": 1,
-    "partial statistics": 5,
-    "statistics": 3,
-    "private statistics": 3,
+    "genotypes": 3,
+    "outcomes": 2,
+    "partial statistics": 6,
+    "statistics": 4,
+    "private statistics": 4,
 }
 
 # Genotypes are a copy of files that lie about in the clear anyway.
 _ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {"genotypes"}
+
+# Many processes write their chunks, so that nobody could record all checksums.
+_BOUND_KINDS = {"partial statistics"}
 
 # Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
 # "all homozygous" and "never written" the same thing on disk.
@@ -64,7 +70,7 @@ Group: TypeAlias = zarr.Group
 def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
     """Create an empty group of `kind` at `place`, replacing what an unfinished run left there."""
     sealing = new_sealing() if kind in _ENCRYPTED_KINDS else None
-    store = _under_key(store_at(place), sealing)
+    store = _view(store_at(place), kind, sealing)
     with disk_errors_explained(place):
         # In one write: a group that does not say what it is would be nobody's.
         group = zarr.open_group(
@@ -103,8 +109,10 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
             limit=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
         )
-    stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
-    sealing = None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
+    with _damage_explained(place):
+        stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
+        sealing = None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
+        recorded = _recorded_in(group)
     if kind in _ENCRYPTED_KINDS:
         check_key(sealing, str(place))
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
@@ -113,7 +121,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
             where=str(place),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return group if sealing is None else _group_in(_under_key(store_of(group), sealing), group)
+    return _group_in(_view(store_of(group), kind, sealing, recorded), group)
 
 
 def is_complete(place: Place, kind: str) -> bool:
@@ -123,16 +131,47 @@ def is_complete(place: Place, kind: str) -> bool:
     return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
 
-def attributes_of(group: zarr.Group) -> dict[str, Any]:
-    """What `create_group` and `mark_complete` were given."""
+class Attributes(dict[str, Any]):
+    """Attributes of a group, by name; one that is missing is an InputError.
+
+    Parameters
+    ----------
+    attributes
+        Attributes that there are.
+    place
+        Place of the group.
+    """
+
+    def __init__(self, attributes: Mapping[str, Any], place: Place) -> None:
+        super().__init__(attributes)
+        self._place = place
+
+    def __missing__(self, name: str) -> Any:
+        raise InputError(
+            "the store is damaged: an attribute is missing",
+            where=str(self._place),
+            value=name,
+            remedy="Remove the store and run the same command again",
+        )
+
+
+def attributes_of(group: zarr.Group) -> Attributes:
+    """Return what `create_group` and `mark_complete` were given.
+
+    Raises
+    ------
+    InputError
+        They are damaged.
+    """
     sealing, stored = _sealing_of(group), group.attrs.asdict()
     if sealing is not None:
         kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
-        sealed = str(stored[_SEALED_ATTRIBUTE])
-        return open_attributes(sealing, sealed, _about(kind, complete), str(place_of(group)))
-    for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE):
+        sealed, about = str(stored.get(_SEALED_ATTRIBUTE)), _about(kind, complete)
+        where = place_of(group)
+        return Attributes(open_attributes(sealing, sealed, about, str(where)), where)
+    for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
-    return stored
+    return Attributes(stored, place_of(group))
 
 
 def flush(group: zarr.Group) -> None:
@@ -145,7 +184,10 @@ def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     store, kind = store_of(group), str(group.attrs[KIND_ATTRIBUTE])
     with disk_errors_explained(store.place):
         every = {**attributes_of(group), **attributes}
-        group.attrs.put(_stored_attributes(_sealing_of(group), kind, every, complete=True))
+        stored = _stored_attributes(_sealing_of(group), kind, every, complete=True)
+        if isinstance(store, RecordedStore):
+            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(store.recorded.items()))
+        group.attrs.put(stored)
         store.flush(_key(group, HEADER))
 
 
@@ -158,7 +200,7 @@ def create_array(
     dtype: npt.DTypeLike,
     fill_value: int = 0,
 ) -> Array:
-    """Create an uncompressed array, checksummed or sealed, whose every chunk is written."""
+    """Create an uncompressed array, checksummed, bound or sealed, whose every chunk is written."""
     return group.create_array(
         name,
         shape=shape,
@@ -166,8 +208,8 @@ def create_array(
         dtype=np.dtype(dtype),
         fill_value=fill_value,
         filters=None,
-        # A seal checks what a checksum does.
-        compressors=[Crc32cCodec()] if _sealing_of(group) is None else None,
+        # Other stores check their chunks themselves.
+        compressors=[Crc32cCodec()] if isinstance(store_of(group), RecordedStore) else None,
         config=_EVERY_CHUNK,
         overwrite=True,
     )
@@ -212,15 +254,23 @@ def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
     """Store a column of text as a Zarr variable-length UTF-8 array."""
     array = group.create_array(
         name, shape=(len(values),), chunks=(max(1, min(len(values), 65536)),), dtype=str,
-        overwrite=True,
+        compressors=[ZstdCodec(), Crc32cCodec()], overwrite=True,
     )  # fmt: skip
     if len(values):
         array[:] = np.asarray(values, dtype=object)
 
 
 def read_strings(group: zarr.Group, name: str) -> npt.NDArray[np.object_]:
-    """Read back a column written by `write_strings`, as Python strings."""
-    return np.asarray(array_of(group, name)[:], dtype=object)
+    """Read back a column written by `write_strings`, as Python strings.
+
+    Raises
+    ------
+    InputError
+        It is missing or damaged.
+    """
+    array = array_of(group, name)
+    with _damage_explained(place_of(array)):
+        return np.asarray(array[:], dtype=object)
 
 
 def array_of(group: zarr.Group, name: str) -> Array:
@@ -249,7 +299,7 @@ def _damage_explained(where: Place) -> Iterator[None]:
     """Say in one line what Zarr says of a header that is gone, or torn by a loss of power."""
     try:
         yield
-    except (KeyError, ValueError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             "the store is damaged",
             where=str(where),
@@ -257,8 +307,32 @@ def _damage_explained(where: Place) -> Iterator[None]:
         ) from error
 
 
-def _under_key(store: PlaceStore, sealing: Sealing | None) -> PlaceStore:
-    return store if sealing is None else SealedStore(store, sealing)
+def expect_checksums(group: zarr.Group, name: str, table: ChecksumTable) -> None:
+    """Hold the chunks of an array against a table of their checksums, by grid position.
+
+    For arrays whose chunks are not written through the store, which then records nothing of them.
+    """
+    store = store_of(group)
+    if isinstance(store, RecordedStore):
+        store.expect(_key(group, name), table)
+
+
+def _view(
+    store: PlaceStore,
+    kind: str,
+    sealing: Sealing | None,
+    recorded: Mapping[str, int] | None = None,
+) -> PlaceStore:
+    """Return the store as groups of a kind are read and written through it."""
+    if sealing is not None:
+        return SealedStore(store, sealing)
+    return BoundStore(store) if kind in _BOUND_KINDS else RecordedStore(store, recorded or {})
+
+
+def _recorded_in(group: zarr.Group) -> dict[str, int]:
+    """Return the checksums that a finished group recorded, by the keys of its chunks."""
+    recorded: Any = group.attrs.get(_CHECKSUMS_ATTRIBUTE) or {}
+    return {str(key): int(checksum) for key, checksum in recorded.items()}
 
 
 def _sealing_of(group: zarr.Group) -> Sealing | None:

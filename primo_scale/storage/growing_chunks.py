@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from zarr.codecs import BytesCodec, Crc32cCodec
 
-from primo_scale.storage.chunks import CHECKSUM_BYTES, chunk_path
+from primo_scale.storage.checked_stores import CHECKSUM_BYTES
+from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import write_all
 from primo_scale.storage.groups import Array
 

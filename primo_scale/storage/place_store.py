@@ -10,6 +10,10 @@ from zarr.abc.store import Store
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.places import Place
 
+HEADER = "zarr.json"
+"""Key of the unencrypted metadata document of a store, and name of those of its arrays."""
+_WRITE_AGAIN = "Remove the store and run the same command again"
+
 
 class PlaceStore(Store):
     """A Zarr store that knows its place; reading a chunk that is not there is an error.
@@ -32,7 +36,7 @@ class PlaceStore(Store):
         """Every name there is, in any order."""
 
     @abstractmethod
-    def read(self, key: str) -> bytes:
+    def read(self, key: str) -> bytes | memoryview:
         """The bytes under a name that is there."""
 
     @abstractmethod
@@ -40,7 +44,7 @@ class PlaceStore(Store):
         """Give these bytes, one part after the other, a name, in place of what has it."""
 
     @abstractmethod
-    def put_if_absent(self, key: str, content: bytes) -> bool:
+    def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
         """Give `content` a name if nothing has it: of many who try at once one gets True."""
 
     @abstractmethod
@@ -79,9 +83,10 @@ def no_conditional_put(where: Place) -> InputError:
 
 
 def missing_chunk(where: Place) -> DamagedChunk:
-    """A chunk that is not there."""
-    return DamagedChunk(
-        "a stored chunk is missing",
-        where=str(where),
-        remedy="Remove the store and run the same command again",
-    )
+    """Return the error of a chunk that is not there."""
+    return DamagedChunk("a stored chunk is missing", where=str(where), remedy=_WRITE_AGAIN)
+
+
+def damaged_chunk(where: Place) -> DamagedChunk:
+    """Return the error of a chunk that is torn, changed, or another one in its place."""
+    return DamagedChunk("a stored chunk is damaged", where=str(where), remedy=_WRITE_AGAIN)

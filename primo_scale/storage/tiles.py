@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
 
 # Both are part of the format of a store, of its digest and of the labels of noise: the same for
@@ -126,7 +127,11 @@ def in_threads(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> 
     Files, checksums, digests and sums of large pieces let go of the interpreter's lock.
     """
     with ThreadPoolExecutor(n_threads()) as threads:
-        return list(threads.map(function, items))
+        results = []
+        for result in threads.map(function, items):
+            check()
+            results.append(result)
+        return results
 
 
 def _common(start: int, length: int, part: slice) -> slice:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import io
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -45,14 +44,11 @@ def run() -> Run:
     def run_command(command: str, *arguments: object, exit_code: int = 0) -> Finished:
         main = importlib.import_module(f"pipelines.{command}").main
         stdout, stderr, ended = io.StringIO(), io.StringIO(), 0
-        on_termination = signal.getsignal(signal.SIGTERM)
         try:
             with redirect_stdout(stdout), redirect_stderr(stderr):
                 main([str(argument) for argument in arguments])
         except SystemExit as end:
             ended = end.code
-        finally:
-            signal.signal(signal.SIGTERM, on_termination)
         assert ended == exit_code, f"exit code {ended}: {stderr.getvalue()}"
         return Finished(stdout.getvalue(), stderr.getvalue())
 

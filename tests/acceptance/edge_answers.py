@@ -20,7 +20,7 @@ from sklearn.linear_model import Ridge
 
 Int64 = npt.NDArray[np.int64]
 
-# The public limit of docs/maths.md: a phenotype is made up for by at most this factor.
+# A phenotype is made up for by at most this factor: docs/maths/counts-and-moments.md.
 MOST_RESCALED = 10
 
 
@@ -123,7 +123,7 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
 
 
 def moment_sums(phenotypes: Iterable[Column]) -> Int64:
-    """Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20: docs/maths.md, section 6."""
+    """Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20: docs/maths/counts-and-moments.md."""
     unit = 2**20
     sums = []
     for column in phenotypes:

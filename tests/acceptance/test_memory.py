@@ -145,6 +145,26 @@ def test_peak_memory_of_a_release_is_what_the_preflight_says(
     assert is_as_said(peaks), (peaks, said)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_peak_memory_of_threads_is_what_the_preflight_says(
+    cohort: str, cohorts, environment, tmp_path
+) -> None:
+    said: Peaks = {}
+
+    def measure(place: Path) -> Peaks:
+        work = place / "work"
+        (peak,) = peak_bytes(environment, "accumulate", *cohorts[cohort], "--work-dir", work)
+        found = re.search(r"memory (\d+) MiB, with \d+ threads", (work / "run.log").read_text())
+        assert found is not None
+        said["threads"] = int(found[1]) << 20
+        return {"threads": peak}
+
+    peaks = least(measure, lambda peaks: as_said(peaks["threads"], said["threads"]), tmp_path)
+    print(f"{cohort}: {peaks['threads'] / 1e6:.0f} MB of {said['threads'] / 1e6:.0f}")
+    assert as_said(peaks["threads"], said["threads"]), (peaks, said)
+
+
 def as_said(peak: int, said: int) -> bool:
     """Whether a peak is what the pre-flight announced."""
     return LEAST_USED * said <= peak <= MOST_BEYOND * said

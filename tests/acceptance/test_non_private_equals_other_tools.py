@@ -30,7 +30,7 @@ from sklearn.linear_model import Ridge
 RELATIVE_TOLERANCE = 1e-6
 PRINTED_BY_PLINK2 = 1e-5  # six digits
 
-PRIOR_HERITABILITY = 0.3  # of the automatic penalty, docs/maths.md
+PRIOR_HERITABILITY = 0.3  # of the automatic penalty, docs/maths/gram.md
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,9 @@ def coding_of(release: Release) -> tuple[Float64, Float64]:
 def regression(release: Release, *, on_lattice: bool) -> Regression:
     """State the regression problem of a release from the input files and public numbers.
 
-    With `on_lattice`, covariates and phenotypes are truncated as docs/maths.md, section 6, says;
-    without, they are the plain numbers of the files, clamped, centred and scaled.
+    With `on_lattice`, covariates and phenotypes are truncated as
+    docs/maths/clipping-and-integers.md says; without, they are the plain numbers of the files,
+    clamped, centred and scaled.
     """
     inputs, public = release.inputs, release.published.statement["public_inputs"]
     truncate = np.trunc if on_lattice else np.asarray

@@ -165,7 +165,7 @@ def test_public_numbers_are_the_documented_ones(cohort: Cohort) -> None:
 
 
 def lattice_genotypes(inputs: RealSet, people: npt.NDArray[np.intp], n_variants: int) -> Int64:
-    """Code the first genotypes, before clipping (docs/maths.md, section 6, step 1)."""
+    """Code the first genotypes, before clipping (docs/maths/clipping-and-integers.md, step 1)."""
     k, m = public_coding(inputs.alt_frequencies()[:n_variants])
     dosages = inputs.dosages(np.arange(n_variants))[people]
     return np.where(np.isnan(dosages), 0, k * dosages - m).astype(np.int64)
@@ -194,7 +194,7 @@ def lattice(values, lower, upper, centre, scale, sd=1.0):
 
 
 def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
-    """Clip rows in Python's integers, as docs/maths.md, sections 6 (steps 3 and 4) and 7, say."""
+    """Clip rows in Python's integers, as docs/maths/clipping-and-integers.md says."""
     clip = clipped_label_row if cohort.design["privacy"] == "label" else clipped_row
     rows = [clip(cohort, a.tolist(), b.tolist()) for a, b in zip(x, z, strict=True)]
     return np.array([row for row, _ in rows]), np.array([outcomes for _, outcomes in rows])

@@ -60,7 +60,7 @@ def test_partial_sums_take_no_more_than_is_said(tmp_path):
             partials.commit_cross(task, np.zeros((rows.stop - rows.start, q), np.int64))
         shape = rows.stop - rows.start, columns.stop - columns.start
         partials.commit_tile(task, np.zeros(shape, np.int32))
-    work = Workload(plan, "vnni", "vnni", 1, (8, 8), True, partials.multiplier_columns, True)
+    work = Workload(plan, "vnni", 1, (8, 8), True, partials.multiplier_columns, True)
     there = bytes_below(path)
     assert 0.9 * partial_bytes(work) <= there <= partial_bytes(work)
 

@@ -20,8 +20,7 @@ from primo_scale.accumulate.task_memory import Workload, tile_task_bytes
 from primo_scale.errors import ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 
-ABOUT_1 = ("lookup", "signs")
-KERNELS = ("amx", "lookup", "signs", "vnni", "torch", "float32", "float64")
+KERNELS = ("amx", "vnni", "torch", "float32", "float64")
 
 
 def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
@@ -29,8 +28,7 @@ def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
     return Workload(
         plan=default_plan(layout, n),
         kernel=kernel,
-        outcome_kernel="vnni" if kernel in ABOUT_1 else kernel,
-        largest_code=1 if kernel in ABOUT_1 else code,
+        largest_code=code,
         chunk_shape=(2048, 8192),
         may_clip=True,
         multiplier_columns=1 if len(sizes) == 1 else len(sizes),
@@ -87,13 +85,11 @@ def test_what_is_held_for_certain_is_counted():
 def test_the_library_of_a_kernel_is_counted(kernel, least):
     """Importing it takes so many MiB; that this process has imported it already is no help."""
     with_library, without = (
-        needs_of(replace(workload(kernel="torch"), kernel=name, outcome_kernel=name)).worker_bytes
+        needs_of(replace(workload(kernel="torch"), kernel=name)).worker_bytes
         for name in (kernel, "vnni")
     )
     same = workload(kernel=kernel)
-    products = tile_task_bytes(same) - tile_task_bytes(
-        replace(same, kernel="vnni", outcome_kernel="vnni")
-    )
+    products = tile_task_bytes(same) - tile_task_bytes(replace(same, kernel="vnni"))
     assert with_library - without >= (least << 20) + products
 
 
@@ -123,7 +119,7 @@ def test_rates_are_measured_of_this_machine():
 
 def test_disk_is_counted_by_the_entry():
     """One dense block of 2048 in one row group, int32, then int64; q = 10; 8192 people."""
-    needs = needs_of(workload(8192, sizes=(2048,), q=10, kernel="signs"))
+    needs = needs_of(workload(8192, sizes=(2048,), q=10, code=1))
     gram, cross, rows = 2048**2 * (4 + 8), 2048 * 10 * (8 + 8), 8192 * (2 * 10 + 2 * 10 + 4)
     upper = gram + cross + rows
     # Stored tiles are 1024 wide, of which three of four lie in the upper triangle. A chunk of the
@@ -137,8 +133,8 @@ def test_what_lies_there_is_not_needed_again(tmp_path, monkeypatch):
     free = needs.disk_bytes // 2
     monkeypatch.setattr(machine, "free_disk", lambda _: free)
     with pytest.raises(ResourceError, match="disk"):
-        refuse_if_too_small(needs, Where(0, None, tmp_path))
-    refuse_if_too_small(needs, Where(0, None, tmp_path, bytes_there=needs.disk_bytes - free))
+        refuse_if_too_small(needs, Where(0, 0, None, tmp_path))
+    refuse_if_too_small(needs, Where(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -151,7 +147,7 @@ def test_too_little_memory_is_refused_with_the_numbers(store, cohort, tmp_path, 
     assert result.exit_code == 4
     assert "not enough memory" in result.stderr
     assert "MiB" in result.stderr or "GiB" in result.stderr
-    assert "fewer --workers" in result.stderr
+    assert "fewer workers" in result.stderr
     assert not (tmp_path / "work" / "partials.zarr").exists()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -25,9 +26,11 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 def main(inputs: Path, work: Path) -> None:
     from pipelines.design import load_design
     from primo_scale.accumulate.checkpoint import open_partials
+    from primo_scale.accumulate.engine import run_tasks
     from primo_scale.accumulate.partials import Inputs
     from primo_scale.accumulate.plan import default_plan
     from primo_scale.accumulate.run import accumulate
+    from primo_scale.accumulate.tasks import run_task
     from primo_scale.cluster.connect import dask_client
     from primo_scale.cluster.profile import LocalProfile
     from primo_scale.genotypes.store import open_genotype_store
@@ -53,7 +56,8 @@ def main(inputs: Path, work: Path) -> None:
         codes = design.genotypes.code_table
         partials = open_partials(work / "partials.zarr", plan, asked, codes)
         with dask_client(LocalProfile(2), work / "scratch") as client:
-            raw = accumulate(client, partials, work / "statistics.zarr", lambda done, total: None)
+            on_workers = partial(run_tasks, client, run_task)
+            raw = accumulate(on_workers, partials, work / "statistics.zarr", lambda *_: None)
     print(f"statistics sha256: {raw.sha256}")
 
 

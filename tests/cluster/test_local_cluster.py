@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import psutil
@@ -15,6 +17,7 @@ from primo_scale.cluster import profile as profiles
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.dask_settings import WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile, worker_memory
+from primo_scale.errors import ResourceError
 
 PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
 
@@ -89,3 +92,47 @@ def test_a_worker_that_dask_forgets_between_two_looks_is_replaced(monkeypatch) -
     with lost_workers.workers_replaced(cluster):
         assert replaced.wait(60)
     assert asked[0] == (["first"], 1)
+
+
+@contextmanager
+def starting_workers_killed(most: int) -> Iterator[list[int]]:
+    """Kill worker processes as soon as they exist, so many at most; yield which."""
+    killed: list[int] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while len(killed) < most and not ended.wait(0.01):
+            for process in psutil.Process().children():
+                with suppress(psutil.NoSuchProcess):
+                    words = process.cmdline()
+                    if process.pid not in killed and any("spawn_main" in word for word in words):
+                        process.kill()
+                        killed.append(process.pid)
+                        break
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def test_workers_that_are_killed_while_they_start_are_started_anew(tmp_path) -> None:
+    with (
+        starting_workers_killed(1) as killed,
+        dask_client(LocalProfile(workers=1), tmp_path) as client,
+    ):
+        assert client.submit(int, 1).result() == 1
+        assert len(killed) == 1
+
+
+def test_workers_that_always_die_while_they_start_are_an_error_about_memory(tmp_path) -> None:
+    with (
+        starting_workers_killed(100) as killed,
+        pytest.raises(ResourceError, match="died again and again while they were starting"),
+        dask_client(LocalProfile(workers=1), tmp_path),
+    ):
+        pass
+    assert len(killed) >= 3

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurm_runs import LIMIT_SECONDS, ROOT, Cohort, Run, Slurm, digest_in, gated_command, wait_for
+from slurm_runs import LIMIT_SECONDS, ROOT, Cohort, Run, Slurm, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -92,9 +93,10 @@ def test_a_whole_release_by_a_job_that_submits_jobs_and_is_requeued(
     options = ["--bfile", cohort.prefix, *cohort.tables(), *places]
     command = gated_command(tmp_path, "gwas_release", options)
     (job,) = slurm.call(
-        "sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", f"--output={command.log}",
-        SUBMIT, *command.words,
+        "sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", f"--chdir={tmp_path}",
+        f"--export=ALL,PYTHONPATH={ROOT}", SUBMIT, *command.words,
     ).split()  # fmt: skip
+    command = replace(command, log=tmp_path / f"primo-scale-command.{job}.out")
     wait_for(command.lives, "first task", command.said)
     before = command.lives()
     # What SLURM sends five minutes before the job's walltime.
@@ -104,7 +106,9 @@ def test_a_whole_release_by_a_job_that_submits_jobs_and_is_requeued(
     command.open_gate()
     wait_for(lambda: slurm.state(job) in ENDED, "end of the job", command.said)
     assert slurm.state(job) == "COMPLETED", command.said()
-    assert digest_in(command.said()) == cohort.digest
+    assert command.log.stat().st_mode & 0o777 == 0o600
+    assert "statistics sha256" not in command.said()
+    assert f"statistics sha256: {cohort.digest}" in (tmp_path / "release.work/run.log").read_text()
     verify = [sys.executable, "-m", "pipelines.verify", str(out)]
     assert subprocess.run(verify, cwd=ROOT, check=False).returncode == 0
     assert slurm.jobs() == [], "jobs left behind"

@@ -1,4 +1,4 @@
-"""Section 8 of docs/maths.md: our rows land where it says, and twice the noise would not."""
+"""docs/maths/figures.md: our rows land where it says, and twice the noise would not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOLERANCE = 6.0
 
 
 def deviations(n_phenotypes, repetitions, noise_factor):
-    """Loss against docs/maths.md, in standard errors of the difference of the two experiments."""
+    """Loss against docs/maths/figures.md, in standard errors of the difference of both."""
     measured = accuracy.measure(
         n_phenotypes, repetitions, keys=tuple(OURS), noise_factor=noise_factor
     )
@@ -65,7 +65,7 @@ def test_twice_the_noise_falls_outside(n_phenotypes, repetitions):
 
 
 def test_papers_rows_lose_what_is_stated():
-    """Their losses span three orders of magnitude; ours are within a third of docs/maths.md's."""
+    """Their losses span three orders of magnitude; ours are within a third of docs/maths."""
     papers = ("algorithm 1", "projection x", "projection x, small", "projection y", "naive")
     measured = accuracy.measure(101, 4, keys=papers)
     for key in papers:

@@ -1,4 +1,4 @@
-"""Section 1 of docs/maths.md digit by digit, and its computations against outside arithmetic."""
+"""docs/maths/calibration.md digit by digit, and its computations against outside arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from experiments.zero_concentrated import log_delta_of_rho, zcdp_sigma
 from primo_scale.privacy.sensitivity import Adjacency
 
 DELTA = 1 / 5008**2
-# 0.15448, which docs/maths.md prints as 0.155.
+# 0.15448, which the first specification printed as 0.155.
 MISPRINTED = "Wu et al., nominal eps 0.1: eps a person"
 
 

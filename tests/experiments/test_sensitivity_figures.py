@@ -1,4 +1,4 @@
-"""Section 2 of docs/maths.md digit by digit, and its optimum by brute force."""
+"""docs/maths/gram.md digit by digit, and its optimum by brute force."""
 
 from __future__ import annotations
 

@@ -49,6 +49,12 @@ def test_every_frequency_gives_codes_within_int8(frequencies: list[float]) -> No
     assert coding.max_code <= 127
 
 
+def test_codes_from_a_panel_are_never_within_one() -> None:
+    """Each variant has a code of 23 or more: a kernel for codes of -1, 0 and 1 serves no panel."""
+    coding = coding_of([*np.linspace(0, 1, 20_001), np.nan])
+    assert np.abs(coding.code_table.astype(int)).max(axis=1).min() == 23
+
+
 def test_every_frequency_on_a_fine_grid() -> None:
     p = np.linspace(0, 1, 200_001)
     coding = coding_of(p)

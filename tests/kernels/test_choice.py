@@ -14,19 +14,19 @@ from integer_products import available, product
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels import (
+    AUTOMATIC,
+    NAMES,
     avx512,
     choice,
     processor,
     product_amx,
     product_avx512,
-    product_lookup,
 )
-from primo_scale.kernels.choice import AUTOMATIC, NAMES, choose_kernel, warmed_up
+from primo_scale.kernels.choice import choose_kernel, warmed_up
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL_FEATURES = avx512.BYTE_FEATURES | avx512.SIGN_FEATURES | avx512.LOOKUP_FEATURES
 
 # Prints what is chosen for small and for large codes, and a digest of products by both.
 PROGRAM = """
@@ -52,11 +52,9 @@ print(*names, digest.hexdigest())
 def features(monkeypatch: pytest.MonkeyPatch):
     """A function that sets what processor this seems to be."""
 
-    def pretend(names: frozenset[str], maker: str = "Intel") -> None:
-        for module in (product_avx512, product_lookup):
-            monkeypatch.setattr(module, "host_features", lambda: names)
+    def pretend(names: frozenset[str]) -> None:
+        monkeypatch.setattr(product_avx512, "host_features", lambda: names)
         monkeypatch.setattr(product_amx, "lends_tiles", lambda: names >= processor.TILE_FEATURES)
-        monkeypatch.setattr(choice, "looks_up_fast", lambda: maker == "AMD")
         monkeypatch.setattr(Torch, "is_available", lambda _: False)
         choice._fastest.cache_clear()
 
@@ -64,36 +62,51 @@ def features(monkeypatch: pytest.MonkeyPatch):
     choice._fastest.cache_clear()
 
 
+def test_every_value_of_the_option_names_a_kernel() -> None:
+    """And there is no kernel that the option does not offer."""
+    assert (AUTOMATIC, *choice._kernels(1)) == NAMES
+
+
+def test_the_command_line_knows_the_names_without_numba() -> None:
+    program = (
+        "import sys; from pipelines.accumulate import main; from primo_scale.kernels import NAMES; "
+        "(option,) = [option for option in main.params if option.name == 'kernel']; "
+        "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_a_kernel_is_had_by_its_name(name: str) -> None:
     assert available(name, 1).name == name
 
 
-@pytest.mark.parametrize("name", ["lookup", "signs"])
-def test_larger_codes_are_left_to_a_neighbour(features, name: str) -> None:
-    features(ALL_FEATURES)
-    assert choose_kernel(name, 1).name == name
-    assert choose_kernel(name, 2).name == "vnni"
-    assert choose_kernel(name, LARGEST_BYTE).name == "vnni"
-
-
 @pytest.mark.parametrize(
-    ("maker", "processor", "small", "large"),
+    ("processor", "name"),
     [
-        ("Intel", ALL_FEATURES | processor.TILE_FEATURES, "amx", "amx"),
-        ("AMD", ALL_FEATURES, "lookup", "vnni"),
-        ("Intel", ALL_FEATURES, "signs", "vnni"),
-        ("Intel", avx512.BYTE_FEATURES, "vnni", "vnni"),
-        ("AMD", avx512.SIGN_FEATURES, "signs", "float32"),
-        ("Intel", avx512.LOOKUP_FEATURES, "lookup", "float32"),
-        ("AMD", frozenset({"avx2", "fma"}), "float32", "float32"),
-        ("Intel", frozenset(), "float32", "float32"),
+        (avx512.BYTE_FEATURES | processor.TILE_FEATURES, "amx"),
+        (avx512.BYTE_FEATURES, "vnni"),
+        (avx512.BYTE_FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
+        (frozenset({"avx2", "fma"}), "float32"),
+        (frozenset(), "float32"),
     ],
+    ids=["AMX", "VNNI", "VNNI and more", "AVX2", "nothing"],
 )
-def test_the_fastest_for_a_processor(features, maker, processor, small: str, large: str) -> None:
-    features(processor, maker)
-    assert choose_kernel(AUTOMATIC, 1).name == small
-    assert choose_kernel(AUTOMATIC, 2).name == large
+@pytest.mark.parametrize("largest_code", [1, 23, 127, LARGEST_BYTE])
+def test_codes_do_not_change_the_kernel_chosen_for_a_processor(
+    features, processor, name: str, largest_code: int
+) -> None:
+    features(processor)
+    assert choose_kernel(AUTOMATIC, largest_code).name == name
+
+
+def test_a_gpu_multiplies_only_when_asked_for(features, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests do not run on GPUs, so the user decides."""
+    features(frozenset())
+    monkeypatch.setattr(Torch, "is_available", lambda _: True)
+    for largest_code in (1, 127, LARGEST_BYTE):
+        assert choose_kernel(AUTOMATIC, largest_code).name == "float32"
+        assert choose_kernel("cuda", largest_code).name == "cuda"
 
 
 @pytest.mark.parametrize(
@@ -101,8 +114,6 @@ def test_the_fastest_for_a_processor(features, maker, processor, small: str, lar
     [
         ("amx", "a processor with AMX, and a system that lends it"),
         ("vnni", "a processor with AVX-512 VNNI"),
-        ("signs", "a processor with AVX-512 VPOPCNTDQ"),
-        ("lookup", "a processor with AVX-512 VBMI"),
         ("torch", "PyTorch"),
         ("cuda", "an NVIDIA GPU"),
     ],
@@ -160,7 +171,7 @@ def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, st
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     small, large, digest = done.stdout.split()
-    assert {small, large}.isdisjoint({"amx", "lookup", "signs", "vnni"})
+    assert {small, large}.isdisjoint({"amx", "vnni"})
     expected = hashlib.sha256()
     for largest in (1, 127):
         codes = np.random.default_rng(largest).integers(-largest, largest + 1, (50, 3001))
@@ -173,10 +184,10 @@ AFTER_THE_WARM_UP = """
 import sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from primo_scale.kernels import clipping, packed, product_amx, product_avx512, product_lookup
+from primo_scale.kernels import clipping, packed, product_amx, product_avx512
 from primo_scale.kernels.choice import choose_kernel, warmed_up
 from primo_scale.kernels.products import ProductSum, spread_rows
-modules = clipping, packed, product_amx, product_avx512, product_lookup
+modules = clipping, packed, product_amx, product_avx512
 functions = [member for module in modules for member in vars(module).values()
              if isinstance(member, Dispatcher)]
 def compiled():
@@ -198,7 +209,7 @@ print(before, compiled() - before)
 """
 
 
-@pytest.mark.parametrize("name", ["amx", "lookup", "signs", "vnni", "float32"])
+@pytest.mark.parametrize("name", ["amx", "vnni", "float32"])
 def test_nothing_is_compiled_after_the_warm_up(name: str) -> None:
     """Or every worker would compile it again, at the same time."""
     available(name, 1)

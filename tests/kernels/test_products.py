@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
 
-from primo_scale.kernels import product_amx, product_avx512, product_lookup
-from primo_scale.kernels.choice import NAMES
+from primo_scale.kernels import NAMES, product_amx, product_avx512
 from primo_scale.kernels.product_amx import Amx
-from primo_scale.kernels.product_avx512 import Signs, Vnni
+from primo_scale.kernels.product_avx512 import Vnni
 from primo_scale.kernels.product_blas import Blas
-from primo_scale.kernels.product_lookup import Lookup
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
@@ -30,8 +28,8 @@ from primo_scale.kernels.products import (
 
 LARGEST = (1, 2, 127, 128)
 kernels = pytest.mark.parametrize("name", NAMES)
-# Tiles are 6 x 4, 5 x 2 and 16 x 16, panels 120, 128 and 240 rows, vectors 64 people and masks 512;
-# runs 8,192 people.
+# Tiles are 6 x 4 and 16 x 16, blocks 32 x 32, panels 120 and 256 rows, vectors 64 people, runs 512
+# and 8,192 people.
 ROWS = st.integers(1, 17) | st.sampled_from([31, 32, 33, 119, 121, 125, 129, 239, 241, 245])
 PEOPLE = st.integers(1, 9) | st.sampled_from([63, 64, 65, 511, 512, 513, 640, 1023, 1024, 8193])
 
@@ -98,20 +96,11 @@ def test_any_layout_of_memory_gives_the_same(name: str, largest: int, people: in
 
 
 @kernels
-@pytest.mark.parametrize("people", [124, 125, 8_308, 8_309, 33_300])
-def test_people_who_are_all_alike(name: str, people: int) -> None:
-    """The largest sums that bytes and shorts of `lookup` must hold, and one more."""
-    alike = np.ones((3, people), dtype=np.int8)
-    for right in (alike, alike.copy(), -alike):
-        assert_exact(available(name, 1), alike, right)
-
-
-@kernels
-@pytest.mark.parametrize("rows", [64, 65, 128, 129, 192, 193, 256, 257, 320, 449])
-def test_every_width_of_the_last_panel(name: str, rows: int) -> None:
-    """`lookup` takes 64 to 256 columns at a time, and on the diagonal those that reach it."""
-    codes = codes_of(np.random.default_rng(rows), rows, 700, largest=1, pattern="any")
-    kernel = available(name, 1)
+@pytest.mark.parametrize("rows", [255, 256, 257, 449, 513])
+def test_more_rows_than_a_panel_holds(name: str, rows: int) -> None:
+    """A panel has 120 right rows in `vnni`; in `amx` 256 right and 512 left rows."""
+    codes = codes_of(np.random.default_rng(rows), rows, 700, largest=127, pattern="any")
+    kernel = available(name, 127)
     assert_exact(kernel, codes, codes)
     assert_exact(kernel, codes[:70], codes)
 
@@ -209,33 +198,20 @@ class TestWhatTheCheckRejects:
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 
-    @pytest.mark.parametrize(
-        ("kind", "module", "padding"),
-        [(Amx, product_amx, "whole_vectors"), (Signs, product_avx512, "_whole_masks")],
-    )
+    @pytest.mark.parametrize(("kind", "module"), [(Amx, product_amx), (Vnni, product_avx512)])
     def test_padding_that_is_not_zero(
-        self, kind: Any, module: Any, padding: str, codes: Int8, monkeypatch: pytest.MonkeyPatch
+        self, kind: Any, module: Any, codes: Int8, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         kernel = available(kind.name, 1)
         assert isinstance(kernel, kind)
-        whole = getattr(module, padding)
+        whole = module.whole_vectors
 
-        def unclean(codes: Int8) -> Int8:
-            copy = whole(codes).copy()
+        def unclean(codes: Int8, row_multiple: int = 1) -> Int8:
+            copy = whole(codes, row_multiple)
             copy[:, codes.shape[1]] = 1
             return copy
 
-        monkeypatch.setattr(module, padding, unclean)
-        with pytest.raises(AssertionError):
-            assert_exact(kernel, codes, codes.copy())
-
-    def test_entries_raised_by_more_than_is_taken_off(
-        self, codes: Int8, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        kernel = available("lookup", 1)
-        assert isinstance(kernel, Lookup)
-        raised = product_lookup._TABLES + np.uint8(1)
-        monkeypatch.setattr(product_lookup, "_TABLES", raised)
+        monkeypatch.setattr(module, "whole_vectors", unclean)
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 

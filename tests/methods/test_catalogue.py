@@ -16,7 +16,7 @@ FULL, LABEL, FEATURE = PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 
 
 def sizes(n_phenotypes, *, row_norm=25, n_samples=5008):
-    """Rows of 25 variants of variance 1 at n = 5,008: MATHS, section 3, item 5."""
+    """Rows of 25 variants of variance 1 at n = 5,008: docs/maths/papers.md, item 5."""
     return PublicSizes(
         n_samples=n_samples,
         n_variants=25,
@@ -97,7 +97,7 @@ def test_private_phenotypes_leave_one_choice(privacy, n_phenotypes):
 
 
 def test_feature_privacy_projects_from_the_crossover_on():
-    """docs/maths.md, section 3, item 5: l_Y is about 458 at these sizes."""
+    """docs/maths/papers.md, item 5: l_Y is about 458 at these sizes."""
     promise = Promise(5.0, 1 / 5008**2, FEATURE)
     assert 5008 * mu_for(5.0, 1 / 5008**2) / 10 == pytest.approx(458, abs=1)
     fewer, reason = choose_method(promise, sizes(450))

@@ -11,7 +11,7 @@ from primo_scale.methods.sure import sure_penalty
 
 
 def estimate(values, H, s, nu):
-    """docs/maths.md, section 4, term by term."""
+    """docs/maths/estimation.md, term by term."""
     n_phenotypes = H.shape[1]
     norms = (H**2).sum(axis=1)
     terms = (values * n_phenotypes * s**2 + nu**2 / values * (norms - n_phenotypes * s**2)) / (

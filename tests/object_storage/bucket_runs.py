@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import io
 import re
-import signal
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -21,14 +20,11 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
     """Run ``python -m pipelines.COMMAND`` in this process; what it printed, errors included."""
     main = importlib.import_module(f"pipelines.{command}").main
     output, ended = io.StringIO(), 0
-    on_termination = signal.getsignal(signal.SIGTERM)
     try:
         with redirect_stdout(output), redirect_stderr(output):
             main([str(argument) for argument in arguments])
     except SystemExit as end:
         ended = end.code
-    finally:
-        signal.signal(signal.SIGTERM, on_termination)
     assert ended == exit_code, f"exit code {ended}: {output.getvalue()}"
     return output.getvalue()
 

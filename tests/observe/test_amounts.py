@@ -37,7 +37,6 @@ def test_tasks_weigh_together_what_the_whole_was_predicted_to_take(
     work = Workload(
         plan=plan,
         kernel="float64",
-        outcome_kernel="float64",
         largest_code=2,
         chunk_shape=(chunk_height, ROWS),
         may_clip=norms,

@@ -22,7 +22,7 @@ from pipelines.command_line import (
     open_run_log,
     stage,
 )
-from pipelines.log_lines import about, read_log
+from pipelines.log_lines import about
 from primo_scale.errors import InputError, ResourceError
 
 import click  # isort: skip
@@ -60,7 +60,7 @@ def test_json_lines_have_all_that_a_text_line_says(tmp_path) -> None:
     assert all(line.keys() == KEYS for line in on_file)
     assert on_file[-len(on_screen):] == on_screen  # fmt: skip
     assert [line["event"] for line in on_file] == [
-        "start", "option", "option", "stage begins", "filter", "stage ends",
+        "start", "option", "option", "stage begins", "filter", "stage ends", "end",
     ]  # fmt: skip
     (said,) = (line for line in on_file if line["event"] == "filter")
     assert (said["stage"], said["level"], said["message"]) == ("ingest", "info", "24 people")
@@ -83,11 +83,12 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
     assert result.exit_code == 4
     words = f"error: {log}: the disk is full (got 1). Free space"
     last = result.stderr.splitlines()[-1]
-    (error,) = (line for line in read_log(log) if line.event == "error")
-    assert error.message == words
+    logged = log.read_text().splitlines()[-1]
     if log_format == "text":
         assert last == words
+        assert logged.split(" ", 1)[1] == words
         return
+    assert logged == last
     line = json.loads(last)
     assert (line["level"], line["stage"], line["message"]) == ("error", "ingest", words)
     assert line["fields"] == {
@@ -96,38 +97,20 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None)
-@given(messages=st.lists(MESSAGES, max_size=4))
-def test_both_formats_read_back_alike(tmp_path_factory, messages) -> None:
-    """One log, continued by runs with either format, as resumed runs may be."""
+@settings(max_examples=20)
+@given(message=MESSAGES)
+def test_both_formats_say_the_same(tmp_path_factory, message) -> None:
+    """One log, continued by a run in the other format, as a resumed run may do."""
     log = tmp_path_factory.mktemp("log") / "run.log"
-    for message in messages:
-        for log_format in ("text", "json"):
-            run(log, f"--say={message}", "--log-format", log_format)
-    lines = read_log(log)
-    each = 6
-    assert len(lines) == 2 * each * len(messages)
-    for i, message in enumerate(messages):
-        text = lines[2 * each * i : 2 * each * i + each]
-        as_json = lines[2 * each * i + each : 2 * each * (i + 1)]
-        assert [line.message for line in text[:5]] == [line.message for line in as_json[:5]]
-        assert text[4].message == message
-        assert text[0].event == as_json[0].event == "start"
-        names = ("command", "pid", "host")
-        assert [str(text[0].fields[n]) for n in names] == [str(as_json[0].fields[n]) for n in names]
-        assert [line.event for line in text[1:4]] == [line.event for line in as_json[1:4]]
-        assert text[1].fields == as_json[1].fields == {"name": "out", "value": "/r"}
-
-
-def test_lines_that_were_cut_off_are_left_out(tmp_path) -> None:
-    log = tmp_path / "run.log"
-    run(log, "--log-format", "json")
-    whole = log.read_text()
-    log.write_text(whole + whole.splitlines()[0][:50])
-    assert len(read_log(log)) == len(whole.splitlines())
-    log.write_text("2026-11-2\n\n{}\n[]\nnot a time at all\n" + whole)
-    assert len(read_log(log)) == len(whole.splitlines())
-    assert read_log(tmp_path / "none.log") == []
+    for log_format in ("text", "json"):
+        run(log, f"--say={message}", "--log-format", log_format)
+    lines = log.read_text().split("\n")[:-1]
+    text, as_json = lines[: len(lines) // 2], [json.loads(x) for x in lines[len(lines) // 2 :]]
+    said = [line.split(" ", 1)[1] for line in text]
+    assert message in said
+    for ours, theirs in zip(said, as_json, strict=True):
+        if theirs["event"] not in ("start", "stage ends"):  # which name a process and a time
+            assert ours == theirs["message"]
 
 
 def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:

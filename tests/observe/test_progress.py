@@ -37,7 +37,7 @@ def records(monkeypatch):
 
     class Keep(logging.Handler):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(logging.DEBUG)
             self.kept: list[logging.LogRecord] = []
 
         def emit(self, record: logging.LogRecord) -> None:
@@ -79,7 +79,8 @@ def test_a_log_file_gets_a_line_every_so_often(monkeypatch, clock, records) -> N
     )
     fields = [record.fields for record in records]
     assert fields[-1] == {
-        "done": 480, "total": 500, "work_done": 0.96, "per_second": 0.1667, "seconds_left": 120,
+        "of_what": "tasks", "done": 480, "total": 500, "work_done": 0.96, "per_second": 0.1667,
+        "seconds_left": 120,
     }  # fmt: skip
     assert json.loads(json.dumps(fields)) == fields
     assert [record.event for record in records] == ["progress"] * len(records)

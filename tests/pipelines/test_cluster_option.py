@@ -11,7 +11,12 @@ from click.testing import CliRunner
 from pipelines import accumulate, gwas_release, show_cluster
 from pipelines.choices import choices_from
 from pipelines.options import MemorySize
-from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, SchedulerProfile
+from primo_scale.cluster.profile import (
+    JobQueueProfile,
+    LocalProfile,
+    SchedulerProfile,
+    ThreadsProfile,
+)
 from primo_scale.errors import UsageError
 
 OPTIONS = {
@@ -37,7 +42,7 @@ def slurm(tmp_path: Path) -> Path:
 
 
 def test_options_and_profiles_come_to_the_same_thing(slurm: Path) -> None:
-    assert profile_of() == LocalProfile()
+    assert profile_of() == ThreadsProfile()
     assert profile_of(workers=3, memory_limit="2GiB") == LocalProfile(3, "2GiB")
     assert profile_of(cluster=slurm) == JobQueueProfile("slurm")
     here = "tcp://127.0.0.1:8786"

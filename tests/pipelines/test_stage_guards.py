@@ -269,3 +269,19 @@ def test_a_subsample_that_no_release_could_use_is_not_summed(folder, options, wo
     other = folder / "other"
     refused(accumulate(folder, other, *options), 2, words)
     assert not (other / "statistics.zarr").exists()
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_damaged_release_is_not_said_to_be_published(folder, private):
+    release = folder / "release"
+    words = ["--work-dir", folder / "work", "--out", release, "--ledger", folder / "ledger.sqlite"]
+    words += ["--epsilon", 1, "--delta", 1e-6] if private else ["--non-private"]
+    assert run("finalize", *words).returncode == 0
+    whole = (release / "weights.tsv.gz").read_bytes()
+    (release / "weights.tsv.gz").write_bytes(whole[:-9])
+    refused(run("finalize", *words), 3, "the release there is damaged")
+    shutil.rmtree(release)
+    again = run("finalize", *words)
+    assert again.returncode == 0, again.stderr
+    assert (release / "weights.tsv.gz").read_bytes() == whole
+    assert "published already" in run("finalize", *words).stderr

@@ -97,7 +97,7 @@ def test_composition_is_that_of_dp_accounting():
     digits_of_size=st.floats(0, 8),
 )
 def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digits_of_size):
-    """The bound for sampled noise (docs/maths.md, "Noise on the lattice", item 3), in full."""
+    """The bound for sampled noise (docs/maths/noise.md, Theorem 3), in full."""
     epsilon, size = 10**digits_of_epsilon, 10**digits_of_size
     delta = min(max(10**digits_of_delta, 1e-30), 1e-3)  # powers are not exact at the ends
     epsilon = max(epsilon, 1e-3)
@@ -146,7 +146,7 @@ def test_optimal_split_of_added_shares_minimises_the_excess_loss(ratio):
 @settings(max_examples=50, deadline=None)
 @given(ratio=st.floats(1e-3, 1e4))
 def test_optimal_split_by_block_minimises_the_excess_loss(ratio):
-    """With the shares of docs/maths.md, section 7: mu^2 = 2Q(1+tau)^3, D = Q (tau^3 + 3 tau)."""
+    """With the shares of docs/maths/blocks.md: mu^2 = 2Q(1+tau)^3, D = Q (tau^3 + 3 tau)."""
 
     def loss(t):
         gram = 1 / (2 * (1 + t / 2) ** 3)
@@ -163,7 +163,7 @@ def test_optimal_split_by_block_minimises_the_excess_loss(ratio):
     mu=st.floats(0.05, 3),
 )
 def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
-    """docs/maths.md, section 1: eps(mu, delta - sum delta_j) + sum eps_j."""
+    """docs/maths/calibration.md: eps(mu, delta - sum delta_j) + sum eps_j."""
     delta = 1e-7
     total = sum((Cost(0.0, *part) for part in parts), start=Cost(mu**2))
     ours = composed_epsilon(total, delta)

@@ -94,7 +94,7 @@ def test_scale_is_taken_apart_exactly(value):
 
 
 def exact_outcome(words, extension, sigma):
-    """One attempt in real numbers: an independent statement of docs/noise.md."""
+    """One attempt in real numbers: an independent statement of docs/maths/sampler.md."""
     tails = [int.from_bytes(extension[48 * i : 48 * i + 48], "little") for i in range(3)]
     u = mp.mpf(((words[0] >> 1) << 384) + tails[0]) / 2**447
     t = mp.mpf((words[1] << 384) + tails[1]) / 2**448

@@ -208,7 +208,7 @@ def test_subsample_is_amplified_as_proved_and_costs_the_promise() -> None:
     # The paper's Algorithm 4 would take epsilon n/s, with far less noise.
     wrong = mu_for(2.5 * 10, 2e-7)
     assert found.scales.gram[0] > 2 * math.sqrt(2) * 20_000 / wrong
-    # A subsample never has less noise, relative to its size, than everybody (MATHS, 3, item 3).
+    # Relative to its size, a subsample never has less noise (docs/maths/subsampling.md).
     full = calibrate(bounds, Promise(5.0, 4e-8), Recipe(), split=1.0)
     assert found.scales.gram[0] / 1_000 > full.scales.gram[0] / 10_000
 

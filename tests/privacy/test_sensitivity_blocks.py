@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import sensitivity_bounds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neighbours import (
@@ -80,7 +81,7 @@ def factors(norms, row_norm, outcome_norm, split):
 def test_block_gram(adjacency, sizes, norms, row_norm, entries, tight):
     x = within_blocks(rows_within(sum(sizes), row_norm, *entries), sizes, norms)
     found = math.sqrt(largest_shift([(part, part, 1.0) for part in parts(x, sizes)], adjacency))
-    bound = sensitivity.block_gram(norms, row_norm, adjacency)
+    bound = sensitivity_bounds.block_gram(norms, row_norm, adjacency)
     assert_bound(found, bound * (1 + 1e-12), attained=tight[adjacency is REPLACE])
     assert bound <= sensitivity.gram(row_norm, adjacency)
 
@@ -140,7 +141,7 @@ def test_outcome_gram_cannot_have_less_noise(long, short):
 
 
 def test_a_total_clip_beside_block_clips_needs_more_than_block_clips_alone():
-    """docs/maths.md, section 7: beta = (1, 1, 1), N_x = 1.5, where 2 sqrt2 is not enough."""
+    """docs/maths/blocks.md: beta = (1, 1, 1), N_x = 1.5, where 2 sqrt2 is not enough."""
     norms, row_norm = (100, 100, 100), 150
     x = within_blocks(rows_within(3, row_norm, low=0), (1, 1, 1), norms)
     x, z = paired_rows(x[(x**2).sum(1) >= 0.85 * row_norm], np.array([[1.0], [-1.0]]))
@@ -150,7 +151,7 @@ def test_a_total_clip_beside_block_clips_needs_more_than_block_clips_alone():
     assert 0.99 <= found <= 1 + 1e-12
     too_little = [sigma / math.sqrt(2) for sigma in gram]
     found = largest_shift(bundle(x, z, (1, 1, 1), (too_little, cross, outcome)), REPLACE)
-    bound = sensitivity.pair_by_block(1 / 8, 1 / 4)
+    bound = sensitivity_bounds.pair_by_block(1 / 8, 1 / 4)
     assert 1.013 < found <= bound < 1.0165
     # The worst that a search over real rows found, on a finer lattice.
     x, z = np.array([[1000.0, 343, 618], [618, 343, 1000]]), np.array([[1.0], [-1.0]])
@@ -164,7 +165,7 @@ def test_a_total_clip_beside_block_clips_needs_more_than_block_clips_alone():
 def test_pair_by_block_is_attained_by_two_blocks(cross_share):
     """Blocks that let the neighbours (1, tau) and (tau, 1) be; tau found by trying all angles."""
     angles = np.linspace(0, np.pi / 4, 91)
-    bound = sensitivity.pair_by_block(1.0, cross_share)
+    bound = sensitivity_bounds.pair_by_block(1.0, cross_share)
     best = 0.0
     for long, short in np.trunc(1000 * np.column_stack([np.cos(angles), np.sin(angles)])):
         x, z = np.array([[long, short], [short, long]]), np.array([[1.0], [-1.0]])
@@ -183,14 +184,14 @@ def test_pair_by_block_is_not_exceeded(shape, cross_share):
     gram = [math.sqrt(norm * row_norm) for norm in norms]
     cross = math.sqrt(row_norm * outcome_norm / cross_share)
     found = largest_shift(bundle(x, z, sizes, (gram, cross, math.inf)), REPLACE)
-    assert found <= sensitivity.pair_by_block(1.0, cross_share) * (1 + 1e-12)
+    assert found <= sensitivity_bounds.pair_by_block(1.0, cross_share) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("split", [0.05, 0.5, 1.0, 1.9, 2.0])
 def test_factors_spend_exactly_one_mu(split):
     gram, cross, _ = factors((10**12,), 10**13, 10**9, split)
     shares = 10**25 / gram[0] ** 2, 10**22 / cross**2
-    assert sensitivity.pair_by_block(*shares) == pytest.approx(1, rel=1e-12)
+    assert sensitivity_bounds.pair_by_block(*shares) == pytest.approx(1, rel=1e-12)
 
 
 def test_the_split_is_checked():
@@ -272,7 +273,7 @@ def test_blocks_under_add_remove(shape, entries):
 
 
 def clipped_to(row, norm):
-    """Rule of docs/maths.md, section 6, step 3: multiplied by a root, truncated toward zero."""
+    """docs/maths/clipping-and-integers.md, step 3: multiplied by a root, truncated toward zero."""
     squared = int(row @ row)
     if squared <= norm:
         return row
@@ -281,7 +282,7 @@ def clipped_to(row, norm):
 
 
 def test_clipping_blocks_for_the_gram_matrix_alone_fails_on_the_lattice():
-    """Why the row that is clipped by block enters X'Z too (docs/maths.md, section 7).
+    """Why the row that is clipped by block enters X'Z too (docs/maths/blocks.md).
 
     m ones are exactly as long as their block allows. Where one of them is a 2 instead, the block is
     clipped, and truncation leaves (1, 0, ..., 0). The totals agree thanks to the second block.

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import sensitivity_bounds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neighbours import (
@@ -93,11 +94,11 @@ def test_pair_of_clipped_products():
     allowed = ((x * z) ** 2).sum(1) <= product
     for ratio in (0.5, 1.0, 3.0):
         found = largest_shift(dense(x[allowed], z[allowed], (1.0, ratio, None)), REPLACE)
-        assert found <= sensitivity.pair_of_clipped_products(row_norm**2, product / ratio**2)
+        assert found <= sensitivity_bounds.pair_of_clipped_products(row_norm**2, product / ratio**2)
     # A long row with a small outcome against a short row with a huge one.
     x, z = np.array([[20.0], [-1.0]]), np.array([[20.0], [400.0]])
     found = largest_shift(dense(x, z, (400.0, 400 / math.sqrt(2), None)), REPLACE)
-    bound = sensitivity.pair_of_clipped_products(1.0, 2.0)
+    bound = sensitivity_bounds.pair_of_clipped_products(1.0, 2.0)
     assert_bound(found, bound, attained=True)
     assert bound == 9.0
     assert sensitivity.pair(1.0, 2.0, REPLACE) == 8.0

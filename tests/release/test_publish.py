@@ -25,7 +25,9 @@ from release_examples import (
 )
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.privacy.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.release import publish as publishing
+from primo_scale.release import statement as said
 from primo_scale.release.publish import is_same_release, publish_release
 from primo_scale.release.verify import verify_release
 
@@ -173,8 +175,9 @@ def test_the_report_says_what_a_privacy_officer_asks(pristine):
         "operating system entropy",
         "Why this one: as given",
         "Effective sample size: 123.4 of 1000 people",
-        "height0.12340.0560.9000",
-        "lost in noise",
+        "height0.9000",
+        "How well the weights fit this cohort is not stated",
+        "No covariate is named as a principal component",
         "Spent before this release",
         "Account of cohort biobank: full privacy, replace-one",
         "Side channels",
@@ -207,6 +210,17 @@ def test_the_report_says_what_a_privacy_officer_asks(pristine):
 def test_the_report_explains_every_mode(mode, phrases, tmp_path):
     text = text_of(publish_example(tmp_path / "out", mode=mode))
     assert [phrase for phrase in phrases if phrase not in text] == []
+
+
+def test_a_release_with_principal_components_is_not_warned_of_structure(tmp_path):
+    statement = example_statement(example_weights())
+    inputs = statement.public_inputs
+    (age,) = inputs.covariates
+    adjusted = dataclasses.replace(inputs, covariates=(dataclasses.replace(age, name="PC_1"),))
+    weights = dataclasses.replace(example_weights(), covariates=("PC_1",))
+    statement = dataclasses.replace(statement, public_inputs=adjusted)
+    text = text_of(publish(tmp_path / "out", weights, statement))
+    assert "No covariate is named" not in text
 
 
 def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
@@ -245,6 +259,31 @@ def test_the_log_is_public(pristine, tmp_path):
     assert "method reuse-cov-gauss: as given" in log
     assert "/" not in log.replace("(5, 1e-07)", "")
     assert not any(f"{hour:02}:" in log for hour in range(24))
+
+
+def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
+    """Composition reports epsilon 8.00001 for it, in release.json with all digits."""
+    weights = example_weights()
+    statement = example_statement(weights, epsilon=8.0)
+    promise, entry = statement.guarantee, statement.ledger
+    cost = Cost(promise.cost.mu_squared)
+    after = said.LedgerBalance(promise.cost, composed_epsilon(cost, promise.delta))
+    assert f"{after.epsilon:.6g}" == "8.00001"
+    alone = dataclasses.replace(
+        entry,
+        before=said.LedgerBalance(said.Cost(0.0, 0.0, 0.0), 0.0),
+        after=after,
+        budget=said.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
+    )
+    options = {**OPTIONS, "epsilon": "8.0"}
+    statement = dataclasses.replace(statement, ledger=alone)
+    directory = publish_release(tmp_path / "out", weights, statement, options, signer=SIGNER)
+    assert "charged: epsilon 0 -> 8 of 8 at" in (directory / "release.log").read_text()
+    assert "8.00001" not in text_of(directory)
+    findings = verify_release(directory)
+    assert all(finding.ok for finding in findings)
+    (line,) = [finding.detail for finding in findings if finding.check == "ledger"]
+    assert line.startswith("epsilon 8 of 8 spent after this release")
 
 
 # ----------------------------------------------------------------------- signed, and recognised
@@ -300,7 +339,7 @@ def test_other_numbers_or_words_make_another_release(pristine):
         {"guarantee": dataclasses.replace(statement.guarantee, epsilon=5.0000001)},
         {"estimation": dataclasses.replace(statement.estimation, penalties=(1.5, 1.51))},
         {"estimation": dataclasses.replace(statement.estimation, penalties=(1.5,))},
-        {"accuracy": dataclasses.replace(statement.accuracy, in_sample_r2=(None, None))},
+        {"accuracy": dataclasses.replace(statement.accuracy, effective_sample_size=123.0)},
         {"public_inputs": dataclasses.replace(statement.public_inputs, genome_build="NR")},
     ]
     for change in others:

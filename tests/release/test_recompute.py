@@ -49,7 +49,7 @@ def test_profile_of_no_privacy_at_all_is_near_one(mu):
     "epsilon, inverse_mu", [(0.1, 43.21), (1, 4.851), (5, 1.0933), (10, 0.5943)]
 )
 def test_published_sizes(epsilon, inverse_mu):
-    """docs/maths.md, section 1, at delta = 1/5008^2."""
+    """docs/maths/calibration.md, at delta = 1/5008^2."""
     assert epsilon_of(1 / inverse_mu, 1 / 5008**2) == pytest.approx(epsilon, rel=2e-4)
 
 
@@ -71,7 +71,7 @@ def test_epsilon_at_the_ends():
 
 @pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-30), (1.0, 1e-9), (20.0, 1e-3)])
 def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
-    """docs/maths.md, "Noise on the lattice", item 3, and docs/noise.md, evaluated by mpmath."""
+    """docs/maths/noise.md, Theorem 3, and docs/maths/sampler.md, evaluated by mpmath."""
     mu, draws, steps = 0.7, 10**8, 2.0**32
     with mpmath.workdps(60):
         a = mpmath.mpf(epsilon) + 50 - mpmath.log(delta)

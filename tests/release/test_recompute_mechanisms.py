@@ -32,7 +32,6 @@ from primo_scale.release.recompute_mechanisms import claims_of, joint_shift, sub
 SIZES = (3, 4)  # variants of the two blocks
 EDGES = ((0, 3), (3, 7))
 N_FIXED, N_PHENOTYPES = 2, 2
-OUTCOME_NORM = FIXED_NORM + PHENOTYPE_NORM
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def noisy_numbers(change: np.ndarray, query: dict[str, Any], index: int) -> floa
 
 
 def clipped(row: Row, kind: Mode) -> Row:
-    """What the row rules of docs/maths.md, section 6, leave of a row, but for rounding."""
+    """What docs/maths/clipping-and-integers.md leaves of a row, but for rounding."""
     x, c, y = row.x.copy(), row.c * min(1, math.sqrt(FIXED_NORM) / norm(row.c)), row.y
     if kind.privacy == "label":
         longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
@@ -188,7 +187,7 @@ def test_the_worst_neighbours_reach_the_bound(mode):
 
 
 def test_the_worst_neighbours_reach_the_bound_with_blocks(monkeypatch):
-    """Rows (4, 3) and (3, 4) in two blocks of bound 16, as docs/maths.md, section 7, has them."""
+    """Rows (4, 3) and (3, 4) in two blocks of bound 16, as docs/maths/blocks.md has them."""
     step = 120_000
     monkeypatch.setattr(release_examples, "ROW_NORM", 25 * step)
     blocks = dataclasses.replace(MODES["full-blocks"], block_norms=(16 * step, 16 * step))
@@ -309,7 +308,7 @@ def test_a_subsample_of_another_size_is_found(subsample):
 
 
 def test_the_papers_amplification_would_be_found():
-    """PRIMO's Algorithm 4 takes eps_1 = (n/s) eps/2: docs/maths.md, section 3, item 3."""
+    """PRIMO's Algorithm 4 takes eps_1 = (n/s) eps/2: docs/maths/papers.md, item 3."""
     document = example_document("subsampled")
     (gram,) = [q for q in document["mechanism"]["queries"] if q["name"] == "gram"]
     right, wrong = math.log1p(math.expm1(2.5) * 10), 10 * 2.5
@@ -380,3 +379,35 @@ def test_covariates_that_reach_beyond_their_bound_are_found(path, value, monkeyp
         place = place[key]
     place[path[-1]] = value
     assert problems(document).startswith("columns: ")
+
+
+def stated(document, name):
+    """The query of that name."""
+    (query,) = [q for q in document["mechanism"]["queries"] if q["name"] == name]
+    return query
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.2])
+def test_the_share_of_the_eigenvalue_is_the_stated_one_within_its_range(share):
+    """Whatever a method takes by itself, the noise must be that of the stated share."""
+    document = example_document("ada-ssp")
+    assert problems(document) == ""
+    document["mechanism"]["eigenvalue_share"] = share
+    assert ("shares:" if share == 0.2 else "method:" if share else "queries:") in problems(document)
+
+
+def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_private():
+    document = example_document("ada-ssp-add-remove")
+    assert problems(document) == ""
+    query = stated(document, "smallest_eigenvalue")
+    query["sensitivity"] = [query["sensitivity"][0] * 0.99]
+    assert "sensitivities: smallest_eigenvalue has" in problems(document)
+
+
+@pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (0.75, False), (2.0**-30, False)])
+def test_the_unit_of_the_moments_is_a_power_of_two_of_a_sensible_size(factor, ok):
+    document = example_document("moments")
+    query = stated(document, "phenotype_moments")
+    query["sensitivity"] = [query["sensitivity"][0] * factor]
+    query["sigma"] = [query["sigma"][0] * factor]
+    assert ("sensitivities:" in problems(document)) is not ok

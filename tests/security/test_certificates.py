@@ -9,7 +9,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from distributed import Client, LocalCluster
+from distributed.security import Security
 
 from primo_scale.cluster import certificates
 from primo_scale.cluster.certificates import (
@@ -151,7 +153,17 @@ def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["tcp://10.0.0.7:8786", "10.0.0.7:8786", "node7:8786", "tcp://[2001:db8::1]:8786"]
+    "address",
+    [
+        "tcp://10.0.0.7:8786",
+        "10.0.0.7:8786",
+        "node7:8786",
+        "tcp://[2001:db8::1]:8786",
+        "tcp://[::1",
+        "localhost.example.org:8786",
+        "127.0.0.1@node7:8786",
+        "",
+    ],
 )
 def test_plain_text_to_another_machine_has_to_be_asked_for(address) -> None:
     with pytest.raises(UsageError, match="--no-tls"):
@@ -160,7 +172,15 @@ def test_plain_text_to_another_machine_has_to_be_asked_for(address) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "127.8.0.1:8786"]
+    "address",
+    [
+        "tcp://127.0.0.1:8786",
+        "localhost:8786",
+        "tcp://LOCALHOST:8786",
+        "tcp://[::1]:8786",
+        "127.8.0.1:8786",
+        "127.0.0.1",
+    ],
 )
 def test_plain_text_stays_possible_within_the_machine(address) -> None:
     assert security_towards(address, True) is None
@@ -207,3 +227,15 @@ def test_throw_away_certificates_are_private_and_gone_at_the_end(tmp_path) -> No
         assert {stat.S_IMODE(path.stat().st_mode) for path in made.iterdir()} == {0o600}
         security_for(made)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_throw_away_certificates_are_valid_at_any_date(tmp_path) -> None:
+    """Dask's own are not: a clock that is a minute behind refuses them."""
+    now = datetime.datetime.now(datetime.UTC)
+    with throw_away_certificates(tmp_path) as made:
+        for name in ("ca.pem", "cert.pem"):
+            ours = x509.load_pem_x509_certificate((made / name).read_bytes())
+            assert (ours.not_valid_before_utc.year, ours.not_valid_after_utc.year) == (1950, 9999)
+    dasks = x509.load_pem_x509_certificate(Security.temporary().tls_worker_cert.encode())
+    assert dasks.not_valid_before_utc > now - datetime.timedelta(minutes=1)
+    assert dasks.not_valid_after_utc < now + datetime.timedelta(days=366)

@@ -47,6 +47,34 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path):
         pass
 
 
+KILLED_WHILE_STAGING = """
+import os, sys
+from pathlib import Path
+from primo_scale.storage.files import directory_published_at_end
+with directory_published_at_end(Path(sys.argv[1])) as staging:
+    (staging / "half").write_text("x")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_process_was_staging_is_removed_and_nothing_else(tmp_path):
+    target = tmp_path / "release"
+    subprocess.run([sys.executable, "-c", KILLED_WHILE_STAGING, str(target)], check=False)
+    abandoned, lock = sorted(tmp_path.iterdir())
+    others = [tmp_path / name for name in (".release.toolong99", ".release.d", "release.work")]
+    for path in others:
+        path.mkdir()
+    with directory_published_at_end(tmp_path / "other"):
+        pass
+    assert abandoned.is_dir()
+    with directory_published_at_end(target) as alive:
+        assert not abandoned.exists() and not lock.exists()
+        with pytest.raises(RuntimeError), directory_published_at_end(target):
+            assert alive.is_dir(), "another process is filling it"
+            raise RuntimeError("crash")
+    assert sorted(tmp_path.iterdir()) == sorted([*others, tmp_path / "other", target])
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [(errno.ENOSPC, ResourceError), (errno.EDQUOT, ResourceError), (errno.EROFS, InputError)],

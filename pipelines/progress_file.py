@@ -1,0 +1,164 @@
+"""The file in which a run records how far it is, for ``pipelines.status`` to read.
+
+The run writes it, so that an onlooker opens no store, asks no cluster and needs no key. It is a log
+handler: what the run logs about its start, its stages, its progress and its end is all it records.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError, InterruptedRun
+
+PROGRESS_FILE = "progress.json"
+LIVE_PROGRESS = 5
+"""Log level of progress that is for this file alone: below DEBUG, about one record a second."""
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """What a run records of itself. PRIVATE: it counts tasks, and so tells the number of people.
+
+    Attributes
+    ----------
+    command : str
+        Name of the command, such as ``gwas_release``.
+    pid, host : int, str
+        Process that runs it, and its machine.
+    started, updated : str
+        Times in ISO 8601.
+    stage : str
+        Stage under way, or the last one; empty before the first.
+    outcome : str or None
+        None while the run goes on; then ``finished``, ``interrupted`` or ``failed``.
+    message : str or None
+        Error that ended the run, in one line.
+    out : str or None
+        Release directory, once it is published.
+    of_what : str
+        What `done` and `total` count: tasks, partitions or pieces.
+    done, total : int
+        Counts of the stage, with what earlier runs had done; 0 of 0 where nothing is counted.
+    work_done : float or None
+        Share of the stage's work, in [0, 1].
+    per_second : float
+        Rate of the last minutes.
+    seconds_left : float or None
+        Time that the stage still takes at this rate; None while it is too early to tell.
+    """
+
+    command: str
+    pid: int
+    host: str
+    started: str
+    updated: str
+    stage: str = ""
+    outcome: str | None = None
+    message: str | None = None
+    out: str | None = None
+    of_what: str = ""
+    done: int = 0
+    total: int = 0
+    work_done: float | None = None
+    per_second: float = 0.0
+    seconds_left: float | None = None
+
+
+class ProgressFile(logging.Handler):
+    """Log handler that keeps `PROGRESS_FILE` in a work directory up to date.
+
+    Parameters
+    ----------
+    work_dir : Path
+        Work directory, locked by this run.
+    """
+
+    def __init__(self, work_dir: Path) -> None:
+        super().__init__(LIVE_PROGRESS)
+        self._path = work_dir / PROGRESS_FILE
+        self._run: RunProgress | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Record what a log line says, if it says how far the run is."""
+        now = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="seconds")
+        facts: dict[str, Any] = getattr(record, "fields", {})
+        event = getattr(record, "event", None)
+        if event == "start":
+            self._run = RunProgress(
+                facts["command"], facts["pid"], facts["host"], started=now, updated=now
+            )
+        elif self._run is None or (changes := _changes(event, facts, record)) is None:
+            return
+        else:
+            self._run = replace(self._run, updated=now, **changes)
+        # By now the lock may be another run's, or the file purged: neither is overwritten.
+        if self._run.outcome is None or _is_of(self._path, self._run):
+            _replace(self._path, json.dumps(asdict(self._run)))
+
+
+def read_progress(work_dir: Path) -> RunProgress | None:
+    """Return what the last run in `work_dir` recorded; None if no run began there.
+
+    Raises
+    ------
+    InputError
+        The file is not one that a run writes.
+    """
+    path = work_dir / PROGRESS_FILE
+    try:
+        value = json.loads(path.read_bytes())
+        return RunProgress(**value)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(
+            "is damaged", where=path, remedy="The next run writes it anew; the run is not harmed"
+        ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file in one step; a full disk must not bring the run down here."""
+    temporary = path.with_name(f".{path.name}")
+    with suppress(OSError):
+        temporary.write_text(text)
+        os.replace(temporary, path)
+
+
+def _is_of(path: Path, run: RunProgress) -> bool:
+    """Whether the file is still that of `run`."""
+    try:
+        found = read_progress(path.parent)
+    except InputError:
+        return True
+    return found is not None and (found.host, found.pid, found.started) == (
+        run.host, run.pid, run.started,
+    )  # fmt: skip
+
+
+def _changes(
+    event: str | None, facts: dict[str, Any], record: logging.LogRecord
+) -> dict[str, Any] | None:
+    """Return the fields that a log record changes; None for a record about something else."""
+    match event:
+        case "stage begins":
+            counts = ("of_what", "done", "total", "work_done", "per_second", "seconds_left")
+            defaults = {f.name: f.default for f in fields(RunProgress) if f.name in counts}
+            return {"stage": facts["stage"], **defaults}
+        case "progress":
+            return dict(facts)
+        case "published":
+            return {"out": str(facts["out"])}
+        case "error":
+            interrupted = facts["exit_code"] == InterruptedRun.exit_code
+            outcome = "interrupted" if interrupted else "failed"
+            return {"outcome": outcome, "message": record.getMessage()}
+        case "end":
+            return {"outcome": "finished"}
+    return None

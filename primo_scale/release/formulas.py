@@ -1,0 +1,53 @@
+"""Texts that a spreadsheet would execute when somebody opens a table of a release in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable
+
+_FIRST_CHARACTERS = ("=", "+", "-", "@")
+
+
+def refuse_formulas(
+    variants: VariantTable, *, phenotypes: Sequence[str], covariates: Sequence[str]
+) -> None:
+    """Refuse names, IDs, alleles and chromosomes that begin like a formula.
+
+    Quoting them instead would break the match with the genotypes that are scored. A single
+    character is text to a spreadsheet, such as the ``-`` that stands for an absent allele.
+
+    Parameters
+    ----------
+    variants
+        Variants of the release.
+    phenotypes, covariates
+        Names of the columns.
+
+    Raises
+    ------
+    InputError
+        Names the first such text and what it is.
+    """
+    rename = "Rename the column"
+    name = (
+        "Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or leave them out with --exclude"
+    )
+    columns: tuple[tuple[str, Iterable[str], str], ...] = (
+        ("phenotype name", phenotypes, rename),
+        ("covariate name", covariates, rename),
+        ("variant ID", variants.identifier, name),
+        ("allele", variants.allele1, "Leave the variant out with --exclude"),
+        ("allele", variants.allele2, "Leave the variant out with --exclude"),
+        ("chromosome", variants.chromosome, "Leave its variants out with --exclude"),
+    )
+    for what, texts, remedy in columns:
+        for text in texts:
+            if text.startswith(_FIRST_CHARACTERS) and len(text) > 1:
+                raise InputError(
+                    f"a {what} begins with =, +, - or @, which spreadsheets take for a formula",
+                    where="release",
+                    value=repr(text),
+                    remedy=remedy,
+                )

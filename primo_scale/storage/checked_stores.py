@@ -1,0 +1,124 @@
+"""Stores that find out that one chunk lies in another's place.
+
+A chunk that ends with a checksum of its own values may have been exchanged for any other of its
+size. There are two remedies. A finished store records which checksum belongs to which place
+(`RecordedStore`); its chunks stay what any Zarr reader expects. Partial sums have many writers and
+no common record, so that their checksums cover the name of the chunk as well (`BoundStore`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import google_crc32c
+import numpy as np
+
+from primo_scale.storage.place_store import PlaceStore, damaged_chunk, is_chunk
+from primo_scale.storage.view_store import ViewStore
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+CHECKSUM_BYTES = 4
+
+
+class ChecksumTable(Protocol):
+    """Array of the checksums of an array's chunks, indexed by their grid positions."""
+
+    def __getitem__(self, index: tuple[int, ...], /) -> Any:
+        """Return the CRC-32C of one chunk."""
+
+
+class RecordedStore(ViewStore):
+    """Zarr store that knows by which CRC-32C the chunk in each place ends.
+
+    What a chunk ends with is compared with the record; that it is the checksum of the values before
+    it is for the reader of the chunk to check. A chunk without a record is given as it is.
+
+    Parameters
+    ----------
+    store
+        Store that holds the chunks.
+    recorded
+        CRC-32C of chunks by their keys. Chunks written through this store are added.
+    """
+
+    def __init__(self, store: PlaceStore, recorded: Mapping[str, int]) -> None:
+        super().__init__(store)
+        self.recorded = dict(recorded)
+        self._tables: dict[str, ChecksumTable] = {}
+
+    def expect(self, array: str, table: ChecksumTable) -> None:
+        """Hold the chunks of an array against a table of their checksums."""
+        self._tables[array] = table
+
+    def _with_store(self, store: PlaceStore) -> RecordedStore:
+        view = RecordedStore(store, {})
+        view.recorded, view._tables = self.recorded, self._tables
+        return view
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the content of an object, which is compared on the way and not copied."""
+        stored = await self._store.get(key, prototype, byte_range)
+        if stored is not None and byte_range is None:
+            self._check(key, stored.as_numpy_array()[-CHECKSUM_BYTES:].tobytes())
+        return stored
+
+    def _stored(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
+        if is_chunk(key):
+            self.recorded[key] = int.from_bytes(parts[-1][-CHECKSUM_BYTES:], "little")
+        return list(parts)
+
+    def _given(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
+        self._check(key, stored[-CHECKSUM_BYTES:])
+        return stored
+
+    def _check(self, key: str, end: bytes | memoryview) -> None:
+        if is_chunk(key):
+            expected = self._expected(key)
+            if expected is not None and int.from_bytes(end, "little") != expected:
+                raise damaged_chunk(self.place / key)
+
+    def _expected(self, key: str) -> int | None:
+        array, _, index = key.partition("/c/")
+        if array in self._tables:
+            return int(self._tables[array][tuple(map(int, index.split("/")))])
+        return self.recorded.get(key)
+
+
+class BoundStore(ViewStore):
+    """Zarr store that ends every chunk with a CRC-32C of its content and its key.
+
+    Parameters
+    ----------
+    store
+        Store that holds the chunks.
+    """
+
+    def _with_store(self, store: PlaceStore) -> BoundStore:
+        return BoundStore(store)
+
+    def _stored(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
+        if not is_chunk(key):
+            return list(parts)
+        return [*parts, memoryview(_bound_checksum(key, parts))]
+
+    def _given(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
+        if not is_chunk(key):
+            return stored
+        content = memoryview(stored)[:-CHECKSUM_BYTES]
+        if stored[-CHECKSUM_BYTES:] != _bound_checksum(key, [content]):
+            raise damaged_chunk(self.place / key)
+        return content
+
+
+def _bound_checksum(key: str, parts: Sequence[memoryview]) -> bytes:
+    checksum = 0
+    for part in (*parts, memoryview(key.encode())):
+        # The function takes arrays of bytes, and no memoryview.
+        checksum = google_crc32c.extend(checksum, np.frombuffer(part, np.uint8))
+    return int(checksum).to_bytes(CHECKSUM_BYTES, "little")

@@ -1,0 +1,46 @@
+"""Private JSON documents of a work directory: read whole and of the right form, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from primo_scale.errors import InputError
+
+T = TypeVar("T")
+
+
+def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
+    """Read a JSON object from a file and return what it stands for.
+
+    Parameters
+    ----------
+    path
+        Existing file.
+    parse
+        Function from the members of the object to the result. A ValueError, LookupError, TypeError
+        or AttributeError in it means that a member is missing or of another type.
+    remedy
+        What the user can do about a damaged file, as a sentence.
+
+    Raises
+    ------
+    InputError
+        The file holds no JSON object, or not the expected one.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        if not isinstance(document, dict):
+            raise TypeError("no JSON object")
+        return parse(document)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError("is damaged", where=path, remedy=remedy) from error
+
+
+def of_type(kind: type[T], value: object) -> T:
+    """Return a value of a document, or raise TypeError where it is of another type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value

@@ -1,0 +1,187 @@
+"""A hundred times SIGTERM, over the whole life of a release: exit code 5 or a completed release.
+
+Each trial then runs the same command again, which must complete: one charge, the digest of an
+undisturbed run, one release that verifies, and nothing left over beside it. What the trials gave is
+in docs/testing.md.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from commands import PATIENCE_SECONDS, command_of, digest_in, error_in, started, wait_until
+from conftest import PANEL, run
+
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.release.verify import verify_release
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A tiny cohort and what an undisturbed run makes of it.
+
+    Attributes
+    ----------
+    prefix
+        Fileset and tables.
+    work
+        Work directory with finished statistics, before any charge.
+    digest
+        Of the statistics.
+    seconds
+        What a whole release took here, from the installed handlers to the end.
+    """
+
+    prefix: Path
+    work: Path
+    digest: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Place:
+    """Directory of one trial."""
+
+    directory: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.directory / "ledger.sqlite"
+
+    @property
+    def release(self) -> Path:
+        return self.directory / "release"
+
+    @property
+    def work(self) -> Path:
+        return self.directory / "release.work"
+
+    def staging(self) -> list[Path]:
+        return list(self.directory.glob(".release.*"))
+
+    def command(self, prefix: Path) -> list[str]:
+        return command_of("gwas_release", [
+            "--bfile", prefix, *tables(prefix), *MODEL, "--workers", 1,
+            "--ledger", self.ledger, "--out", self.release,
+        ])  # fmt: skip
+
+
+def tables(prefix: Path) -> list[str]:
+    names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+    return [word for name in names for word in (f"--{name}", f"{prefix}.{name}.tsv")]
+
+
+MODEL = ["--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2,
+         "--delta", 1e-7]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    directory = tmp_path_factory.mktemp("signals")
+    prefix, work = directory / "c", directory / "work"
+    work.mkdir(mode=0o700)
+    done = None
+    for words in (
+        ["simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
+         "--variants", 90, "--phenotypes", 2],
+        ["ingest", "--bfile", prefix, "--out", work / "genotypes.zarr"],
+        ["accumulate", "--genotypes", work / "genotypes.zarr", *tables(prefix), *MODEL,
+         "--workers", 1, "--work-dir", work],
+    ):  # fmt: skip
+        done = run(command_of(words[0], words[1:]), dict(os.environ))
+        assert done.returncode == 0, done.stderr
+    assert done is not None
+    whole = Place(directory / "whole")
+    whole.directory.mkdir()
+    start = time.monotonic()
+    completed(whole, prefix, digest_in(done.stdout), [])
+    return Prepared(prefix, work, digest_in(done.stdout), time.monotonic() - start)
+
+
+def is_noting_signals(process: subprocess.Popen[str]) -> bool:
+    """Whether the process has a handler of SIGTERM: before it has one, nothing has begun."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def completed(place: Place, prefix: Path, digest: str, noise: list[Path]) -> None:
+    """Run the command, which must complete, and hold everything against an undisturbed run."""
+    again = run(place.command(prefix), dict(os.environ))
+    assert again.returncode == 0, again.stderr
+    assert digest_in(again.stdout) == digest
+    with Ledger(place.ledger, create=False) as ledger:
+        assert ledger.verify() == []
+        (balance,) = ledger.balances()
+    (charge,) = balance.charges
+    assert len(charge.release_digests) == 1
+    assert all(finding.ok for finding in verify_release(place.release))
+    assert place.staging() == []
+    (store,) = (place.work / "private_statistics").iterdir()
+    assert noise in ([], [store])
+
+
+AIMS: dict[str, Callable[[Place], object]] = {
+    "anywhere": lambda place: True,
+    "imports": lambda place: True,
+    "compilation": lambda place: any((place.directory / "numba").rglob("*.nb?")),
+    "charge": lambda place: place.ledger.exists(),
+    "draw": lambda place: (place.work / "private_statistics").exists(),
+    "publication": lambda place: place.staging() or place.release.exists(),
+}
+# Trials, and the most seconds between what is aimed at and the signal; None: a whole release.
+TRIALS = {
+    "anywhere": (40, None),
+    "imports": (14, 1.5),
+    "compilation": (6, 4.0),
+    "charge": (14, 0.3),
+    "draw": (12, 0.3),
+    "publication": (14, 0.3),
+}
+FROM_THE_START = ("anywhere", "compilation")
+
+
+@pytest.mark.parametrize(
+    ("aim", "number"), [(aim, k) for aim, (count, _) in TRIALS.items() for k in range(count)]
+)
+def test_sigterm_ends_with_5_or_a_completed_release(
+    aim: str, number: int, prepared: Prepared, tmp_path: Path, record_property: Callable
+) -> None:
+    place = Place(tmp_path)
+    environment = dict(os.environ)
+    if aim == "compilation":
+        environment["NUMBA_CACHE_DIR"] = str(tmp_path / "numba")
+    if aim not in FROM_THE_START:
+        shutil.copytree(prepared.work, place.work)
+    delay = random.Random(f"{aim} {number}").uniform(0, TRIALS[aim][1] or prepared.seconds)
+    command = place.command(prepared.prefix)
+    with started(command, environment, tmp_path / "stderr") as process:
+        wait_until(lambda: is_noting_signals(process), of=process)
+        wait_until(lambda: AIMS[aim](place), of=process)
+        time.sleep(delay)
+        process.send_signal(signal.SIGTERM)
+        stdout, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    stderr = (tmp_path / "stderr").read_text()
+    record_property("exit_code", process.returncode)
+    assert process.returncode in (0, 5), stderr
+    assert "Traceback" not in stderr
+    if process.returncode == 5:
+        assert error_in(stderr) == f"error: interrupted. To continue: {shlex.join(command)}"
+        assert "\nrelease: " not in stdout
+    else:
+        assert stdout.endswith(f"release: {place.release}\n")
+    noise = place.work / "private_statistics"
+    kept = list(noise.glob("*.zarr")) if noise.exists() else []
+    completed(place, prepared.prefix, prepared.digest, kept)

@@ -1,0 +1,102 @@
+"""Links and references to the documentation lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from primo_scale import __version__
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+_INLINE = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_DEFINITION = re.compile(r"^\[([^\]]+)\]: (\S+)$", re.MULTILINE)
+_TEST = re.compile(r"\[`(test_\w+)`\](?:\[(\w+)\]|\(([^)\s]+)\))")
+_DOCS_PATH = re.compile(r"(?<![\w/.-])docs/[\w./-]*\w")
+_LONGEST_LINE = 119
+
+
+FOLDERS = (
+    *(".github", "benchmarks", "cluster", "demo", "docs", "experiments"),
+    *("news", "pipelines", "primo_scale", "tests"),
+)
+
+
+def source_files(*suffixes):
+    """Files of the source tree; reference data, which is others', is left out."""
+    found = [path for path in REPOSITORY.iterdir() if path.is_file()]
+    for folder in FOLDERS:
+        found += [path for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
+    return sorted(p for p in found if p.name.endswith(suffixes) and "reference" not in p.parts)
+
+
+PAGES = source_files(".md")
+MATHS = [page for page in PAGES if page.parent == REPOSITORY / "docs" / "maths"]
+
+
+def without_code(text):
+    """The text of a page without its code blocks."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def broken_links(page):
+    """Relative links of a page that lead nowhere."""
+    text = without_code(page.read_text(encoding="utf-8"))
+    targets = _INLINE.findall(text) + [target for _, target in _DEFINITION.findall(text)]
+    relative = [target for target in targets if "://" not in target and target[0] != "#"]
+    return [t for t in relative if not (page.parent / t.split("#")[0]).exists()]
+
+
+def missing_tests(page):
+    """Test functions that a page names but that are not where its link leads."""
+    text = page.read_text(encoding="utf-8")
+    definitions = dict(_DEFINITION.findall(text))
+    missing = []
+    for name, label, target in _TEST.findall(text):
+        file = page.parent / (target or definitions.get(label, "undefined"))
+        if not file.is_file() or f"\ndef {name}(" not in file.read_text(encoding="utf-8"):
+            missing.append(f"{name} in {file.name}")
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_relative_links_lead_somewhere(page):
+    assert broken_links(page) == []
+
+
+def test_documentation_named_in_the_code_exists():
+    named = {
+        (path.relative_to(REPOSITORY).as_posix(), reference)
+        for path in source_files(".py", ".md", ".toml", ".json", ".j2", "Makefile")
+        if path.name != "CHANGELOG.md"  # which tells of pages that are gone
+        for reference in _DOCS_PATH.findall(path.read_text(encoding="utf-8"))
+    }
+    assert sorted(item for item in named if not (REPOSITORY / item[1]).exists()) == []
+
+
+@pytest.mark.parametrize("page", MATHS, ids=lambda page: page.stem)
+def test_tests_named_by_the_mathematics_exist(page):
+    assert missing_tests(page) == []
+
+
+@pytest.mark.parametrize("page", MATHS, ids=lambda page: page.stem)
+def test_every_theorem_page_has_its_parts_and_short_lines(page):
+    text = page.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= _LONGEST_LINE
+    parts = () if page.stem == "README" else ("## Setting", "## Tested by", "## Source")
+    if "## Theorem" in text:
+        parts += ("**Proof", "## On the lattice")
+    assert [part for part in parts if part not in text] == []
+
+
+def test_a_broken_link_and_a_missing_test_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("[a](none.md) [`test_gone`][file]\n\n[file]: page.md\n", encoding="utf-8")
+    assert broken_links(page) == ["none.md"]
+    assert missing_tests(page) == ["test_gone in page.md"]
+
+
+def test_the_citation_names_this_version():
+    citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in citation

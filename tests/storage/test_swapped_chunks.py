@@ -1,0 +1,171 @@
+"""A chunk in another's place is never read, whatever store it lies in and however it is read."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from small_cohort import command, outcomes, write_cohort
+
+from pipelines import accumulate as accumulate_command
+from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.storage.chunks import chunk_path, commit_chunk, read_block, write_block
+from primo_scale.storage.groups import (
+    FORMAT_VERSIONS,
+    VERSION_ATTRIBUTE,
+    array_of,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+    read_strings,
+    write_strings,
+)
+
+VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
+EVERYTHING = (slice(None), slice(None))
+FINISHED = ["genotypes", "outcomes", "statistics", "private statistics"]
+
+
+def write_store(path: Path, kind: str, offset: int = 0) -> Path:
+    group = create_group(path, kind, {})
+    for number, name in enumerate(("a", "b")):
+        array = create_array(group, name, shape=(4, 6), chunks=(2, 6), dtype=np.int64)
+        write_block(array, EVERYTHING, VALUES + 100 * number + offset)
+    write_strings(group, "names", [f"x{offset}", "y"])
+    write_strings(group, "others", ["y", f"x{offset}"])
+    mark_complete(group, {})
+    return path
+
+
+def swap(one: Path, other: Path) -> None:
+    one.rename(one.with_name("kept"))
+    other.rename(one)
+    one.with_name("kept").rename(other)
+
+
+@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+@pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 4)])
+@pytest.mark.parametrize("other", ["a/c/1/0", "b/c/0/0"])
+def test_a_swapped_pair_is_refused_by_name(tmp_path, kind, rows, other) -> None:
+    path = write_store(tmp_path / "s.zarr", kind)
+    np.testing.assert_array_equal(
+        read_block(array_of(open_group(path, kind), "a"), EVERYTHING), VALUES
+    )
+    swap(path / "a/c/0/0", path / other)
+    with pytest.raises(DamagedChunk, match=rf"^{path}/a/c/[01]/0: a stored chunk is damaged"):
+        read_block(array_of(open_group(path, kind), "a"), (rows, slice(None)))
+
+
+@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+def test_swapped_columns_of_text_are_refused(tmp_path, kind) -> None:
+    path = write_store(tmp_path / "s.zarr", kind)
+    swap(path / "names/c/0", path / "others/c/0")
+    for name in ("names", "others"):
+        with pytest.raises(DamagedChunk, match=rf"{name}/c/0: a stored chunk is damaged"):
+            read_strings(open_group(path, kind), name)
+
+
+@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+def test_a_flipped_bit_of_text_is_one_line(tmp_path, kind) -> None:
+    path = write_store(tmp_path / "s.zarr", kind) / "names/c/0"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        read_strings(open_group(tmp_path / "s.zarr", kind), "names")
+
+
+@pytest.mark.parametrize("kind", FINISHED)
+def test_a_chunk_of_the_same_place_in_another_store_is_refused(tmp_path, kind) -> None:
+    path = write_store(tmp_path / "s.zarr", kind)
+    shutil.copy(write_store(tmp_path / "t.zarr", kind, 7) / "a/c/0/0", path / "a/c/0/0")
+    with pytest.raises(DamagedChunk, match=r"s\.zarr/a/c/0/0"):
+        read_block(array_of(open_group(path, kind), "a"), EVERYTHING)
+
+
+@pytest.mark.parametrize("kind", FINISHED)
+def test_finished_stores_are_any_zarr_readers(tmp_path, kind) -> None:
+    group = zarr.open_group(write_store(tmp_path / "s.zarr", kind), mode="r")
+    np.testing.assert_array_equal(group["a"][:], VALUES)
+    assert group["names"][:].tolist() == ["x0", "y"]
+
+
+@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+def test_what_is_written_again_is_read(tmp_path, kind) -> None:
+    path = write_store(tmp_path / "s.zarr", kind)
+    group = open_group(path, kind, complete=False)
+    commit_chunk(array_of(group, "a"), (1, 0), VALUES[:2])
+    np.testing.assert_array_equal(read_block(array_of(group, "a"), EVERYTHING)[2:], VALUES[:2])
+    mark_complete(group, {})
+    again = read_block(array_of(open_group(path, kind), "a"), EVERYTHING)
+    np.testing.assert_array_equal(again[2:], VALUES[:2])
+
+
+@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+def test_a_store_of_the_format_before_is_refused(tmp_path, kind) -> None:
+    path = write_store(tmp_path / "s.zarr", kind)
+    zarr.open_group(path).attrs[VERSION_ATTRIBUTE] = FORMAT_VERSIONS[kind] - 1
+    with pytest.raises(InputError, match="unknown format version"):
+        open_group(path, kind)
+
+
+@pytest.fixture
+def genotypes(tmp_path) -> GenotypeStore:
+    cohort = write_cohort(tmp_path / "cohort") / "cohort"
+    return ingest(
+        [cohort], tmp_path / "genotypes.zarr", selection=Selection(), chunk_shape=(2, 8),
+        on_progress=lambda done, total: None,
+    )  # fmt: skip
+
+
+def read_all(path: Path) -> None:
+    store = open_genotype_store(path)
+    assert len(store.samples) and len(store.variants) and len(store.genotype_counts)
+    store.read_packed(slice(None), slice(None))
+
+
+def chunks_by_size(path: Path) -> dict[int, list[Path]]:
+    sizes: dict[int, list[Path]] = {}
+    for chunk in sorted(path.glob("*/c/**/*")):
+        if chunk.is_file():
+            sizes.setdefault(chunk.stat().st_size, []).append(chunk)
+    return sizes
+
+
+def test_every_equally_large_pair_of_a_genotype_store_is_refused(genotypes) -> None:
+    read_all(genotypes.path)
+    tried = set()
+    for chunks in chunks_by_size(genotypes.path).values():
+        for one, other in pairwise(chunks):
+            if one.read_bytes() == other.read_bytes():
+                continue
+            swap(one, other)
+            with pytest.raises(DamagedChunk, match=r"genotypes\.zarr/\w+/c/[\d/]+: a stored chunk"):
+                read_all(genotypes.path)
+            swap(one, other)
+            tried.add(one.relative_to(genotypes.path).parts[0])
+    assert {"genotypes", "variant_allele1"} <= tried
+    read_all(genotypes.path)
+
+
+def test_swapped_genotypes_end_the_command_in_one_line(genotypes, tmp_path) -> None:
+    array = array_of(open_group(genotypes.path, "genotypes"), "genotypes")
+    swap(chunk_path(array, (0, 0)), chunk_path(array, (1, 2)))
+    result = command(
+        accumulate_command.main, "--genotypes", genotypes.path, "--work-dir", tmp_path / "work",
+        "--workers", 1, *outcomes(tmp_path / "cohort"),
+    )  # fmt: skip
+    assert result.exit_code == 3
+    last = result.stderr.strip().splitlines()[-1]
+    assert "genotypes/c/" in last and "a stored chunk is damaged" in last
+    assert "Traceback" not in result.stderr
+    assert not is_complete(tmp_path / "work/statistics.zarr", "statistics")

@@ -1,0 +1,164 @@
+"""Signals are noted where a command runs, stop it at its next step, and never raise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from primo_scale import interruption
+from primo_scale.errors import InterruptedRun
+from primo_scale.interruption import check, check_before_charge, deferred, result_of, signals_noted
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def strike(number: int = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
+
+
+def silent() -> None:
+    """Last words of a test that ends no process."""
+
+
+@pytest.mark.parametrize("number", interruption.SIGNALS)
+def test_a_signal_raises_at_the_next_check_and_nowhere_else(number) -> None:
+    before = signal.getsignal(number)
+    with signals_noted(silent):
+        check()
+        strike(number)
+        exec("total = sum(range(10))")
+        with pytest.raises(InterruptedRun, match="interrupted"):
+            check()
+    assert signal.getsignal(number) is before
+    check()  # it is forgotten with the handlers
+
+
+def test_a_signal_waits_while_interruptions_are_deferred() -> None:
+    passed = []
+    with signals_noted(silent):
+        with pytest.raises(InterruptedRun), deferred():
+            strike()
+            check()
+            passed.append("to the end")
+            with pytest.raises(InterruptedRun):
+                check_before_charge()
+        with pytest.raises(InterruptedRun), deferred():
+            passed.append("not begun")
+    assert passed == ["to the end"]
+
+
+def test_an_error_in_a_deferred_block_is_not_replaced_by_the_interruption() -> None:
+    with signals_noted(silent), pytest.raises(ZeroDivisionError), deferred():
+        strike()
+        print(1 / 0)
+
+
+def test_waiting_for_a_future_ends_with_a_signal() -> None:
+    with signals_noted(silent):
+        threading.Timer(0.1, strike).start()
+        with pytest.raises(InterruptedRun):
+            result_of(Future())
+    done: Future[int] = Future()
+    done.set_result(3)
+    assert result_of(done) == 3
+
+
+def test_nothing_is_installed_by_imports_by_other_threads_or_twice() -> None:
+    before = [signal.getsignal(number) for number in interruption.SIGNALS]
+    seen = []
+
+    def in_thread() -> None:
+        with signals_noted(silent):
+            seen.append([signal.getsignal(number) for number in interruption.SIGNALS])
+
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+    with signals_noted(silent):
+        with signals_noted(silent):
+            strike()
+        with pytest.raises(InterruptedRun):  # heard in the inner block, and not lost with it
+            check()
+    code = "import signal, pipelines, pipelines.gwas_release; print(signal.getsignal(15))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == str(signal.Handlers.SIG_DFL)
+
+
+BUSY = """
+import ctypes, os, signal, sys
+from primo_scale import interruption
+from pipelines.command_line import _report_interruption
+
+interruption.GRACE_SECONDS = 1.0
+interruption.note_signals_until_exit()
+with interruption.signals_noted(_report_interruption):
+    {block}
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "code", "said"),
+    [
+        # No instruction of Python runs in the main thread, as in a large decomposition.
+        ("os.kill(os.getpid(), signal.SIGTERM); ctypes.CDLL(None).sleep(600)", 5, "interrupted"),
+        ("os.kill(os.getpid(), signal.SIGINT); __import__('time').sleep(600)", 5, "interrupted"),
+        ("with interruption.deferred(): "
+         "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(3); print('paid')",
+         1, "paid"),
+        ("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 0, ""),
+    ],
+)  # fmt: skip
+def test_a_busy_process_ends_all_the_same_but_not_while_it_pays(block, code, said) -> None:
+    program = BUSY.format(block=block)
+    if block.startswith("with"):
+        head, tail = block.split(": ", 1)
+        program = BUSY.format(block=f"{head}:\n        {tail}")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert ("To continue" in done.stderr) == (code == 5)
+
+
+SWALLOWED = """
+import ctypes, os, signal, sys
+from pipelines.command_line import ContractCommand, debug_option, explain_errors, stage
+import click
+
+@click.command(cls=ContractCommand)
+@debug_option
+@explain_errors
+def main():
+    strike = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    {block}
+    with stage("next"):
+        print("went on")
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        # Where an exception of a handler ended with exit code 130, and where it was lost.
+        "exec('strike(); sum(range(10))', {'strike': strike})",
+        "ctypes.CFUNCTYPE(None)(strike)()",
+    ],
+)
+def test_a_signal_ends_with_5_wherever_it_comes(block, tmp_path) -> None:
+    (tmp_path / "toy.py").write_text(SWALLOWED.format(block=block))
+    done = subprocess.run(
+        [sys.executable, "-m", "toy"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (5, ""), done.stderr
+    assert done.stderr.startswith("error: interrupted. To continue: ")

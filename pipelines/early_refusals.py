@@ -158,7 +158,8 @@ def _refuse_unaffordable(
     if budget is None:
         return
     path = asked.ledger or default_ledger_path()
-    refuse_unwritable(path)
+    if asked.release is not None or asked.outcomes.pay_moments:  # this command writes to it
+        refuse_unwritable(path)
     if not path.exists():  # a new ledger opens the budget that the release needs
         return
     bought = read_moments(work_dir / MOMENTS) if asked.outcomes.pay_moments else None

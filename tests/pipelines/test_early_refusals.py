@@ -197,6 +197,13 @@ def sum_up(cohort: Path, store: Path, *options: object, budget: list[object] = B
     )  # fmt: skip
 
 
+def test_accumulate_needs_no_ledger_of_its_own(cohort: Path, store: Path) -> None:
+    """It does not write to one; `finalize` may run on another machine."""
+    nowhere = ["--ledger", cohort / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
+    assert sum_up(cohort, store, *nowhere).exit_code == 0
+    assert sum_up(cohort, store, *nowhere, "--pheno-moments").exit_code == 3
+
+
 @pytest.mark.parametrize(
     "name",
     [

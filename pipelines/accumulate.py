@@ -39,7 +39,6 @@ from pipelines.options import (
     work_dir_option,
 )
 from pipelines.purge import is_done_and_purged
-from primo_scale.errors import InputError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -191,6 +190,7 @@ def _sum(
     execution: ExecutionChoices,
 ) -> RawStatistics:
     from pipelines.progress import progress_bar
+    from pipelines.work_places import other_statistics
     from primo_scale.accumulate.checkpoint import open_partials
     from primo_scale.accumulate.plan import default_plan, plan_digest
     from primo_scale.accumulate.run import accumulate
@@ -207,11 +207,7 @@ def _sum(
         remove_partials(places.partials)
         return open_raw_statistics(places.statistics, plan.layout, plan.n_samples)
     if found is not None:
-        raise InputError(
-            "there are statistics of other inputs or options",
-            where=str(places.statistics),
-            remedy="Use another --work-dir, and another --object-store if there is one",
-        )
+        raise other_statistics(places.statistics)
     codes = design.genotypes.code_table
     partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
     with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:

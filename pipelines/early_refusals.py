@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipelines.accuracy_forecast import check_accuracy
 from pipelines.choices import outcome_coding
 from pipelines.command_line import LOGGER
-from pipelines.design import PaidMoments
+from pipelines.design import PaidMoments, load_design
 from pipelines.design_choices import make_design, match_frequencies
 from pipelines.estimation import MethodChoices, choose, recipe_of
 from pipelines.finalize import check_publishable, log_genome_build
@@ -24,7 +24,7 @@ from pipelines.phenotype_moments import FILE as MOMENTS
 from pipelines.rehearsal import preflight
 from pipelines.release_needs import refuse_small_memory, release_needs
 from pipelines.release_place import refuse_other_release, refuse_unwritable
-from pipelines.work_places import NOISE, last_claimed, work_places
+from pipelines.work_places import NOISE, last_claimed, other_statistics, work_places
 from primo_scale.accumulate.statistics import finished_plan_digest
 from primo_scale.genotypes.frequencies import refuse_few_matches
 from primo_scale.outcomes.bounds import phenotypes_without_sd
@@ -97,7 +97,9 @@ def check_before_work(
         announce_opening(store, design, budget, ledger=asked.ledger, cohort=asked.cohort)
     needs = release_needs(design, chosen if asked.release is not None else None)
     summed, aligned = _finished_stages(work_dir, asked)
-    if not summed:
+    if summed:
+        _refuse_other_design(work_dir, design, asked)
+    else:
         preflight(store, design, asked.execution, work_dir, needs)
     if asked.release is not None:
         refuse_small_memory(needs)
@@ -161,7 +163,8 @@ def _refuse_unaffordable(
     if budget is None:
         return
     path = asked.ledger or default_ledger_path()
-    refuse_unwritable(path)
+    if asked.release is not None or asked.outcomes.pay_moments:  # this command writes to it
+        refuse_unwritable(path)
     if not path.exists():  # a new ledger opens the budget that the release needs
         return
     bought = read_moments(work_dir / MOMENTS) if asked.outcomes.pay_moments else None
@@ -189,6 +192,15 @@ def _finished_stages(work_dir: Path, asked: RunChoices) -> tuple[bool, bool]:
         return False, False  # nothing of this work directory lies there
     places = work_places(work_dir, bucket)
     return finished_plan_digest(places.statistics) is not None, is_aligned(places.outcomes)
+
+
+def _refuse_other_design(work_dir: Path, design: Design, asked: RunChoices) -> None:
+    """Refuse finished statistics of another design, as the run would; moments are not known yet."""
+    path = work_dir / "design.json"
+    if asked.outcomes.pay_moments or not path.is_file():
+        return
+    if load_design(path).digest != design.digest:
+        raise other_statistics(work_places(work_dir, asked.execution.object_store).statistics)
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeChoices, coding: OutcomeCoding) -> None:

@@ -50,7 +50,7 @@ Examples:
 
 \b
 A private release of two chromosomes. With --dry-run added, the same command
-checks every input, asks the ledger, and says what the run needs:
+checks every input, asks the ledger, and prints what the run needs:
   python -m pipelines.gwas_release --bfile ukb_chr1,ukb_chr2 \\
       --pheno pheno.tsv --pheno-bounds pheno_bounds.tsv \\
       --covar covar.tsv --covar-bounds covar_bounds.tsv \\

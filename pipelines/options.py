@@ -416,7 +416,7 @@ execution_options = under(
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Check options, headers, tables and the ledger, say what the run needs, and do "
+            help="Check options, headers, tables and the ledger, print what the run needs, and do "
             "nothing.",
         ),
         click.option(

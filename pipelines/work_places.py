@@ -54,6 +54,15 @@ def work_places(work_dir: Path, object_store: ObjectUrl | None) -> WorkPlaces:
     return WorkPlaces(where / STORE, where / OUTCOMES, where / PARTIALS, where / STATISTICS)
 
 
+def other_statistics(statistics: Place) -> InputError:
+    """Return the refusal of finished statistics that are not those asked for."""
+    return InputError(
+        "there are statistics of other inputs or options",
+        where=str(statistics),
+        remedy="Use another --work-dir, and another --object-store if there is one",
+    )
+
+
 @dataclass(frozen=True)
 class _Claims:
     """What a work directory has claimed.

@@ -128,7 +128,7 @@ def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
         file of a fileset in place of its prefix; filesets whose people differ or are ordered
         differently; a chromosome that is not contiguous in the joined table.
     """
-    check_prefixes(prefixes)
+    _check_prefixes(prefixes)
     beds, tables = [], []
     samples: SampleTable | None = None
     odd_positions = 0
@@ -190,7 +190,7 @@ def digest_of_people(samples: SampleTable) -> str:
     return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
-def check_prefixes(prefixes: Sequence[Path]) -> None:
+def _check_prefixes(prefixes: Sequence[Path]) -> None:
     """Refuse what is not the prefix of a PLINK 1 fileset, or one prefix twice.
 
     Raises

@@ -87,6 +87,11 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     "named phenotype not in the file": (
         lambda folder: ["--pheno-name", "t"], 3, ["no column 't'", "Did you mean T?"],
     ),
+    "named phenotype with bounds but not in the file": (
+        lambda folder: edit(folder / "bounds.tsv", lambda rows: [*rows, "S\t0\t4\t2\t1"])
+        or ["--pheno-name", "S"],
+        3, ["pheno.tsv:1", "no column 'S'", "The columns are: T"],
+    ),
     "nobody in common": (
         lambda folder: edit(
             folder / "pheno.tsv", lambda rows: [rows[0], *(f"x{row}" for row in rows[1:])]
@@ -192,6 +197,13 @@ def sum_up(cohort: Path, store: Path, *options: object, budget: list[object] = B
     )  # fmt: skip
 
 
+def test_accumulate_needs_no_ledger_of_its_own(cohort: Path, store: Path) -> None:
+    """It does not write to one; `finalize` may run on another machine."""
+    nowhere = ["--ledger", cohort / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
+    assert sum_up(cohort, store, *nowhere).exit_code == 0
+    assert sum_up(cohort, store, *nowhere, "--pheno-moments").exit_code == 3
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -244,6 +256,15 @@ def test_a_release_is_found_again_and_another_request_is_not(cohort: Path, store
     )
     assert both.exit_code == 2
     assert "--non-private" in both.stderr
+
+
+def test_statistics_of_other_options_are_refused_by_a_dry_run(cohort: Path, store: Path) -> None:
+    assert sum_up(cohort, store).exit_code == 0
+    assert sum_up(cohort, store, "--dry-run").exit_code == 0
+    for dry_run in (["--dry-run"], []):
+        other = sum_up(cohort, store, "--ld-blocks", "window:2", *dry_run)
+        assert other.exit_code == 3, other.stderr
+        assert "statistics of other inputs or options" in other.stderr.splitlines()[-1]
 
 
 def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Path) -> None:

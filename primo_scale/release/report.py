@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import expit, ndtr, ndtri
 
 from primo_scale.release.document import Document, people_in_words
+from primo_scale.release.scoring import scoring_command_in_lines
 from primo_scale.release.stated_mechanism import STATISTICS
 
 _TEMPLATE = "report.html.j2"
@@ -67,6 +68,7 @@ def render_report(
         options=options,
         public_key=public_key,
         people=people_in_words(document),
+        command=scoring_command_in_lines(document),
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=_CALIBRATIONS[mechanism["calibration"]] if mechanism else None,
         gain=_gains(document),

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
 LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
 
-.PHONY: setup setup-dev demo test lint bench clean
+.PHONY: setup setup-dev catalogue-tools demo test lint bench clean
 
 setup: $(VENV)/.setup
 setup-dev: $(VENV)/.setup-dev
@@ -30,6 +30,14 @@ else
 endif
 	@touch $@
 
+# The PGS Catalog's own tools, with which a slow test scores a release.
+catalogue-tools: .venv-catalogue/.setup
+
+.venv-catalogue/.setup: tests/catalogue/requirements.txt
+	test -x .venv-catalogue/bin/python || $(PYTHON) -m venv .venv-catalogue
+	.venv-catalogue/bin/pip install -q -r tests/catalogue/requirements.txt
+	@touch $@
+
 demo: setup
 	$(BIN)/python -m pipelines.demo
 
@@ -48,4 +56,4 @@ bench: setup-dev
 	    --results bench-run/results.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) demo-run bench-run
+	rm -rf $(VENV) .venv-catalogue demo-run bench-run

@@ -14,6 +14,7 @@ from scipy.special import expit, ndtr, ndtri
 from primo_scale.in_words import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.release.document import Document, people_in_words
+from primo_scale.release.scoring import scoring_command_in_lines
 from primo_scale.release.stated_mechanism import STATISTICS
 
 _TEMPLATE = "report.html.j2"
@@ -69,6 +70,7 @@ def render_report(
         options=options,
         public_key=public_key,
         people=people_in_words(document),
+        command=scoring_command_in_lines(document),
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=_CALIBRATIONS[mechanism["calibration"]] if mechanism else None,
         attenuations=_attenuations(document),

@@ -43,13 +43,13 @@ Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
 
 Files
-  {weights_file:<15}one row a variant: ID, alleles, position, weight of one copy of effect_allele
-  {covariates_file:<15}intercept and weights of the covariates
-  {centre_file:<15}dosage / 2 that a missing genotype counts as, for plink2 --read-freq
-  {pgs_directory:<15}the same weights as scoring files of the PGS Catalog, one a phenotype
-  {release_file:<15}every number that the guarantee rests on, and SHA-256 digests of the files
-  {report_file:<15}the guarantee in words
-  {log_file:<15}what was done
+  {weights_file:<16}one row a variant: ID, alleles, position, weight of one copy of effect_allele
+  {covariates_file:<16}intercept and weights of the covariates
+  {centre_file:<16}dosage / 2 that a missing genotype counts as, for plink2 --read-freq
+  {pgs_directory:<16}the same weights as scoring files of the PGS Catalog, one a phenotype
+  {release_file:<16}every number that the guarantee rests on, and SHA-256 digests of the files
+  {report_file:<16}the guarantee in words
+  {log_file:<16}what was done
 """
 _ON_X = "On X men count as 0 or 2 copies (--xchr-model {model}).\n"
 _NO_BUILD = (
@@ -99,6 +99,11 @@ def scoring_command(document: Document, directory: PurePath) -> list[str]:
     ]
 
 
+def scoring_command_in_lines(document: Document) -> str:
+    """Return `scoring_command` for the directory of the release, one option a line."""
+    return " \\\n  ".join(scoring_command(document, PurePath()))
+
+
 def render_readme(document: Document) -> str:
     """Return README.txt of the release that `document` (release.json) describes."""
     scoring, n_phenotypes = document["scoring"], document["cohort"]["n_phenotypes"]
@@ -111,7 +116,7 @@ def render_readme(document: Document) -> str:
         stamp=document["stamp"],
         software=f"{software['name']} {software['version']}",
         created=document["created"],
-        command=" \\\n    ".join(scoring_command(document, PurePath())),
+        command=scoring_command_in_lines(document).replace("\n", "\n  "),
         chromosomes=", ".join(scoring["chromosomes"]),
         x="" if model is None else _ON_X.format(model=model),
         build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",

@@ -1,0 +1,144 @@
+"""The PGS Catalog's own tools read a release: format, match, score by plink2, aggregate.
+
+They run in an environment of their own, which ``make catalogue-tools`` creates.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from bed_reader import open_bed
+from presence import missing
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / ".venv-catalogue" / "bin"
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+N_PEOPLE, N_FRESH, N_VARIANTS = 600, 80, 3_000
+SCORED = "fresh_ALL_additive_0"  # the tools read data set and chromosome off the name
+PRINTED_BY_PLINK2 = 1e-5  # six digits
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("catalogue")
+
+
+@pytest.fixture(scope="module")
+def release(folder: Path) -> Path:
+    """A private release of the demo's kind, its options for the build left out."""
+    simulate("train", folder, people=N_PEOPLE, seed=1)
+    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
+    files = [word for name in tables for word in (f"--{name}", folder / f"train.{name}.tsv")]
+    pipeline(
+        "gwas_release", "--bfile", folder / "train", *files, "--ref-freq", f"{PANEL}.afreq",
+        "--ld-blocks", "window:250", "--epsilon", 5, "--delta", 1e-6, "--workers", 1,
+        "--ledger", folder / "ledger.sqlite", "--out", folder / "release",
+    )  # fmt: skip
+    return folder / "release"
+
+
+def simulate(name: str, folder: Path, *, people: int, seed: int) -> None:
+    pipeline(
+        "simulate", "--bfile", PANEL, "--out", folder / name, "--samples", people, "--seed", seed,
+        "--missing", 0.01, "--phenotypes", 2,
+    )  # fmt: skip
+
+
+def pipeline(command: str, *arguments: object) -> None:
+    """Run one of the project's commands in this process."""
+    main = importlib.import_module(f"pipelines.{command}").main
+    main([str(argument) for argument in arguments], standalone_mode=False)
+
+
+def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run one of the Catalog's tools."""
+    path = shutil.which(name, path=TOOLS)
+    if path is None:
+        missing(f"{name} (make catalogue-tools)")
+    words = [str(path), *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def format_scores(files: list[Path], out: Path) -> subprocess.CompletedProcess[str]:
+    out.mkdir()
+    return tool(
+        "pgscatalog-format", "-s", *files, "-t", "GRCh37", "-o", out, "-l", "log.json",
+        "--threads", 1,
+    )  # fmt: skip
+
+
+def test_the_catalogues_tools_compute_the_scores_of_a_release(
+    release: Path, folder: Path, plink2: str
+) -> None:
+    simulate("fresh", folder, people=N_FRESH, seed=2)
+    formatted = format_scores(sorted((release / "pgs").glob("*.txt.gz")), folder / "formatted")
+    assert formatted.returncode == 0, formatted.stderr
+    normalised = sorted((folder / "formatted").glob("*.txt.gz"))
+    assert len(normalised) == len(list((release / "pgs").iterdir()))
+
+    run_plink2(plink2, folder, "--make-just-pvar", "cols=")
+    (folder / "matched").mkdir()
+    matched = tool(
+        "pgscatalog-match", "-d", "fresh", "-s", *normalised, "-t", folder / f"{SCORED}.pvar",
+        "--outdir", folder / "matched", "--combined", "--keep_ambiguous", "--min_overlap", 1,
+    )  # fmt: skip
+    assert matched.returncode == 0, matched.stderr
+    scorefile = folder / "matched" / "fresh_ALL_additive_0.scorefile.gz"
+    rows = pd.read_csv(scorefile, sep="\t")
+    assert len(rows) == N_VARIANTS
+
+    run_plink2(
+        plink2, folder, "--score", scorefile, "header-read", "cols=+scoresums,+denom,-fid",
+        "--score-col-nums", f"3-{rows.shape[1]}", "--read-freq", release / "centre.afreq",
+    )  # fmt: skip
+    (folder / "aggregated").mkdir()
+    aggregated = tool(
+        "pgscatalog-aggregate", "-s", folder / f"{SCORED}.sscore", "-o", folder / "aggregated",
+        "--no-split",
+    )  # fmt: skip
+    assert aggregated.returncode == 0, aggregated.stderr
+    found = pd.read_csv(folder / "aggregated" / "aggregated_scores.txt.gz", sep="\t")
+    found = found.pivot(index="IID", columns="PGS", values="SUM")
+    expected = own_scores(release, folder / "fresh")
+    scale = np.abs(expected.to_numpy()).max()
+    np.testing.assert_allclose(
+        found.loc[expected.index, expected.columns], expected, rtol=PRINTED_BY_PLINK2,
+        atol=PRINTED_BY_PLINK2 * scale,
+    )  # fmt: skip
+
+
+def test_a_scoring_file_without_a_build_is_refused(release: Path, tmp_path: Path) -> None:
+    """Why a release needs one: README.txt and a warning say this of a build that is not known."""
+    path = next((release / "pgs").glob("*.txt.gz"))
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert "#genome_build=GRCh37\n" in text
+    (tmp_path / "score.txt").write_text(text.replace("=GRCh37\n", "=NR\n", 1))
+    refused = format_scores([tmp_path / "score.txt"], tmp_path / "formatted")
+    assert refused.returncode != 0
+    assert "missing build" in refused.stderr
+
+
+def run_plink2(plink2: str, folder: Path, *arguments: object) -> None:
+    words = [plink2, "--bfile", folder / "fresh", "--out", folder / SCORED, *arguments]
+    subprocess.run([str(word) for word in words], check=True, capture_output=True)
+
+
+def own_scores(release: Path, prefix: Path) -> pd.DataFrame:
+    """Dosage times weight, missing calls at the centre; people by phenotypes."""
+    table = pd.read_csv(release / "weights.tsv.gz", sep="\t").set_index("ID").iloc[:, 5:]
+    centre = pd.read_csv(release / "centre.afreq", sep="\t", skiprows=1).set_index("ID")
+    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
+        dosages, people, variants = bed.read(dtype="float64"), bed.iid, bed.sid
+    assert np.isnan(dosages).any()
+    filled = np.where(np.isnan(dosages), 2 * centre["ALT_FREQS"].loc[variants].to_numpy(), dosages)
+    scores = filled @ table.loc[variants].to_numpy()
+    return pd.DataFrame(scores, index=people, columns=table.columns)

@@ -157,7 +157,7 @@ FROM_THE_START = ("anywhere", "compilation")
     ("aim", "number"), [(aim, k) for aim, (count, _) in TRIALS.items() for k in range(count)]
 )
 def test_sigterm_ends_with_5_or_a_completed_release(
-    aim: str, number: int, prepared: Prepared, tmp_path: Path, record_property: Callable
+    aim: str, number: int, prepared: Prepared, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place = Place(tmp_path)
     environment = dict(os.environ)
@@ -174,7 +174,7 @@ def test_sigterm_ends_with_5_or_a_completed_release(
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=PATIENCE_SECONDS)
     stderr = (tmp_path / "stderr").read_text()
-    record_property("exit_code", process.returncode)
+    request.node.user_properties.append(("exit_code", process.returncode))
     assert process.returncode in (0, 5), stderr
     assert "Traceback" not in stderr
     if process.returncode == 5:

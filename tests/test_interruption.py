@@ -110,6 +110,10 @@ with interruption.signals_noted(_report_interruption):
         # No instruction of Python runs in the main thread, as in a large decomposition.
         ("os.kill(os.getpid(), signal.SIGTERM); ctypes.CDLL(None).sleep(600)", 5, "interrupted"),
         ("os.kill(os.getpid(), signal.SIGINT); __import__('time').sleep(600)", 5, "interrupted"),
+        ("import numpy; from primo_scale.methods.eigenvectors import eigenvectors; "
+         "x = numpy.random.default_rng(0).normal(size=(4000, 4000)); x += x.T; "
+         "os.kill(os.getpid(), signal.SIGTERM); eigenvectors(x); interruption.GRACE_SECONDS = 600",
+         5, "interrupted"),
         ("with interruption.deferred(): "
          "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(3); print('paid')",
          1, "paid"),

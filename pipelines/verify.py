@@ -49,7 +49,7 @@ def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         mark = "ok     " if finding.ok else "PROBLEM"
-        click.echo(f"{mark}  {finding.check:<{width}}  {finding.detail}")
+        click.echo(f"{mark}  {finding.check:<{width}}  {_printable(finding.detail)}")
     problems = sum(not finding.ok for finding in findings)
     if problems:
         click.echo(f"NOT VERIFIED: {problems} of {len(findings)} checks failed")
@@ -58,6 +58,12 @@ def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
         click.echo("verified: the files are intact and the guarantee follows from the numbers")
     else:
         click.echo(f"intact, but {NOT_PRIVATE}: this release promises nothing to anybody")
+
+
+def _printable(detail: str) -> str:
+    """Return a detail with control characters and undecodable names of files escaped."""
+    escaped = (c if c.isprintable() else ascii(c)[1:-1] for c in detail)
+    return "".join(escaped)
 
 
 def _checked(public_key: str | None) -> str | None:

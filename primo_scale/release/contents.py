@@ -14,6 +14,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from primo_scale.errors import InputError
+from primo_scale.release.bounded_text import bounded_bytes, bounded_lines, limits_of
 from primo_scale.release.centres import possible_frequencies
 from primo_scale.release.document import Document, statement_digest
 from primo_scale.release.file_names import (
@@ -85,20 +86,22 @@ def pgs_names(document: Document) -> list[str]:
     return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
 
 
-def _rows(directory: Path) -> Iterator[list[str]]:
-    """Rows of weights.tsv.gz, the header first."""
+def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
+    """Yield the rows of weights.tsv.gz, the header first, within what release.json allows."""
+    limits = limits_of(document)
     with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
-        for line in file:
+        for line in bounded_lines(file, limits):
             yield line.removesuffix("\n").split("\t")
 
 
 def _weights_problems(directory: Path, document: Document) -> list[str]:
     names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
     header = [*WEIGHTS_HEADER, stamp_column(document), *names]
-    rows = _rows(directory)
+    n_variants = document["cohort"]["n_variants"]
+    rows = _rows(directory, document)
     if next(rows, None) != header:
         return ["has another header than the statement implies"]
-    identifiers: list[str] = []
+    seen: set[bytes] = set()  # digests: identifiers may be long
     chromosomes: dict[str, None] = {}
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
@@ -107,16 +110,18 @@ def _weights_problems(directory: Path, document: Document) -> list[str]:
             return [f"line {number} holds a weight that is not finite, or not as it is written"]
         if row[NAMED_COLUMNS - 1] != NO_ALLELE:
             return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
-        identifiers.append(row[0])
+        digest = hashlib.blake2b(row[0].encode(), digest_size=16).digest()
+        if digest in seen:
+            return [f"line {number} has the ID of an earlier one: an ID stands there twice"]
+        if len(seen) == n_variants:
+            return [f"has more than the {n_variants} variants that are stated"]
+        seen.add(digest)
         chromosomes[row[3]] = None
-    problems = []
-    if len(identifiers) != document["cohort"]["n_variants"]:
-        problems.append(f"has {len(identifiers)} variants, not as many as stated")
-    if len(set(identifiers)) != len(identifiers):
-        problems.append("has an ID twice")
+    if len(seen) != n_variants:
+        return [f"has {len(seen)} variants, not as many as stated"]
     if scoring_of(chromosomes) != document["scoring"]:
-        problems.append("has other chromosomes than release.json states for scoring")
-    return problems
+        return ["has other chromosomes than release.json states for scoring"]
+    return []
 
 
 def _is_as_written(text: str) -> bool:
@@ -129,7 +134,7 @@ def _covariates_problems(directory: Path, document: Document) -> list[str]:
     names = [entry["name"] for entry in public["phenotypes"]]
     terms = [INTERCEPT, *(entry["name"] for entry in public["covariates"])]
     header = covariates_header(stamp_of(document), names)
-    content = (directory / COVARIATES_FILE).read_bytes().decode()
+    content = bounded_bytes(directory / COVARIATES_FILE, len(terms) * len(names)).decode()
     if not (content.startswith(header) and content.endswith("\n")):
         return ["has another stamp or header than the statement implies"]
     rows = [line.split("\t") for line in content.removeprefix(header).split("\n")[:-1]]
@@ -146,11 +151,12 @@ def _centre_problems(directory: Path, document: Document) -> list[str]:
     informed = document["public_inputs"]["reference_frequencies"] != "uninformative"
     possible = possible_frequencies(informed=informed)
     header = centre_header(stamp_of(document))
-    variants = islice(_rows(directory), 1, 1 + document["cohort"]["n_variants"])
+    variants = islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
     with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
         if file.read(len(header)) != header:
             return ["lacks the stamp, or the columns of a plink2 --freq file"]
-        for number, (line, variant) in enumerate(zip_longest(file, variants), start=3):
+        lines = bounded_lines(file, limits_of(document))
+        for number, (line, variant) in enumerate(zip_longest(lines, variants), start=3):
             if line is None or variant is None:
                 return ["has another number of variants"]
             identifier, effect, other, chromosome = variant[: len(WEIGHTS_HEADER) - 1]
@@ -166,12 +172,12 @@ def _centre_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _readme_problems(directory: Path, document: Document) -> list[str]:
-    content = (directory / README_FILE).read_bytes()
+    content = bounded_bytes(directory / README_FILE)
     return _difference(content, render_readme(document), document)
 
 
 def _log_problems(directory: Path, document: Document) -> list[str]:
-    content = (directory / LOG_FILE).read_bytes()
+    content = bounded_bytes(directory / LOG_FILE)
     options = options_in(content.decode())
     again = render_log(document, digest=statement_digest(document), options=options)
     return option_problems(document, options) + _difference(content, again, document)
@@ -183,10 +189,10 @@ def _report_problems(directory: Path, document: Document) -> list[str]:
     again = render_report(
         document,
         digest=statement_digest(document),
-        options=options_in((directory / LOG_FILE).read_bytes().decode()),
+        options=options_in(bounded_bytes(directory / LOG_FILE).decode()),
         public_key=None if signature is None else signature["public_key"],
     )
-    return _difference((directory / REPORT_FILE).read_bytes(), again, document)
+    return _difference(bounded_bytes(directory / REPORT_FILE), again, document)
 
 
 def _difference(content: bytes, again: str, document: Document) -> list[str]:
@@ -200,15 +206,15 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
     """Every scoring file, made again from weights.tsv.gz, which was found good."""
     try:
         expected = _pgs_digests(directory, document)
-    except InputError as error:
-        return [str(error)]
+    except (InputError, *_UNREADABLE) as error:
+        return [f"{WEIGHTS_FILE} makes no scoring files: {error}"]
     listed = pgs_names(document)
     if sorted(listed) != sorted(expected):
         return [f"{PGS_DIRECTORY}/ does not have a file of its name for each phenotype"]
     problems = []
     for name in listed:
         try:
-            if _digest_of(directory / name) != expected[name]:
+            if not _unpacks_to(directory / name, expected[name]):
                 problems.append(f"{name} has another header, variants or weights than "
                                 f"{WEIGHTS_FILE} and release.json")  # fmt: skip
         except _UNREADABLE as error:
@@ -216,32 +222,35 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
     return problems
 
 
-def _pgs_digests(directory: Path, document: Document) -> dict[str, str]:
-    """SHA-256 of what each scoring file must say, unpacked."""
+def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
+    """Return SHA-256 and size in bytes of what each scoring file must say, unpacked."""
     public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
     stated = PgsFacts(public["genome_build"], n_variants, stamp_of(document))
     names = [entry["name"] for entry in public["phenotypes"]]
     stems = pgs_file_stems(names)
-    digests = [
-        hashlib.sha256(pgs_header(name, stem, stated).encode())
-        for name, stem in zip(names, stems, strict=True)
-    ]
-    for row in islice(_rows(directory), 1, 1 + n_variants):
+    headers = [pgs_header(name, stem, stated) for name, stem in zip(names, stems, strict=True)]
+    digests = [hashlib.sha256(header.encode()) for header in headers]
+    sizes = [len(header.encode()) for header in headers]
+    for row in islice(_rows(directory, document), 1, 1 + n_variants):
         identifier, effect, other, chromosome, position = row[: len(WEIGHTS_HEADER)]
         prefix = pgs_row_prefix(
             identifier, chromosome=chromosome, position=int(position), effect=effect, other=other
         )
-        for digest, weight in zip(digests, row[NAMED_COLUMNS:], strict=True):
-            digest.update(f"{prefix}{weight}\n".encode())
+        for index, (digest, weight) in enumerate(zip(digests, row[NAMED_COLUMNS:], strict=True)):
+            line = f"{prefix}{weight}\n".encode()
+            digest.update(line)
+            sizes[index] += len(line)
     return {
-        f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": digest.hexdigest()
-        for stem, digest in zip(stems, digests, strict=True)
+        f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": (digest.hexdigest(), size)
+        for stem, digest, size in zip(stems, digests, sizes, strict=True)
     }
 
 
-def _digest_of(path: Path) -> str:
-    digest = hashlib.sha256()
+def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:
+    """Return whether a file unpacks to bytes of a SHA-256 and a size, reading no more than that."""
+    digest, size = hashlib.sha256(), 0
     with gzip.open(path) as file:
-        while part := file.read(_READ_BYTES):
+        while size <= expected[1] and (part := file.read(_READ_BYTES)):
             digest.update(part)
-    return digest.hexdigest()
+            size += len(part)
+    return (digest.hexdigest(), size) == expected

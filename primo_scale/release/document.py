@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validators
 
 from primo_scale.errors import InputError
 from primo_scale.release.statement import Statement
@@ -18,6 +19,7 @@ SCHEMA_VERSION = 3
 _SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
 # Neither can hold its own digest, nor be in a file that `files` lists.
 _NOT_STATED = ("files", "signature")
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 20, 300
 
 Document = dict[str, Any]
 
@@ -55,10 +57,11 @@ def schema_problems(document: object) -> list[str]:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         return [f"schema version {version}: this program reads version {SCHEMA_VERSION}"]
-    return [
-        f"{error.json_path}: {error.message}"
-        for error in sorted(_validator().iter_errors(document), key=lambda error: error.json_path)
-    ]
+    # A crafted document can have millions, each with a message as long as the document.
+    return sorted(
+        f"{error.json_path}: {error.message}"[:_LONGEST_PROBLEM]
+        for error in islice(_validator().iter_errors(document), _MOST_PROBLEMS)
+    )
 
 
 def check_schema(document: Document) -> None:
@@ -76,4 +79,13 @@ def check_schema(document: Document) -> None:
 
 @cache
 def _validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(_SCHEMA_PATH.read_text(encoding="utf-8")))
+    # JSON Schema takes 240.0 for an integer, which nothing here could use as one.
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    strict = validators.extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator, type_checker=types
+    )
+    schema = json.loads(_SCHEMA_PATH.read_text(encoding="utf-8"))
+    validator: Draft202012Validator = strict(schema)
+    return validator

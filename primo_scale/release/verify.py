@@ -7,9 +7,12 @@ guarantee follows from the numbers in it (`primo_scale.release.recompute`).
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from primo_scale.errors import InputError
+from primo_scale.release.bounded_text import bounded_bytes
 from primo_scale.release.contents import contents_problems, pgs_names
 from primo_scale.release.document import (
     Document,
@@ -39,6 +42,9 @@ from primo_scale.release.statement import (
 from primo_scale.storage.files import sha256_of_file
 
 _SHOWN = 3
+_LONGEST_DETAIL = 1000
+_MOST_CONTAINERS = 1 << 20
+_UNCOMPUTABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
@@ -72,16 +78,31 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
     if document is None:
         return [schema]
     files = _check_files(directory, document)
-    findings = [schema, files, _check_signature(document, public_key)]
+    findings = [schema, files]
+    findings += _verdict("signature", lambda: [_check_signature(document, public_key)])
     if files.ok:
-        findings.append(_check_contents(directory, document))
+        findings += _verdict("contents", lambda: [_check_contents(directory, document)])
     return findings + document_findings(document)
 
 
 def document_findings(document: Document) -> list[Finding]:
     """Check all that release.json says of itself, given that it follows its schema."""
-    findings = [_check_words(document), _check_names(document), _check_estimation(document)]
-    return findings + (guarantee_findings(document) if document["private"] else [])
+    checks: dict[str, Callable[[], list[Finding]]] = {
+        "stamp": lambda: [_check_words(document)],
+        "sizes": lambda: [_check_names(document)],
+        "estimation": lambda: [_check_estimation(document)],
+    }
+    if document["private"]:
+        checks["guarantee"] = lambda: guarantee_findings(document)
+    return [finding for name, check in checks.items() for finding in _verdict(name, check)]
+
+
+def _verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """Return the findings of a check, and a problem where a crafted number stops it."""
+    try:
+        return check()
+    except _UNCOMPUTABLE as error:
+        return [Finding(False, name, f"cannot be checked: {error!r}"[:_LONGEST_DETAIL])]
 
 
 def is_private(directory: Path) -> bool:
@@ -92,23 +113,36 @@ def is_private(directory: Path) -> bool:
 
 def read_document(directory: Path) -> tuple[Document | None, Finding]:
     """The release.json of a release if it follows its schema, and whether it does."""
-    content = (directory / RELEASE_FILE).read_bytes()
+    document = None
     try:
-        document = json.loads(content, parse_constant=_refuse_constant)
-        problems = schema_problems(document)
+        content = bounded_bytes(directory / RELEASE_FILE)
     except ValueError as error:
-        return None, Finding(False, RELEASE_FILE, f"is not JSON: {error}")
+        return None, Finding(False, RELEASE_FILE, f"is {error}")
+    try:
+        if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
+            problem = f"holds more than {_MOST_CONTAINERS} objects and lists"
+        else:
+            document = json.loads(content, parse_constant=_refuse_constant)
+            problem = _form_problem(document, content)
+    except ValueError as error:
+        problem = f"is not JSON: {error}"
     except RecursionError:
-        return None, Finding(False, RELEASE_FILE, "is nested too deeply to be read")
+        problem = "is nested too deeply to be read"
+    if problem:
+        return None, Finding(False, RELEASE_FILE, problem[:_LONGEST_DETAIL])
+    return document, Finding(True, RELEASE_FILE, "follows its schema")
+
+
+def _form_problem(document: Any, content: bytes) -> str:
+    """Return where a document departs from its schema or from its written form, or nothing."""
+    problems = schema_problems(document)
     if problems:
-        return None, Finding(False, RELEASE_FILE, f"breaks its schema: {_some(problems)}")
+        return f"breaks its schema: {_some(problems)}"
     try:
         as_written = serialise(document)
     except ValueError as error:  # 1e999 is valid JSON and reads as infinity
-        return None, Finding(False, RELEASE_FILE, f"holds a number that is not finite: {error}")
-    if as_written != content:
-        return None, Finding(False, RELEASE_FILE, "is not in the form it was written in")
-    return document, Finding(True, RELEASE_FILE, "follows its schema")
+        return f"holds a number that is not finite: {error}"
+    return "" if as_written == content else "is not in the form it was written in"
 
 
 def _refuse_constant(name: str) -> float:
@@ -218,7 +252,7 @@ def _check_contents(directory: Path, document: Document) -> Finding:
 
 
 def _finding(check: str, problems: list[str], detail: str) -> Finding:
-    return Finding(not problems, check, _some(problems) or detail)
+    return Finding(not problems, check, (_some(problems) or detail)[:_LONGEST_DETAIL])
 
 
 def _some(problems: list[str]) -> str:

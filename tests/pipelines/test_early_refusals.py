@@ -18,7 +18,7 @@ from primo_scale.errors import InterruptedRun
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Account
 
-BUDGET = ["--epsilon", 1, "--delta", 1e-6]
+BUDGET = ["--epsilon", 1, "--delta", 1e-6, "--accept-noise"]
 Spoil = Callable[[Path], list[object]]
 
 

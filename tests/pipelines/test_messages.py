@@ -32,7 +32,7 @@ def release(cohort: Path, *options: object, pheno: str = "pheno.tsv", bounds: st
     """What a dry run says."""
     return command(
         gwas_release, "--bfile", cohort / "cohort", "--pheno", cohort / pheno,
-        "--pheno-bounds", cohort / bounds, "--epsilon", 1, "--delta", 1e-6,
+        "--pheno-bounds", cohort / bounds, "--epsilon", 1, "--delta", 1e-6, "--accept-noise",
         "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options, "--dry-run",
     )  # fmt: skip
 

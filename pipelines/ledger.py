@@ -19,6 +19,7 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
 )
+from primo_scale.in_words import spent_in_words
 
 if TYPE_CHECKING:
     from primo_scale.privacy.ledger import Ledger
@@ -170,8 +171,9 @@ def _only_cohort(ledger: Ledger) -> str:
 def _print_balance(balance: Balance) -> None:
     budget = balance.budget
     click.echo(f"cohort {balance.account.description}")
-    click.echo(f"  budget  epsilon {budget.epsilon:g} at delta {budget.delta:g}")
-    click.echo(f"  spent   epsilon {balance.epsilon_spent:.4g} in {len(balance.charges)} charges")
+    spent = spent_in_words(balance.epsilon_spent, budget.epsilon)
+    click.echo(f"  budget  epsilon {spent_in_words(budget.epsilon)} at delta {budget.delta:g}")
+    click.echo(f"  spent   epsilon {spent} in {len(balance.charges)} charges")
     click.echo(f"  left    epsilon {balance.epsilon_left:g}")
     for charge in balance.charges:
         cost = charge.cost

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from primo_scale.errors import BudgetRefused
+from primo_scale.in_words import spent_in_words
 from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.history import History
 from primo_scale.privacy.spending import Account, Balance, ReleaseRequest
@@ -39,13 +40,14 @@ def over_budget(
             limit=f"less than delta {budget.delta:g} in all",
             remedy="Release without a subsample: that leaves delta as it is",
         )
+    spent_epsilon = spent_in_words(balance.epsilon_spent, budget.epsilon)
     lost = f"Charged for interrupted runs of this release: {lost_charges}. " if lost_charges else ""
     return BudgetRefused(
         "the privacy budget does not cover this release",
         where=path,
         value=f"epsilon {request.epsilon:g}",
-        limit=f"{balance.epsilon_left:g} left: {balance.epsilon_spent:.4g} spent of "
-        f"{budget.epsilon:g} at delta {budget.delta:g}",
+        limit=f"{balance.epsilon_left:g} left: {spent_epsilon} spent of "
+        f"{spent_in_words(budget.epsilon)} at delta {budget.delta:g}",
         remedy=f"{lost}Ask for less, or raise it: python -m pipelines.ledger "
         f"set-budget {_budget_options(path, request.account)} --epsilon E",
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from primo_scale.in_words import spent_in_words
 from primo_scale.release import recompute_mechanisms as theorems
 from primo_scale.release.recompute_ledger import ledger_problems
 from primo_scale.release.recompute_mechanisms import Claims, claims_of
@@ -325,8 +326,10 @@ def _steps(document: Document) -> list[float]:
 
 def _ledger_line(document: Document) -> str:
     ledger = document["ledger"]
+    limit = ledger["budget"]["epsilon"]
+    spent = spent_in_words(ledger["after"]["epsilon"], limit)
     return (
-        f"epsilon {ledger['after']['epsilon']:.6g} of {ledger['budget']['epsilon']:.6g} spent "
+        f"epsilon {spent} of {spent_in_words(limit)} spent "
         f"after this release, at delta {ledger['delta']:.6g}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from primo_scale.in_words import spent_in_words
 from primo_scale.release.document import Document, people_in_words
 
 OPTIONS = (
@@ -46,9 +47,10 @@ def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -
     lines += _mechanism_lines(document["mechanism"])
     if document["ledger"]:
         ledger = document["ledger"]
+        limit = ledger["budget"]["epsilon"]
         lines.append(
-            f"charged: epsilon {ledger['before']['epsilon']:.6g} -> "
-            f"{ledger['after']['epsilon']:.6g} of {ledger['budget']['epsilon']:.6g} "
+            f"charged: epsilon {spent_in_words(ledger['before']['epsilon'], limit)} -> "
+            f"{spent_in_words(ledger['after']['epsilon'], limit)} of {spent_in_words(limit)} "
             f"at delta {ledger['delta']:.6g}"
         )
     lines.append(f"effective sample size: {document['accuracy']['effective_sample_size']:.6g}")

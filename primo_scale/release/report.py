@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import expit, ndtr, ndtri
 
+from primo_scale.in_words import spent_in_words
 from primo_scale.release.document import Document, people_in_words
 from primo_scale.release.stated_mechanism import STATISTICS
 
@@ -138,4 +139,5 @@ def _environment() -> Environment:
     )
     environment.filters["significant"] = _significant
     environment.filters["span"] = _span
+    environment.filters["spent"] = spent_in_words
     return environment

@@ -25,7 +25,9 @@ from release_examples import (
 )
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.privacy.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.release import publish as publishing
+from primo_scale.release import statement as said
 from primo_scale.release.publish import is_same_release, publish_release
 from primo_scale.release.verify import verify_release
 
@@ -245,6 +247,31 @@ def test_the_log_is_public(pristine, tmp_path):
     assert "method reuse-cov-gauss: as given" in log
     assert "/" not in log.replace("(5, 1e-07)", "")
     assert not any(f"{hour:02}:" in log for hour in range(24))
+
+
+def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
+    """Composition reports epsilon 8.00001 for it, in release.json with all digits."""
+    weights = example_weights()
+    statement = example_statement(weights, epsilon=8.0)
+    promise, entry = statement.guarantee, statement.ledger
+    cost = Cost(promise.cost.mu_squared)
+    after = said.LedgerBalance(promise.cost, composed_epsilon(cost, promise.delta))
+    assert f"{after.epsilon:.6g}" == "8.00001"
+    alone = dataclasses.replace(
+        entry,
+        before=said.LedgerBalance(said.Cost(0.0, 0.0, 0.0), 0.0),
+        after=after,
+        budget=said.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
+    )
+    options = {**OPTIONS, "epsilon": "8.0"}
+    statement = dataclasses.replace(statement, ledger=alone)
+    directory = publish_release(tmp_path / "out", weights, statement, options, signer=SIGNER)
+    assert "charged: epsilon 0 -> 8 of 8 at" in (directory / "release.log").read_text()
+    assert "8.00001" not in text_of(directory)
+    findings = verify_release(directory)
+    assert all(finding.ok for finding in findings)
+    (line,) = [finding.detail for finding in findings if finding.check == "ledger"]
+    assert line.startswith("epsilon 8 of 8 spent after this release")
 
 
 # ----------------------------------------------------------------------- signed, and recognised

@@ -1,0 +1,47 @@
+"""Budgets as people read them: what is spent never looks like more than its limit unless it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primo_scale.in_words import spent_in_words
+from primo_scale.privacy.calibration import Cost, composed_epsilon, release_mu
+from primo_scale.privacy.spending import Budget
+
+AMOUNTS = st.floats(1e-6, 1e6)
+
+
+def printed(spent, limit):
+    return float(spent_in_words(spent, limit)), float(spent_in_words(limit))
+
+
+@given(limit=AMOUNTS, share=st.floats(0, 1))
+def test_what_stays_within_its_limit_is_printed_so(limit, share):
+    spent, bound = printed(limit * share, limit)
+    assert spent <= bound
+    assert spent == pytest.approx(limit * share, rel=5.1e-5)
+
+
+@given(limit=AMOUNTS, excess=st.floats(1.001e-4, 10))
+def test_what_exceeds_its_limit_is_printed_so(limit, excess):
+    spent, bound = printed(limit * (1 + excess), limit)
+    assert spent > bound
+
+
+@given(epsilon=st.floats(1e-3, 100), digits_of_delta=st.floats(-20, -3.5), parts=st.integers(1, 5))
+def test_a_budget_that_is_spent_to_the_last_digit_is_not_overdrawn(epsilon, digits_of_delta, parts):
+    """Composition reports a little more than the budget that covers it."""
+    budget = Budget(epsilon, 10**digits_of_delta)
+    cost = Cost(parts * (budget.mu_squared / parts))
+    assert budget.covers(cost)
+    spent, bound = printed(composed_epsilon(cost, budget.delta), budget.epsilon)
+    assert spent == bound
+
+
+def test_the_budget_of_a_report_that_read_as_overdrawn():
+    spent = composed_epsilon(Cost(release_mu(8.0, 1e-6) ** 2), 1e-6)
+    assert f"{spent:.6g}" == "8.00001"
+    assert spent_in_words(spent, 8.0) == spent_in_words(8.0) == "8"
+    assert spent_in_words(spent, 9.0) == "8"

@@ -68,6 +68,7 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
     for a release with that budget; give finalize the same.
     """
+    from pipelines.accuracy_forecast import forecast_accuracy
     from pipelines.phenotype_moments import moments_stage, will_pay_moments
     from pipelines.rehearsal import check_work_dir, preflight, settled_design
     from pipelines.release_needs import release_needs
@@ -78,10 +79,12 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     use_key_file(options["encryption_key"])
     outcomes, model, execution = choices_from(options)
 
-    def check(store: GenotypeStore) -> None:
-        """Say and refuse what public inputs and this machine refuse."""
+    def check(store: GenotypeStore, *, needs_room: bool = True) -> None:
+        """Say and refuse what public inputs and, with `needs_room`, this machine refuse."""
         design = settled_design(store, outcomes, model, None)
-        preflight(store, design, execution, work_dir, release_needs(design, None))
+        forecast_accuracy(design)
+        if needs_room:
+            preflight(store, design, execution, work_dir, release_needs(design, None))
 
     if execution.dry_run:
         log_to_terminal()
@@ -95,8 +98,7 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
         shown = {"genotypes": genotypes, "work_dir": work_dir, **options}
         open_run_log(work_dir / "run.log", "accumulate", shown)
         store = open_genotype_store(genotypes)
-        if will_pay_moments(outcomes, model, work_dir):
-            check(store)
+        check(store, needs_room=will_pay_moments(outcomes, model, work_dir))
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
 

@@ -101,6 +101,7 @@ class Paid:
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
     """Pay, add noise once, solve every phenotype, and publish the weights."""
+    from pipelines.accuracy_forecast import forecast_accuracy
     from pipelines.design import load_design
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock
@@ -117,7 +118,9 @@ def main(work_dir: Path, **options: Any) -> None:
             click.echo(f"release: {choices.out}")
             return
         open_run_log(work_dir / "run.log", "finalize", shown)
-        finalize_stage(work_dir, load_design(work_dir / "design.json"), choices)
+        design = load_design(work_dir / "design.json")
+        forecast_accuracy(design)
+        finalize_stage(work_dir, design, choices)
         if options["purge_intermediates"]:
             purge(work_dir, choices.out, shown, genotypes=False)
 

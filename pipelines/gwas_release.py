@@ -106,9 +106,9 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             click.echo(f"release: {out}")
             return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
-        if not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir):
-            # Hours of ingest, or budget, are no way to learn that the disk is too small.
-            check(genotypes_to_come(options, work_dir / STORE), work_dir)
+        # Hours of ingest, or budget, are no way to learn that the disk is too small.
+        begins = not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir)
+        check(genotypes_to_come(options, work_dir / STORE), work_dir, needs_room=begins)
         store = ingest_stage(options, work_dir / STORE)
         check_publishable(store.variants, outcome_coding(outcomes, model, None))
         if execution.object_store is not None:
@@ -141,11 +141,14 @@ def _check_before_work(
     model: ModelChoices,
     execution: ExecutionChoices,
     release: ReleaseChoices,
+    needs_room: bool = True,
 ) -> None:
     """Refuse what public inputs and this machine refuse, before the first genotype is read.
 
-    Phenotype moments are paid for later: the sizes do not depend on them.
+    Phenotype moments are paid for later: the sizes do not depend on them. Without `needs_room`
+    memory and disk are not checked, since an earlier run has taken them.
     """
+    from pipelines.accuracy_forecast import forecast_accuracy
     from pipelines.estimation import choose
     from pipelines.rehearsal import preflight, settled_design
     from pipelines.release_needs import refuse_small_memory, release_needs
@@ -154,6 +157,9 @@ def _check_before_work(
     design = settled_design(store, outcomes, model, None)
     promise = None if release.budget is None else design.promise(release.budget)
     chosen = choose(design, promise, release.methods)
+    forecast_accuracy(design)
+    if not needs_room:
+        return
     needs = release_needs(design, chosen)
     preflight(store, design, execution, work_dir, needs)
     refuse_small_memory(needs)

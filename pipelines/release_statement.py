@@ -21,7 +21,6 @@ from primo_scale.release.stated_mechanism import Mechanism as StatedMechanism
 if TYPE_CHECKING:
     from pipelines.design import Design
     from pipelines.estimation import Solved
-    from primo_scale.methods.fit import Fit
     from primo_scale.privacy.mechanism import Mechanism
     from primo_scale.privacy.spending import Balance, Charge
 
@@ -34,15 +33,6 @@ _UNPROTECTED = (
 _EFFECTIVE_SIZE = (
     "n c^2 / (v + noise) for one variant, from public sizes; noise averages out over variants in "
     "linkage disequilibrium, so that scores do better than this"
-)
-_IN_SAMPLE = (
-    "of the released model in the cohort itself, for clipped phenotypes adjusted for the "
-    "covariates, estimated from the noisy statistics alone (post-processing); the standard error "
-    "is what noise gives it; what scores of different LD blocks have in common is left out"
-)
-_IN_SAMPLE_WITHOUT_NOISE = (
-    "of the model in the cohort itself, for phenotypes adjusted for the covariates; what scores "
-    "of different LD blocks have in common is left out"
 )
 
 
@@ -78,7 +68,7 @@ def make_statement(
         cohort=_cohort(design, payment),
         public_inputs=_public_inputs(design, genome_build),
         estimation=_estimation(solved),
-        accuracy=_accuracy(design, solved, payment),
+        accuracy=_accuracy(design, payment),
         ledger=None if payment is None else _ledger_entry(payment),
         public_by_assumption=(
             ()
@@ -214,22 +204,13 @@ def _estimation(solved: Solved) -> said.Estimation:
     )
 
 
-def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.Accuracy:
-    fit = _in_sample(solved.solution.fit)
+def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
     if payment is None:
-        size, definition = float(design.n_samples), "no noise: the cohort's own size"
-        return said.Accuracy(size, definition, fit, _IN_SAMPLE_WITHOUT_NOISE)
+        return said.Accuracy(float(design.n_samples), "no noise: the cohort's own size")
     size = effective_sample_size(
         design.sizes, clip=design.clip, cross_sigma=payment.mechanism.scales.phenotype_cross
     )
-    return said.Accuracy(size, _EFFECTIVE_SIZE, fit, _IN_SAMPLE)
-
-
-def _in_sample(fit: Fit) -> tuple[said.InSampleR2 | None, ...]:
-    return tuple(
-        None if value is None or error is None else said.InSampleR2(value, error)
-        for value, error in zip(fit.r_squared, fit.sigma, strict=True)
-    )
+    return said.Accuracy(size, _EFFECTIVE_SIZE)
 
 
 def _ledger_entry(payment: Payment) -> said.LedgerEntry:

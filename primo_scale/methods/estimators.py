@@ -127,7 +127,7 @@ def rule_for(estimator: Estimator, spectrum: Spectrum, inputs: EstimatorInputs) 
     a floor under its eigenvalues; a ridge there shrinks every direction once more, and loses up to
     .035 of R^2 beside it (docs/decisions/shrinkage.md).
     """
-    norm = noise_norm(spectrum.gram_sigma, len(spectrum.raw_values))
+    norm = noise_norm(spectrum.gram_sigma, len(spectrum.values))
     least = max(norm, inputs.prior.penalty)
     match estimator:
         case Estimator.KNOWN_NOISE:

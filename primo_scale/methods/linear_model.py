@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from primo_scale.methods.adjustment import Adjustment
-from primo_scale.methods.fit import Fit, FitTerms, block_terms, summarise
 from primo_scale.methods.shrinkage import Float64, Shrinkage
 from primo_scale.methods.spectrum import Spectrum
 
@@ -42,21 +41,18 @@ class LatticeWeights:
 
 @dataclass(frozen=True)
 class Solved:
-    """Weights, the rules they came from, and how well they fit.
+    """Weights and the rules of shrinkage they came from.
 
     Attributes
     ----------
     weights
-        On the lattice.
+        Weights on the lattice.
     rules
-        Of every spectrum, in its order.
-    fit
-        In-sample, estimated.
+        Rule of every spectrum, in the order of the spectra.
     """
 
     weights: LatticeWeights
     rules: tuple[Shrinkage, ...]
-    fit: Fit
 
 
 def solve(
@@ -78,7 +74,6 @@ def solve(
     layout = adjustment.statistics.layout
     genotypes = np.empty((layout.n_variants, layout.n_phenotypes))
     residual = adjustment.fixed_phenotypes.copy()
-    explained, variance = np.zeros(layout.n_phenotypes), np.zeros(layout.n_phenotypes)
     rules = []
     for spectrum in spectra:
         rule = rule_for(spectrum)
@@ -86,12 +81,8 @@ def solve(
         weights = spectrum.vectors @ coefficients
         genotypes[layout.variants(spectrum.block), spectrum.phenotypes] = weights
         residual[:, spectrum.phenotypes] -= spectrum.fixed_cross.T @ weights
-        terms = block_terms(spectrum, rule, coefficients)
-        explained[spectrum.phenotypes] += terms.explained
-        variance[spectrum.phenotypes] += terms.variance
         rules.append(rule)
-    solution = LatticeWeights(genotypes, adjustment.fixed_inverse @ residual)
-    return Solved(solution, tuple(rules), summarise(FitTerms(explained, variance), adjustment))
+    return Solved(LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), tuple(rules))
 
 
 def missing_rescale(observed: Float64, n_samples: float) -> Float64:

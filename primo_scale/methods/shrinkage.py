@@ -30,10 +30,6 @@ class Shrinkage(Protocol):
         """Factors f, shape (d, 1), or (d, l) if phenotypes differ."""
         ...
 
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """Derivative of each coefficient ``f H`` by its own entry of H; of the shape of f."""
-        ...
-
 
 @dataclass(frozen=True)
 class Ridge:
@@ -50,10 +46,6 @@ class Ridge:
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Factors, shape (d, 1); the target is not looked at."""
         return _quotient(np.ones_like(eigenvalues), eigenvalues + self.penalty)[:, None]
-
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """The factors: coefficients are linear in the target."""
-        return self.factors(eigenvalues, target)
 
 
 @dataclass(frozen=True)
@@ -90,10 +82,6 @@ class KnownNoise:
         noise = self.residual_variance * values + self.cross_sigma**2
         return _quotient(signal, signal * values + noise)
 
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """The factors: coefficients are linear in the target."""
-        return self.factors(eigenvalues, target)
-
 
 @dataclass(frozen=True)
 class JamesStein:
@@ -122,25 +110,8 @@ class JamesStein:
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Factors, shape (d, 1)."""
-        kept = 1 - self._removed(target)
-        return self._ridge(eigenvalues, target) * np.clip(kept, 0, None)[:, None]
-
-    def slopes(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """Slopes, shape (d, l): a larger entry also makes its whole direction more believable."""
-        factors = self.factors(eigenvalues, target)
-        removed = self._removed(target)
-        if not removed.any():
-            return factors
-        # A direction that is dropped stays dropped under small changes.
-        removed = np.where(removed < 1, removed, 0)[:, None]
-        whitened = (target / self.cross_sigma) ** 2
-        share = _quotient(whitened, whitened.sum(axis=1, keepdims=True))
-        ridge = self._ridge(eigenvalues, target)
-        return np.asarray(factors + 2 * ridge * removed * share)
-
-    def _ridge(self, eigenvalues: Float64, target: Float64) -> Float64:
-        """What the factor across phenotypes multiplies, shape (d, 1)."""
-        return Ridge(self.penalty).factors(np.maximum(eigenvalues, self.floor), target)
+        kept = np.clip(1 - self._removed(target), 0, None)[:, None]
+        return Ridge(self.penalty).factors(np.maximum(eigenvalues, self.floor), target) * kept
 
     def _removed(self, target: Float64) -> Float64:
         """``(l-2)/||H_j||^2`` in units of the noise, shape (d,); infinite where H_j is 0."""

@@ -19,7 +19,6 @@ from primo_scale.methods.estimators import (
     prior_numbers,
     rule_for,
 )
-from primo_scale.methods.fit import Fit
 from primo_scale.methods.linear_model import LatticeWeights, solve
 from primo_scale.methods.projection import (
     PhenotypeProjection,
@@ -76,8 +75,6 @@ class Solution:
     ----------
     weights
         On the lattice.
-    fit
-        In-sample R^2.
     rule, floor
         How eigenvalues and targets became weights, and what became of small eigenvalues, in words.
     parameters
@@ -88,7 +85,6 @@ class Solution:
     """
 
     weights: LatticeWeights
-    fit: Fit
     rule: str
     floor: str
     parameters: dict[str, float]
@@ -143,7 +139,6 @@ def solve_statistics(
     solved = solve(blocks, lambda spectrum: rule_for(estimator, spectrum, rule_inputs), adjustment)
     return Solution(
         weights=solved.weights,
-        fit=solved.fit,
         rule=in_words(estimator),
         floor=floor_in_words(estimator),
         parameters=numbers,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
+from primo_scale.methods.adjustment import Adjustment
 from primo_scale.methods.projection import PhenotypeProjection
 from primo_scale.methods.shrinkage import Float64, floored_at_zero
 
@@ -25,21 +25,14 @@ class Spectrum:
         Which phenotypes: all, or one where each has an X'X of its own.
     fixed_cross
         X_b'C, shape (d_b, f).
-    raw_values
-        lambda as computed, ascending, shape (d_b,): noise makes some negative.
-    rounding
-        Size below which they are rounding error.
+    values
+        lambda, ascending, the negative and the negligible ones as 0, shape (d_b,).
     vectors
         V, shape (d_b, d_b).
-    measured
-        H, shape (d_b, l).
     target
-        What is solved for: H, or its projection across phenotypes.
-    measured_sigma, target_sigma
-        Noise of an entry of each column of them, shapes (l,).
-    target_gain
-        Share of its own column that each column of the target keeps, shape (l,): 1 without a
-        projection.
+        H, or its projection across phenotypes, shape (d_b, l).
+    target_sigma
+        Standard deviation of the noise on an entry of each column of the target, shape (l,).
     gram_sigma
         Noise on the diagonal of S.
     """
@@ -47,20 +40,11 @@ class Spectrum:
     block: int
     phenotypes: slice
     fixed_cross: Float64
-    raw_values: Float64
-    rounding: float
+    values: Float64
     vectors: Float64
-    measured: Float64
     target: Float64
-    measured_sigma: Float64
     target_sigma: Float64
-    target_gain: Float64
     gram_sigma: float
-
-    @property
-    def values(self) -> Float64:
-        """Lambda, the negative and the negligible ones as 0, shape (d_b,)."""
-        return floored_at_zero(self.raw_values, self.rounding)
 
 
 def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> Iterator[Spectrum]:
@@ -76,7 +60,7 @@ def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> I
 
     Notes
     -----
-    A spectrum holds ``d_b (d_b + 2 l)`` float64; decomposing needs one more square matrix, and the
+    A spectrum holds ``d_b (d_b + l)`` float64; decomposing needs one more square matrix, and the
     integers it was read from another before that.
     """
     layout, copies = adjustment.statistics.layout, adjustment.statistics.gram_copies
@@ -85,28 +69,25 @@ def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> I
     across = None if projection is None else _rescaled(projection.matrix, adjustment.rescale)
     for block in range(layout.n_blocks):
         adjusted = adjustment.block(block)
-        wanted = _wanted(adjusted, across)
+        target, sigma = adjusted.target, adjusted.target_sigma
+        if across is not None:
+            target, sigma = target @ across, np.sqrt(sigma**2 @ across**2)
         for copy, phenotypes in enumerate(groups):
-            values, vectors, rounding = _decomposed(*adjustment.gram(adjusted, block, copy))
-            measured = vectors.T @ adjusted.target[:, phenotypes]
+            values, vectors = _decomposed(*adjustment.gram(adjusted, block, copy))
             yield Spectrum(
                 block=block,
                 phenotypes=phenotypes,
                 fixed_cross=adjusted.fixed_cross,
-                raw_values=values,
-                rounding=rounding,
+                values=values,
                 vectors=vectors,
-                measured=measured,
-                target=measured if across is None else vectors.T @ wanted.target[:, phenotypes],
-                measured_sigma=adjusted.target_sigma[phenotypes],
-                target_sigma=wanted.sigma[phenotypes],
-                target_gain=wanted.gain[phenotypes],
+                target=vectors.T @ target[:, phenotypes],
+                target_sigma=sigma[phenotypes],
                 gram_sigma=adjustment.gram_sigma(block),
             )
 
 
-def _decomposed(symmetric: Float64, rounding: float) -> tuple[Float64, Float64, float]:
-    """Eigenvalues, eigenvectors and what of the former is rounding; the matrix is destroyed.
+def _decomposed(symmetric: Float64, rounding: float) -> tuple[Float64, Float64]:
+    """Return the floored eigenvalues and the eigenvectors; the matrix is destroyed.
 
     Its transpose, the same matrix, lies in memory as LAPACK wants it. The driver evr is as fast as
     evd (0.7 s each at d = 2,000 on two cores) in two thirds of the memory.
@@ -114,24 +95,7 @@ def _decomposed(symmetric: Float64, rounding: float) -> tuple[Float64, Float64, 
     values, vectors = scipy.linalg.eigh(
         symmetric.T, driver="evr", overwrite_a=True, check_finite=False
     )
-    return values, vectors, rounding
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What is solved for in a block: see `Spectrum`."""
-
-    target: Float64
-    sigma: Float64
-    gain: Float64
-
-
-def _wanted(adjusted: AdjustedBlock, across: Float64 | None) -> _Wanted:
-    """Project, or do not, and follow the noise."""
-    if across is None:
-        return _Wanted(adjusted.target, adjusted.target_sigma, np.ones(adjusted.target.shape[1]))
-    variance = adjusted.target_sigma**2 @ across**2
-    return _Wanted(adjusted.target @ across, np.sqrt(variance), across.diagonal())
+    return floored_at_zero(values, rounding), vectors
 
 
 def _rescaled(projection: Float64, rescale: Float64) -> Float64:

@@ -14,7 +14,7 @@ from primo_scale.errors import InputError
 from primo_scale.release.statement import Statement
 from primo_scale.storage.files import sha256_of_json
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
 # Neither can hold its own digest, nor be in a file that `files` lists.
 _NOT_STATED = ("files", "signature")

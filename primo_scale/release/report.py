@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import expit, ndtr, ndtri
 
 from primo_scale.in_words import spent_in_words
+from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.release.document import Document, people_in_words
 from primo_scale.release.stated_mechanism import STATISTICS
 
@@ -70,7 +71,8 @@ def render_report(
         people=people_in_words(document),
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=_CALIBRATIONS[mechanism["calibration"]] if mechanism else None,
-        gain=_gains(document),
+        attenuations=_attenuations(document),
+        structure=_structure(document),
         statistics=STATISTICS,
     )  # fmt: skip
 
@@ -90,15 +92,20 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
     }
 
 
-def _gains(document: Document) -> list[dict[str, Any]]:
-    """By phenotype, what clipping took and how well the weights fit the cohort."""
-    attenuation = document["estimation"]["attenuation"]
-    fits = document["accuracy"]["in_sample_r2"]
+def _attenuations(document: Document) -> list[dict[str, Any]]:
+    """Return the name and the attenuation of every phenotype."""
+    factors = document["estimation"]["attenuation"]
     phenotypes = document["public_inputs"]["phenotypes"]
     return [
-        {"name": phenotype["name"], "attenuation": factor, "fit": fit}
-        for phenotype, factor, fit in zip(phenotypes, attenuation, fits, strict=False)
+        {"name": phenotype["name"], "attenuation": factor}
+        for phenotype, factor in zip(phenotypes, factors, strict=False)
     ]
+
+
+def _structure(document: Document) -> str | None:
+    """Return the warning for a release without principal components, else None."""
+    names = [covariate["name"] for covariate in document["public_inputs"]["covariates"]]
+    return None if has_components(names) else NO_COMPONENTS
 
 
 def _percent(share: float) -> str:

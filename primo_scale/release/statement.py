@@ -177,34 +177,22 @@ class Estimation:
 
 
 @dataclass(frozen=True)
-class InSampleR2:
-    """In-sample R^2 of one phenotype and the standard error that noise gives it."""
-
-    value: float
-    standard_error: float
-
-
-@dataclass(frozen=True)
 class Accuracy:
-    """What to expect, and what the noisy statistics say came out.
+    """What accuracy to expect, from public sizes alone.
+
+    Nothing here is computed from the cohort: how well weights fit the people they were learned
+    from overstates how well they predict in others.
 
     Attributes
     ----------
     effective_sample_size
-        People in a cohort analysed without noise that would give the same accuracy; from public
-        sizes alone.
+        Number of people in a cohort analysed without noise that would give the same accuracy.
     definition
-        The formula or planner behind it.
-    in_sample_r2
-        One a phenotype; None where the phenotype is lost in noise.
-    in_sample_r2_definition
-        What R^2 that is.
+        Formula of the effective sample size, in words.
     """
 
     effective_sample_size: float
     definition: str
-    in_sample_r2: tuple[InSampleR2 | None, ...]
-    in_sample_r2_definition: str
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,6 @@ def _check_names(document: Document) -> Finding:
         "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
         "PGS files": (len(pgs_names(document)), cohort["n_phenotypes"]),
         "attenuations": (len(document["estimation"]["attenuation"]), cohort["n_phenotypes"]),
-        "in-sample R^2": (len(document["accuracy"]["in_sample_r2"]), cohort["n_phenotypes"]),
     }
     problems = [
         f"{found} {what}, not {expected}"

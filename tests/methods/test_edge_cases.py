@@ -98,8 +98,6 @@ def solve_both_ways(cohort, method, estimator):
             assert np.isfinite(solution.weights.fixed).all()
             assert np.isfinite(list(solution.parameters.values())).all()
             assert np.isfinite(solution.penalties).all()
-            assert all(r is None or np.isfinite(r) for r in solution.fit.r_squared)
-            assert all(s is None or np.isfinite(s) for s in solution.fit.sigma)
 
 
 @pytest.mark.parametrize("cohort", COHORTS)

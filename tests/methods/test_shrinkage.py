@@ -149,27 +149,6 @@ def test_james_stein_is_ridge_where_it_has_nothing_to_say(sigma):
     np.testing.assert_array_equal(JamesStein(0.5, sigma, 0.0).factors(values, H), expected)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        Ridge(0.7),
-        KnownNoise(np.array([0.2, 1, 3]), np.array([1.0, 2, 1]), np.array([0.3, 1, 2]), 0.1),
-        JamesStein(0.7, np.array([0.5, 1.0, 0.8]), 1.0),
-    ],
-)
-def test_slopes_are_derivatives(rule):
-    rng = np.random.default_rng(7)
-    values, H, step = np.array([0.0, 0.4, 2.0, 9.0]), rng.normal(0, 3, (4, 3)), 1e-6
-    H[0] *= 1e-3  # dropped by James-Stein
-    slopes = np.broadcast_to(rule.slopes(values, H), H.shape)
-    for j, k in np.ndindex(H.shape):
-        above, below = H.copy(), H.copy()
-        above[j, k] += step
-        below[j, k] -= step
-        change = coefficients(rule, values, above) - coefficients(rule, values, below)
-        assert slopes[j, k] == pytest.approx(change[j, k] / (2 * step), rel=1e-6, abs=1e-9)
-
-
 def test_the_floor_keeps_what_is_positive_and_drops_the_rest():
     values = np.array([-5.0, -1e-18, 1e-18, 2.0, 7.0])
     np.testing.assert_array_equal(floored_at_zero(values), [0, 0, 0, 2, 7])

@@ -230,10 +230,7 @@ def example_statement(
         ),
         public_inputs=_inputs(weights),
         estimation=_estimation(MODES[mode].method if private else "", penalties, len(names)),
-        accuracy=said.Accuracy(
-            123.4, "n c^2 / (v + sigma2^2 / (n var))",
-            (said.InSampleR2(0.1234, 0.056), *(None,) * (len(names) - 1)), "of noisy statistics",
-        ),
+        accuracy=said.Accuracy(123.4, "n c^2 / (v + sigma2^2 / (n var))"),
         ledger=example_ledger(mechanism) if private else None,
         public_by_assumption=(
             said.public_by_assumption(promise.privacy, promise.adjacency) if private else ()
@@ -312,7 +309,7 @@ def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
              "pgs/height.txt.gz", "pgs/LDL.txt.gz")  # fmt: skip
     files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in names]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
-    return {"schema_version": 2, "stamp": statement.stamp, **document,
+    return {"schema_version": 3, "stamp": statement.stamp, **document,
             "files": files, "signature": signature}  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def test_every_mode_follows_the_schema(mode):
         ("files.0.name", "../weights.tsv.gz"),
         ("files.0.name", "pgs/../x.txt.gz"),
         ("public_inputs.reference_frequencies", {"file": "/home/me/x.afreq", "sha256": "0" * 64}),
-        ("accuracy.in_sample_r2.0.value", "0.3"),
+        ("accuracy.in_sample_r2", [{"value": 0.3, "standard_error": 0.01}]),
         ("r_squared", 0.3),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_statement_without_noise_cannot_say(path, value, pristine):
 
 def test_an_older_statement_is_told_from_a_broken_one(pristine):
     old = changed(read_document(pristine[True]), "schema_version", 1)
-    assert schema_problems(old) == ["schema version 1: this program reads version 2"]
+    assert schema_problems(old) == ["schema version 1: this program reads version 3"]
 
 
 def test_digest_covers_everything_but_files_and_signature(pristine):

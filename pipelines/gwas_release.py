@@ -39,6 +39,7 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
+from pipelines.payments import announce_opening
 from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
@@ -91,7 +92,12 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     work_dir = work_dir or out.with_name(out.name + ".work")
     _check_places(out, work_dir, execution, release)
     check = partial(
-        _check_before_work, outcomes=outcomes, model=model, execution=execution, release=release
+        _check_before_work,
+        outcomes=outcomes,
+        model=model,
+        execution=execution,
+        release=release,
+        accept_noise=options["accept_noise"],
     )
     if execution.dry_run:
         log_to_terminal()
@@ -141,6 +147,7 @@ def _check_before_work(
     model: ModelChoices,
     execution: ExecutionChoices,
     release: ReleaseChoices,
+    accept_noise: bool,
     needs_room: bool = True,
 ) -> None:
     """Refuse what public inputs and this machine refuse, before the first genotype is read.
@@ -148,7 +155,7 @@ def _check_before_work(
     Phenotype moments are paid for later: the sizes do not depend on them. Without `needs_room`
     memory and disk are not checked, since an earlier run has taken them.
     """
-    from pipelines.accuracy_forecast import forecast_accuracy
+    from pipelines.accuracy_forecast import check_accuracy
     from pipelines.estimation import choose
     from pipelines.rehearsal import preflight, settled_design
     from pipelines.release_needs import refuse_small_memory, release_needs
@@ -157,7 +164,11 @@ def _check_before_work(
     design = settled_design(store, outcomes, model, None)
     promise = None if release.budget is None else design.promise(release.budget)
     chosen = choose(design, promise, release.methods)
-    forecast_accuracy(design)
+    check_accuracy(design, store.variants, chosen, release.budget, accept_noise=accept_noise)
+    if release.budget is not None:
+        announce_opening(
+            store, design, release.budget, ledger=release.ledger, cohort=release.cohort
+        )
     if not needs_room:
         return
     needs = release_needs(design, chosen)

@@ -242,6 +242,11 @@ budget_options = _together(
     [
         click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
         click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
+        click.option(
+            "--accept-noise",
+            is_flag=True,
+            help="Spend the budget also where the weights are expected to be noise.",
+        ),
     ]
 )
 

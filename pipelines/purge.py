@@ -48,7 +48,7 @@ _INTERMEDIATES = (
     CLAIMS,
 )
 # How a release was computed does not make it another one.
-_BESIDE_THE_POINT = {"purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
+_BESIDE_THE_POINT = {"accept_noise", "purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
 
 
 @dataclass(frozen=True)

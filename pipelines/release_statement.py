@@ -12,7 +12,7 @@ from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.privacy.calibration import Cost, composed_epsilon
 from primo_scale.privacy.noise import Sampler, sampler_for
 from primo_scale.privacy.noisy_matrices import count_draws
-from primo_scale.privacy.planning import effective_sample_size
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.spending import total_cost
 from primo_scale.release import stated_inputs as inputs
 from primo_scale.release import statement as said
@@ -31,8 +31,10 @@ _UNPROTECTED = (
     "people with each phenotype",
 )
 _EFFECTIVE_SIZE = (
-    "n c^2 / (v + noise) for one variant, from public sizes; noise averages out over variants in "
-    "linkage disequilibrium, so that scores do better than this"
+    "people in a cohort without noise whose scores explain as much in others, by the spectral "
+    "planner of docs/maths.md, for a trait of heritability "
+    f"{PRIOR_HERITABILITY:g} and the linkage disequilibrium expected at the variants' positions; "
+    "too high rather than too low, since noise on X'X is left out"
 )
 
 
@@ -48,11 +50,14 @@ class Payment:
         In the ledger: for phenotype moments, if they were bought, and last for the statistics.
     balance
         Of the account, these charges included.
+    effective_sample_size
+        Forecast of the release, as stated (`primo_scale.privacy.accuracy.Forecast`).
     """
 
     mechanism: Mechanism
     charges: tuple[Charge, ...]
     balance: Balance
+    effective_sample_size: float
 
 
 def make_statement(
@@ -207,10 +212,7 @@ def _estimation(solved: Solved) -> said.Estimation:
 def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
     if payment is None:
         return said.Accuracy(float(design.n_samples), "no noise: the cohort's own size")
-    size = effective_sample_size(
-        design.sizes, clip=design.clip, cross_sigma=payment.mechanism.scales.phenotype_cross
-    )
-    return said.Accuracy(size, _EFFECTIVE_SIZE)
+    return said.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE)
 
 
 def _ledger_entry(payment: Payment) -> said.LedgerEntry:

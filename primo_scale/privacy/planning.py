@@ -155,7 +155,7 @@ def split_for(
 
 
 def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], float]) -> float:
-    """The clip b that maximises the effective sample size.
+    """The clip b that maximises the signal in X'Z over its noise, variant by variant.
 
     Small clips lose signal, large ones need more noise: 0.6 to 1 where noise dominates.
 
@@ -171,30 +171,19 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
     cross_sigmas = np.array([sigma_at[norm] for norm in norms])
     bounds = _CLIPS * math.sqrt(sizes.n_phenotypes)
     attenuated, left = _clipped_moments(bounds, sizes.n_phenotypes)
-    kept = attenuated**2 / (left + _noise_variance(sizes, cross_sigmas))
+    kept = attenuated**2 / (left + noise_variance(sizes, cross_sigmas))
     return float(_CLIPS[int(np.argmax(kept))])
 
 
-def effective_sample_size(sizes: PublicSizes, *, clip: float, cross_sigma: float) -> float:
-    """Size of a cohort whose non-private X'Z is as informative: ``n c^2 / (v + noise)``.
-
-    Per variant, ignoring LD, which makes it pessimistic.
+def noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
+    """Return the variance that noise on X'Z adds to one person's standardised phenotype.
 
     Parameters
     ----------
     sizes
         Public sizes.
-    clip
-        b, as in `phenotype_norm`.
-    cross_sigma
-        Standard deviation of the noise on X'Z, lattice units.
+    cross_sigmas
+        Standard deviations of the noise, lattice units, any shape.
     """
-    noise = float(_noise_variance(sizes, np.array(cross_sigma)))
-    kept = attenuation(clip, sizes.n_phenotypes) ** 2
-    return sizes.n_samples * kept / (variance_left(clip, sizes.n_phenotypes) + noise)
-
-
-def _noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
-    """Variance that noise on X'Z adds to one person's standardised phenotype."""
     per_person = sizes.n_samples * sizes.variant_variance * sizes.phenotype_scale**2
     return cross_sigmas**2 / per_person

@@ -126,7 +126,7 @@ def _second_name(path: Path, account: Account, *, known: str, remedy_name: str) 
         limit=known_name,
         remedy=f"Give --cohort {shlex.quote(known_name)}; or, for other people with the same IDs, "
         "open a budget of their own first: "
-        f"{_opening_command(path, replace(account, cohort=remedy_name))}",
+        f"{opening_command(path, replace(account, cohort=remedy_name))}",
     )
 
 
@@ -137,16 +137,28 @@ def _unopened(path: Path, account: Account) -> BudgetRefused:
         where=path,
         value=account.description,
         remedy="Budgets of several kinds do not add, so a further one is the custodian's to open: "
-        f"{_opening_command(path, account)}",
+        f"{opening_command(path, account)}",
     )
 
 
-def _opening_command(path: Path, account: Account) -> str:
-    """The command that opens an account, its cohort written out: no abbreviation is known yet."""
+def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
+    """Return the command that opens an account, its cohort written out in full.
+
+    No abbreviation of the cohort is known before its first budget.
+
+    Parameters
+    ----------
+    path
+        The ledger.
+    account
+        Account to be opened.
+    delta
+        Delta of the budget; the epsilon is left to the custodian.
+    """
     options = [f"--ledger {shlex.quote(str(path))}", f"--cohort {shlex.quote(account.cohort)}"]
     return (
         f"python -m pipelines.ledger set-budget {' '.join(options)} "
-        f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta D"
+        f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta {delta}"
     )
 
 

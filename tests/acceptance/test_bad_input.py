@@ -62,6 +62,7 @@ def request_(reference: Path, tmp_path: Path) -> Request:
             "pheno-bounds": tmp_path / "bounds.tsv",
             "epsilon": 1,
             "delta": 1e-6,
+            "accept-noise": True,
             "ledger": tmp_path / "ledger.sqlite",
             "workers": 1,
             "work-dir": tmp_path / "work",

@@ -37,7 +37,7 @@ def accumulated(run, tmp_path_factory) -> Path:
     files = [word for name in tables for word in (f"--{name}", f"{prefix}.{name}.tsv")]
     run("accumulate", "--genotypes", f"{prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
         "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA, "--workers", 1,
-        "--work-dir", work)  # fmt: skip
+        "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
 
 
@@ -52,7 +52,7 @@ def sampler(request, monkeypatch) -> str:
 def arguments(folder: Path, work: Path) -> list[str]:
     return ["--work-dir", str(work), "--out", str(folder / "release"), "--epsilon", "2",
             "--delta", str(DELTA), "--ledger", str(folder / "ledger.sqlite"),
-            "--cohort", "c"]  # fmt: skip
+            "--cohort", "c", "--accept-noise"]  # fmt: skip
 
 
 def finalize(options: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ from primo_scale.cluster.profile import LocalProfile
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 EPSILON, DELTA = 2, 1e-6
-BUDGET = ("--epsilon", EPSILON, "--delta", DELTA)
+BUDGET = ("--epsilon", EPSILON, "--delta", DELTA, "--accept-noise")
 FULL_ADD = ("--adjacency", "add-remove", "--nominal-n", 20)
 KINDS = {
     "full": (),

@@ -109,7 +109,7 @@ def accumulated(cohort, run, tmp_path_factory):
             run("accumulate", "--genotypes", f"{cohort}.zarr", *files, "--ref-freq",
                 f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4, "--delta", DELTA,
                 "--workers", 1, "--work-dir", work, "--ledger", ledger, "--cohort", "c",
-                *KINDS[kind])  # fmt: skip
+                "--accept-noise", *KINDS[kind])  # fmt: skip
             made[kind] = unit
         return made[kind]
 
@@ -136,7 +136,7 @@ def ledger_file(path: Path, run) -> Path:
 
 def release(at: Accumulated, out: Path, run, *options: object) -> Published:
     run("finalize", "--work-dir", at.work, "--out", out, "--epsilon", 4, "--delta", DELTA,
-        "--ledger", at.ledger, "--cohort", "c", *options)  # fmt: skip
+        "--ledger", at.ledger, "--cohort", "c", "--accept-noise", *options)  # fmt: skip
     checked = run("verify", out, "--ledger", at.ledger)
     assert "verified:" in checked.stdout
     return Published(out)
@@ -214,7 +214,7 @@ def test_a_subsample_is_gone_and_serves_one_release(accumulated, run, tmp_path) 
     release(at, tmp_path / "first", run)
     assert not (at.work / "partials.zarr").exists()
     refused = run("finalize", "--work-dir", at.work, "--out", tmp_path / "second", "--epsilon", 3,
-                  "--delta", DELTA, "--ledger", at.ledger, "--cohort", "c",
+                  "--delta", DELTA, "--ledger", at.ledger, "--cohort", "c", "--accept-noise",
                   exit_code=3)  # fmt: skip
     assert "the subsample has served a release already" in refused.stderr
 

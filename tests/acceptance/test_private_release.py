@@ -52,7 +52,7 @@ def make_release(inputs: RealSet, run, directory: Path) -> Run:
     work, ledger = directory / "work", directory / "ledger.sqlite"
     options = [*inputs.options, "--extract", listed, "--ref-freq", inputs.frequencies,
                "--ld-blocks", "window:50", "--workers", 1, "--work-dir", work,
-               "--ledger", ledger]  # fmt: skip
+               "--ledger", ledger, "--accept-noise"]  # fmt: skip
     planned = Run(inputs, Published(directory / "release"), work, ledger, options, "")
     done = run("gwas_release", *planned.asked())
     return Run(inputs, planned.published, work, ledger, options, done.stdout)

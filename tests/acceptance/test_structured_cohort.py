@@ -1,9 +1,9 @@
 """A cohort of eleven populations without principal components: what its releases may not state.
 
 Each LD block is fitted alone, so that ancestry, which every block predicts, counts once a block in
-their sum. The in-sample R^2 of QT1, added up over blocks, came to 1.37 in the release without noise,
-whose predictions explain -0.92, and to 0.63 +- 0.24 in the private one, whose predictions explain
-0.11.
+their sum. The in-sample R^2 of QT1, added up over blocks, came to 1.37 in the release without
+noise, whose predictions explain -0.92, and to 0.63 +- 0.24 in the private one, whose predictions
+explain 0.11.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 from acceptance_inputs import Published
 
-BUDGET = ("--epsilon", 8, "--delta", 1e-6)
+BUDGET = ("--epsilon", 8, "--delta", 1e-6, "--accept-noise")
 FIT = re.compile(r"in.sample|R\s*(\^|<sup>)\s*2|R²|r_?squared|\br_?2\b", re.IGNORECASE)
 
 

@@ -87,7 +87,7 @@ class Cohort:
         names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
         files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
         model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
-        return [*files, *model, "--epsilon", "2", "--delta", "1e-7"]
+        return [*files, *model, "--epsilon", "2", "--delta", "1e-7", "--accept-noise"]
 
     def accumulate_options(self, work: Path) -> list[str]:
         """Of pipelines.accumulate."""

@@ -42,7 +42,7 @@ def options(cohort: Path, work: Path) -> list[str]:
     tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
     files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
     words = (*files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6", "--epsilon", 2,
-             "--delta", 1e-7, "--workers", 1, "--work-dir", work)  # fmt: skip
+             "--delta", 1e-7, "--workers", 1, "--work-dir", work, "--accept-noise")  # fmt: skip
     return [str(word) for word in words]
 
 

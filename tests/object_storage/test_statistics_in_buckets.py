@@ -174,7 +174,7 @@ def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_pat
     digest = statistics_sha256(run("accumulate", *arguments))
     assert ": summed, finished" in run("status", work)
     release = ("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", "--delta",
-               1e-7)  # fmt: skip
+               1e-7, "--accept-noise")  # fmt: skip
     run(*release, "--epsilon", 2, "--out", tmp_path / "release")
     assert (work / "statistics.charge").is_file()
     assert "served a release already" in run(

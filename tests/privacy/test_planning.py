@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
+from primo_scale.privacy.accuracy import forecast
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PublicSizes,
     attenuation,
     choose_phenotype_clip,
-    effective_sample_size,
     phenotype_norm,
     split_for,
     variance_left,
@@ -63,9 +63,9 @@ def cross_sigma(sizes, norm, *, epsilon=5.0, adjacency=REPLACE):
 
 
 def planned(sizes, clip):
-    """Effective sample size at a clip."""
+    """Effective sample size at a clip, for unlinked variants."""
     sigma = cross_sigma(sizes, phenotype_norm(sizes, clip=clip))
-    return effective_sample_size(sizes, clip=clip, cross_sigma=sigma)
+    return forecast(sizes, np.ones(1), clip=clip, cross_sigma=sigma).effective_sample_size
 
 
 @pytest.mark.parametrize("n_samples", [343, 100_000, 5_000_000])
@@ -97,7 +97,7 @@ def test_effective_sample_size_is_that_of_a_simulated_release():
     )
     noisy = variants @ clipped + sigma * generator.standard_normal(n_variants)
     signal_to_noise = noisy.mean() ** 2 / noisy.var()
-    predicted = effective_sample_size(sizes, clip=clip, cross_sigma=sigma)
+    predicted = forecast(sizes, np.ones(1), clip=clip, cross_sigma=sigma).effective_sample_size
     assert signal_to_noise == pytest.approx(rho**2 * predicted, rel=0.12)
 
 

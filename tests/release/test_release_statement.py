@@ -102,7 +102,7 @@ def make_payment(design: Design, method: str) -> Payment:
         for i, cost in enumerate(costs)
     )
     balance = spending.Balance(account, spending.Budget(3 * EPSILON, DELTA), charges)
-    return Payment(mechanism, charges[1:], balance)
+    return Payment(mechanism, charges[1:], balance, 12.5)
 
 
 def bought_moments(design: Design) -> PaidMoments:

@@ -1,0 +1,174 @@
+"""Accuracy of the scores that a release will give, from public sizes alone.
+
+The spectral planner of docs/maths.md: with eigenvalues lambda of the genotypes' correlation, mean
+1, a phenotype of variance 1 and heritability h2 spread evenly over d variants, scores explain ::
+
+    R^2 = h2 mean(lambda u / (1 + u)),    u = (n h2 / d) c^2 lambda^2 / (v lambda + s^2)
+
+outside the cohort. Clipping attenuates covariances by c and leaves the variance v; s^2 is the
+variance that noise on X'Y adds to one person's phenotype. A cohort without noise has c = v = 1 and
+s = 0.
+
+The eigenvalues are not looked up in the cohort. Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for
+variants at distance c Morgan, inside one LD block, gives the mean of lambda^2; a first-order
+autoregressive process with that mean gives their spread.
+
+The forecast is too high rather than too low: it leaves out the noise on X'X, and takes all of the
+heritability to be due to the variants of the release.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.privacy.planning import (
+    PRIOR_HERITABILITY,
+    PublicSizes,
+    attenuation,
+    noise_variance,
+    variance_left,
+)
+
+LEAST_USEFUL_R2 = 0.01
+"""Forecast below which a release counts as noise: a thirtieth of the heritability assumed."""
+
+# Effective size of human populations, and Morgans to a base pair: both to one digit, for all.
+_EFFECTIVE_POPULATION = 10_000
+_MORGANS = 1.2e-8
+# Frequencies at which the spectrum is evaluated, and pairs of variants held at a time.
+_FREQUENCIES, _PAIRS = 4096, 2**20
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Accuracy to expect outside the cohort for a trait of the prior heritability.
+
+    Attributes
+    ----------
+    effective_sample_size
+        Number of people in a cohort without noise whose scores explain as much.
+    r_squared
+        Share of the trait's variance that the scores explain.
+    without_noise
+        The same for a release of this cohort without bounds and noise.
+    """
+
+    effective_sample_size: float
+    r_squared: float
+    without_noise: float
+
+    @property
+    def stated_size(self) -> float:
+        """Effective sample size rounded down to three digits: more would claim too much."""
+        if self.effective_sample_size <= 0:
+            return 0.0
+        step = 10.0 ** (math.floor(math.log10(self.effective_sample_size)) - 2)
+        return float(f"{math.floor(self.effective_sample_size / step) * step:.3g}")
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the release would explain less than `LEAST_USEFUL_R2`."""
+        return self.r_squared < LEAST_USEFUL_R2
+
+
+def expected_r2_sum(
+    chromosome: npt.NDArray[np.object_], position: npt.NDArray[np.int64], blocks: tuple[int, ...]
+) -> float:
+    """Sum the expected squared correlations of all pairs of variants that share an LD block.
+
+    Parameters
+    ----------
+    chromosome
+        Chromosome of each variant, shape (d,).
+    position
+        Position of each variant in base pairs, shape (d,). A variant without one (0 or below)
+        is taken to be independent of all others.
+    blocks
+        Boundaries of the LD blocks: 0, ..., d.
+
+    Returns
+    -------
+    float
+        At least d: each variant has a squared correlation of 1 with itself.
+    """
+    total = float(len(position))
+    for start, stop in pairwise(blocks):
+        names, places = chromosome[start:stop], position[start:stop]
+        for name in np.unique(names.astype(str)):
+            placed = places[(names == name) & (places > 0)].astype(np.float64)
+            total += _pairs(placed * (4 * _EFFECTIVE_POPULATION * _MORGANS)) - len(placed)
+    return total
+
+
+def _pairs(scaled: Floats) -> float:
+    """Sum ``1 / (1 + |a - b|)`` over all ordered pairs, each with itself included."""
+    rows = max(1, _PAIRS // max(1, len(scaled)))
+    return sum(
+        float((1 / (1 + np.abs(scaled[first : first + rows, None] - scaled))).sum())
+        for first in range(0, len(scaled), rows)
+    )
+
+
+def spectrum_shape(r2_sum: float, n_variants: int) -> Floats:
+    """Return eigenvalues of mean 1 and mean square ``r2_sum / n_variants``.
+
+    Those of a first-order autoregressive process at equally spaced frequencies, whose squared
+    correlation of neighbours is ``(m - 1) / (m + 1)`` for a mean square m.
+
+    Parameters
+    ----------
+    r2_sum
+        Of `expected_r2_sum`.
+    n_variants
+        d.
+    """
+    mean_square = max(1.0, r2_sum / n_variants)
+    squared = (mean_square - 1) / (mean_square + 1)
+    angles = (np.arange(_FREQUENCIES) + 0.5) * (math.pi / _FREQUENCIES)
+    values = (1 - squared) / (1 - 2 * math.sqrt(squared) * np.cos(angles) + squared)
+    return np.asarray(values / values.mean())
+
+
+def forecast(
+    sizes: PublicSizes, eigenvalues: Floats, *, clip: float, cross_sigma: float
+) -> Forecast:
+    """Forecast the accuracy of a private release.
+
+    Parameters
+    ----------
+    sizes
+        Public sizes.
+    eigenvalues
+        Expected spectrum of the genotypes' correlation, any number of values of mean 1.
+    clip
+        b, as in `primo_scale.privacy.planning.phenotype_norm`.
+    cross_sigma
+        Standard deviation of the noise on X'Y, lattice units.
+    """
+    kept = attenuation(clip, sizes.n_phenotypes) ** 2
+    left = variance_left(clip, sizes.n_phenotypes)
+    noise = float(noise_variance(sizes, np.array(cross_sigma)))
+    per_person = PRIOR_HERITABILITY / sizes.n_variants
+    odds = sizes.n_samples * per_person * kept * eigenvalues**2 / (left * eigenvalues + noise)
+    explained = _explained(eigenvalues, odds)
+
+    def without_noise(n_samples: float) -> float:
+        return _explained(eigenvalues, n_samples * per_person * eigenvalues)
+
+    fewest, most = 0.0, float(sizes.n_samples)
+    for _ in range(60):
+        middle = (fewest + most) / 2
+        fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
+    return Forecast(most, explained, without_noise(sizes.n_samples))
+
+
+def _explained(eigenvalues: Floats, odds: Floats) -> float:
+    """Return the share of variance explained at the given odds of signal to noise."""
+    return PRIOR_HERITABILITY * float((eigenvalues * odds / (1 + odds)).mean())

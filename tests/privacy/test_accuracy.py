@@ -1,0 +1,136 @@
+"""The forecast against closed forms, simulated releases and the linkage of real genotypes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import bed_reader
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primo_scale.privacy.accuracy import expected_r2_sum, forecast, spectrum_shape
+from primo_scale.privacy.planning import (
+    PRIOR_HERITABILITY,
+    PublicSizes,
+    attenuation,
+    noise_variance,
+    variance_left,
+)
+
+SIZES = PublicSizes(
+    n_samples=100_000,
+    n_variants=17_259,
+    n_phenotypes=1,
+    largest_block=500,
+    row_norm=7_800,
+    variant_variance=0.4,
+    phenotype_scale=1024,
+)
+UNLINKED = np.ones(1)
+ROUNDED = 1 + 1e-12
+
+
+@pytest.mark.parametrize("cross_sigma", [0.0, 2e5, 1e7])
+def test_unlinked_variants_have_a_closed_form(cross_sigma):
+    found = forecast(SIZES, UNLINKED, clip=0.7, cross_sigma=cross_sigma)
+    noise = float(noise_variance(SIZES, np.array(cross_sigma)))
+    size = SIZES.n_samples * attenuation(0.7, 1) ** 2 / (variance_left(0.7, 1) + noise)
+    assert found.effective_sample_size == pytest.approx(size, rel=1e-9)
+    odds = size * PRIOR_HERITABILITY / SIZES.n_variants
+    assert found.r_squared == pytest.approx(PRIOR_HERITABILITY * odds / (1 + odds), rel=1e-9)
+
+
+@given(
+    n_samples=st.integers(10, 10**7),
+    mean_square=st.floats(1, 500),
+    clip=st.floats(0.3, 4),
+    digits=st.floats(0, 9),
+)
+def test_noise_and_clipping_only_lose_people(n_samples, mean_square, clip, digits):
+    sizes = replace(SIZES, n_samples=n_samples)
+    eigenvalues = spectrum_shape(mean_square * sizes.n_variants, sizes.n_variants)
+    less = forecast(sizes, eigenvalues, clip=clip, cross_sigma=10**digits)
+    more = forecast(sizes, eigenvalues, clip=clip, cross_sigma=2 * 10**digits)
+    assert 0 <= more.r_squared <= less.r_squared <= less.without_noise < PRIOR_HERITABILITY
+    assert 0 < more.effective_sample_size <= less.effective_sample_size <= n_samples
+    assert (
+        0.99 * less.effective_sample_size < less.stated_size <= less.effective_sample_size * ROUNDED
+    )
+
+
+@pytest.mark.parametrize("cross_sigma", [0.0, 60.0, 250.0])
+def test_the_forecast_is_the_accuracy_of_a_simulated_release(cross_sigma):
+    """Linked genotypes, a clipped phenotype, noise on X'Y, weights for known noise."""
+    generator = np.random.default_rng(5)
+    n, d, clip, traits, neighbours = 4_000, 200, 0.8, 40, 0.9
+    distance = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    correlation = neighbours**distance
+    root = np.linalg.cholesky(correlation)
+    genotypes = generator.standard_normal((n, d)) @ root.T
+    effects = generator.standard_normal((d, traits)) * math.sqrt(PRIOR_HERITABILITY / d)
+    residual = math.sqrt(1 - PRIOR_HERITABILITY) * generator.standard_normal((n, traits))
+    phenotypes = genotypes @ effects + residual
+    noisy = genotypes.T @ np.clip(phenotypes, -clip, clip)
+    noisy = noisy + cross_sigma * generator.standard_normal((d, traits))
+    kept, left = attenuation(clip, 1), variance_left(clip, 1)
+    values, vectors = np.linalg.eigh(correlation)
+    signal = kept * PRIOR_HERITABILITY / d * n * values
+    factors = signal / (kept * signal * n * values + left * n * values + cross_sigma**2)
+    weights = vectors @ (factors[:, None] * (vectors.T @ noisy))
+    covariances = (effects * (correlation @ weights)).sum(axis=0)
+    explained = covariances**2 / (weights * (correlation @ weights)).sum(axis=0)
+    sizes = replace(
+        SIZES, n_samples=n, n_variants=d, variant_variance=1.0, phenotype_scale=1
+    )  # fmt: skip
+    mean_square = (correlation**2).sum()
+    expected = forecast(sizes, spectrum_shape(mean_square, d), clip=clip, cross_sigma=cross_sigma)
+    assert expected.r_squared == pytest.approx(explained.mean(), rel=0.1)
+
+
+def test_pairs_in_a_block_and_on_a_chromosome_are_summed():
+    chromosome = np.array(["1", "1", "1", "2", "2", "2", "2"], dtype=object)
+    position = np.array([1_000, 3_000, 9_000, 5_000, 5_000, 0, 0])
+    blocks = (0, 2, 5, 7)
+    # 2 x 1.2e-8 x 10,000 x 2,000 base pairs: the first two; the fourth and fifth coincide.
+    expected = 7 + 2 / (1 + 4 * 10_000 * 1.2e-8 * 2_000) + 2
+    assert expected_r2_sum(chromosome, position, blocks) == pytest.approx(expected, rel=1e-12)
+
+
+def test_many_variants_are_summed_by_pieces():
+    position = np.arange(1, 3_001) * 700
+    chromosome = np.full(3_000, "7", dtype=object)
+    distance = np.abs(np.subtract.outer(position, position))
+    expected = (1 / (1 + 4.8e-4 * distance)).sum()
+    assert expected_r2_sum(chromosome, position, (0, 3_000)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("mean_square", [1.0, 3.0, 13.0, 200.0])
+def test_the_spectrum_has_the_moments_asked_for(mean_square):
+    values = spectrum_shape(100 * mean_square, 100)
+    assert values.min() > 0
+    assert values.mean() == pytest.approx(1, rel=1e-12)
+    assert (values**2).mean() == pytest.approx(mean_square, rel=1e-6)
+
+
+def test_expected_linkage_is_that_of_real_genotypes(reference):
+    """Within a third, for 343 Europeans and chromosome 22 in blocks of 500 variants."""
+    prefix = reference / "data" / "real" / "1000g_eur343_chr22" / "eur343_chr22"
+    with bed_reader.open_bed(f"{prefix}.bed", num_threads=1) as bed:
+        genotypes, position = bed.read(dtype="float64"), bed.bp_position
+    blocks = (*range(0, len(position), 500), len(position))
+    chromosome = np.full(len(position), "22", dtype=object)
+    expected = expected_r2_sum(chromosome, position.astype(np.int64), blocks)
+    measured = 0.0
+    for start, stop in pairwise(blocks):
+        centred = genotypes[:, start:stop] - genotypes[:, start:stop].mean(axis=0)
+        spread = centred.std(axis=0)
+        centred = centred[:, spread > 0] / spread[spread > 0]
+        squared = (centred.T @ centred / len(centred)) ** 2
+        # By chance alone r^2 is 1/n between unlinked variants.
+        measured += squared.sum() - (squared.size - len(squared)) / len(centred)
+    print(f"expected {expected:.0f}, measured {measured:.0f}")
+    assert expected == pytest.approx(measured, rel=0.33)

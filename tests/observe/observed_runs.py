@@ -38,7 +38,7 @@ class Cohort:
             ],
             "finalize": [
                 "--work-dir", self.work, "--out", self.folder / "release", "--epsilon", 1,
-                "--delta", 1e-6, "--ledger", self.folder / "ledger.sqlite",
+                "--delta", 1e-6, "--ledger", self.folder / "ledger.sqlite", "--accept-noise",
             ],
         }  # fmt: skip
         words = [sys.executable, "-m", f"pipelines.{command}", *files[command], *options]

@@ -58,7 +58,7 @@ def accumulate(folder, work, *options):
 def finalize(folder, work, *options):
     return run(
         "finalize", "--work-dir", work, "--out", folder / "release", "--ledger",
-        folder / "ledger.sqlite", "--epsilon", 1, "--delta", 1e-6, *options,
+        folder / "ledger.sqlite", "--epsilon", 1, "--delta", 1e-6, "--accept-noise", *options,
     )  # fmt: skip
 
 
@@ -155,6 +155,7 @@ def test_a_second_name_for_the_same_people_opens_no_second_budget(folder):
     again = run(
         "finalize", "--work-dir", folder / "work", "--out", folder / "second", "--ledger",
         folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6, "--cohort", "other",
+        "--accept-noise",
     )  # fmt: skip
     refused(again, 6, "under another name")
 
@@ -217,7 +218,7 @@ sys.addaudithook(stop)
 finalize.main(sys.argv[1:])
 """
     words = ["--work-dir", "work", "--out", "release", "--ledger", "ledger.sqlite",
-             "--epsilon", "1", "--delta", "1e-6"]  # fmt: skip
+             "--epsilon", "1", "--delta", "1e-6", "--accept-noise"]  # fmt: skip
     result = subprocess.run(
         [sys.executable, "-c", script, *words],
         cwd=folder, capture_output=True, text=True, check=False,

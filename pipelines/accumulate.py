@@ -68,9 +68,6 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
     for a release with that budget; give finalize the same.
     """
-    from pipelines.accuracy_forecast import check_accuracy
-    from pipelines.estimation import MethodChoices, choose
-    from pipelines.payments import announce_opening
     from pipelines.phenotype_moments import moments_stage, will_pay_moments
     from pipelines.rehearsal import check_work_dir, preflight, settled_design
     from pipelines.release_needs import release_needs
@@ -84,15 +81,7 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     def check(store: GenotypeStore, *, needs_room: bool = True) -> None:
         """Say and refuse what public inputs and, with `needs_room`, this machine refuse."""
         design = settled_design(store, outcomes, model, None)
-        budget = None if model.non_private else model.budget
-        promise = None if budget is None else design.promise(budget)
-        # The method of the release is not known here: the one that `auto` chooses stands for it.
-        chosen = choose(design, promise, MethodChoices("auto", None, None))
-        check_accuracy(design, store.variants, chosen, budget, accept_noise=options["accept_noise"])
-        if outcomes.pay_moments and budget is not None:
-            announce_opening(
-                store, design, budget, ledger=options["ledger"], cohort=options["cohort"]
-            )
+        _check_budget(store, design, outcomes, model, options)
         if needs_room:
             preflight(store, design, execution, work_dir, release_needs(design, None))
 
@@ -111,6 +100,30 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
         check(store, needs_room=will_pay_moments(outcomes, model, work_dir))
         moments = moments_stage(store, outcomes, model, options, work_dir)
         accumulate_stage(store, outcomes, model, execution, work_dir, moments)
+
+
+def _check_budget(
+    store: GenotypeStore,
+    design: Design,
+    outcomes: OutcomeChoices,
+    model: ModelChoices,
+    options: dict[str, Any],
+) -> None:
+    """Print what a release with the planned budget is worth, and refuse noise.
+
+    The method of the release is not known here: the one that ``auto`` chooses stands for it.
+    """
+    from pipelines.accuracy_forecast import check_accuracy, check_before_spending
+    from pipelines.estimation import MethodChoices, choose
+
+    budget = None if model.non_private else model.budget
+    promise = None if budget is None else design.promise(budget)
+    chosen = choose(design, promise, MethodChoices("auto", None, None))
+    if outcomes.pay_moments:
+        check_before_spending(store, design, chosen, budget, options)
+        return
+    noise = options["accept_noise"]
+    check_accuracy(design, store.variants, chosen, budget, accept_noise=noise)
 
 
 def accumulate_stage(

@@ -2,19 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pipelines.command_line import LOGGER
+from pipelines.payments import announce_opening
 from primo_scale.errors import UsageError
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.storage.places import place
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, Design
-    from pipelines.estimation import Chosen
+    from pipelines.estimation import Chosen, MethodChoices
+    from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.privacy.accuracy import Forecast
     from primo_scale.privacy.mechanism import Mechanism
+
+
+def check_summed(
+    design: Design, budget: Budget | None, methods: MethodChoices, options: Mapping[str, Any]
+) -> None:
+    """Check a release of statistics that are summed already, as `check_before_spending`.
+
+    Parameters
+    ----------
+    design
+        Public choices of the run.
+    budget
+        (epsilon, delta); None for a release without noise.
+    methods
+        How weights are to be made.
+    options
+        ``accept_noise``, ``ledger`` and ``cohort`` of the command line.
+    """
+    from pipelines.estimation import choose
+    from primo_scale.genotypes.store import open_genotype_store
+
+    store = open_genotype_store(place(design.genotype_store))
+    promise = None if budget is None else design.promise(budget)
+    check_before_spending(store, design, choose(design, promise, methods), budget, options)
+
+
+def check_before_spending(
+    store: GenotypeStore,
+    design: Design,
+    chosen: Chosen,
+    budget: Budget | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Print the accuracy to expect and the budget to be opened; refuse what would be noise.
+
+    Parameters
+    ----------
+    store
+        Genotypes, for the variants and the people.
+    design, chosen, budget
+        As for `check_accuracy`.
+    options
+        ``accept_noise``, ``ledger`` and ``cohort`` of the command line.
+
+    Raises
+    ------
+    UsageError
+        As `check_accuracy`.
+    """
+    noise = options["accept_noise"]
+    check_accuracy(design, store.variants, chosen, budget, accept_noise=noise)
+    if budget is not None:
+        announce_opening(store, design, budget, options)
 
 
 def check_accuracy(
@@ -63,19 +120,18 @@ def check_accuracy(
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY,
         expected.without_noise,
     )  # fmt: skip
-    if not expected.is_noise:
-        return
-    if not accept_noise:
+    if expected.is_noise and not accept_noise:
         raise UsageError(
-            "the weights of this release would be noise: the variance that they are expected to "
-            "explain is below the least useful",
+            "the weights of this release would be noise: they are expected to explain too little "
+            "of the variance",
             where="--epsilon",
             value=f"R^2 {expected.r_squared:.2g}",
-            limit=f"R^2 {LEAST_USEFUL_R2:g}",
-            remedy="Release fewer phenotypes or variants, or of more people, or with a larger "
-            "--epsilon; or give --accept-noise to spend the budget on it all the same",
+            limit=f"at least {LEAST_USEFUL_R2:g}",
+            remedy="Release fewer phenotypes or variants, or give a larger --epsilon; or give "
+            "--accept-noise to spend the budget all the same",
         )
-    LOGGER.warning("the weights of this release will be noise, as --accept-noise accepts")
+    if expected.is_noise:
+        LOGGER.warning("the weights of this release will be noise, which --accept-noise accepts")
 
 
 def forecast_release(design: Design, variants: VariantTable, mechanism: Mechanism) -> Forecast:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +38,15 @@ from pipelines.options import (
     selection_options,
     work_dir_option,
 )
-from pipelines.payments import announce_opening
 from pipelines.purge import is_done_and_purged, purge
 from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
     from pipelines.choices import ExecutionChoices, OutcomeChoices
+    from pipelines.design import Design
     from pipelines.design_choices import ModelChoices
+    from pipelines.estimation import Chosen
     from pipelines.finalize import ReleaseChoices
     from primo_scale.genotypes.store import GenotypeStore
 
@@ -91,18 +91,12 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     check_method(model, release.methods)
     work_dir = work_dir or out.with_name(out.name + ".work")
     _check_places(out, work_dir, execution, release)
-    check = partial(
-        _check_before_work,
-        outcomes=outcomes,
-        model=model,
-        execution=execution,
-        release=release,
-        accept_noise=options["accept_noise"],
-    )
     if execution.dry_run:
         log_to_terminal()
         check_work_dir(work_dir)
-        check(genotypes_to_come(options, work_dir / STORE), work_dir)
+        planned = genotypes_to_come(options, work_dir / STORE)
+        design, chosen = _check_release(planned, outcomes, model, release, options)
+        _check_room(planned, work_dir, design, chosen, execution)
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):
@@ -112,9 +106,10 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             click.echo(f"release: {out}")
             return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
-        # Hours of ingest, or budget, are no way to learn that the disk is too small.
-        begins = not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir)
-        check(genotypes_to_come(options, work_dir / STORE), work_dir, needs_room=begins)
+        planned = genotypes_to_come(options, work_dir / STORE)
+        design, chosen = _check_release(planned, outcomes, model, release, options)
+        if not (work_dir / STORE).exists() or will_pay_moments(outcomes, model, work_dir):
+            _check_room(planned, work_dir, design, chosen, execution)
         store = ingest_stage(options, work_dir / STORE)
         check_publishable(store.variants, outcome_coding(outcomes, model, None))
         if execution.object_store is not None:
@@ -139,38 +134,40 @@ def _check_places(
     check_private_places(out, places)
 
 
-def _check_before_work(
+def _check_release(
     store: GenotypeStore,
-    work_dir: Path,
-    *,
     outcomes: OutcomeChoices,
     model: ModelChoices,
-    execution: ExecutionChoices,
     release: ReleaseChoices,
-    accept_noise: bool,
-    needs_room: bool = True,
-) -> None:
-    """Refuse what public inputs and this machine refuse, before the first genotype is read.
+    options: dict[str, Any],
+) -> tuple[Design, Chosen]:
+    """Refuse what public inputs refuse, before the first genotype is read.
 
-    Phenotype moments are paid for later: the sizes do not depend on them. Without `needs_room`
-    memory and disk are not checked, since an earlier run has taken them.
+    Phenotype moments are paid for later: the sizes do not depend on them.
     """
-    from pipelines.accuracy_forecast import check_accuracy
+    from pipelines.accuracy_forecast import check_before_spending
     from pipelines.estimation import choose
-    from pipelines.rehearsal import preflight, settled_design
-    from pipelines.release_needs import refuse_small_memory, release_needs
+    from pipelines.rehearsal import settled_design
 
     check_publishable(store.variants, outcome_coding(outcomes, model, None))
     design = settled_design(store, outcomes, model, None)
     promise = None if release.budget is None else design.promise(release.budget)
     chosen = choose(design, promise, release.methods)
-    check_accuracy(design, store.variants, chosen, release.budget, accept_noise=accept_noise)
-    if release.budget is not None:
-        announce_opening(
-            store, design, release.budget, ledger=release.ledger, cohort=release.cohort
-        )
-    if not needs_room:
-        return
+    check_before_spending(store, design, chosen, release.budget, options)
+    return design, chosen
+
+
+def _check_room(
+    store: GenotypeStore,
+    work_dir: Path,
+    design: Design,
+    chosen: Chosen,
+    execution: ExecutionChoices,
+) -> None:
+    """Refuse a machine that is too small, which hours of ingest would else show."""
+    from pipelines.rehearsal import preflight
+    from pipelines.release_needs import refuse_small_memory, release_needs
+
     needs = release_needs(design, chosen)
     preflight(store, design, execution, work_dir, needs)
     refuse_small_memory(needs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pipelines.command_line import LOGGER
 
@@ -19,7 +20,7 @@ _NAME = "NAME"
 
 
 def announce_opening(
-    store: GenotypeStore, design: Design, budget: Budget, *, ledger: Path | None, cohort: str | None
+    store: GenotypeStore, design: Design, budget: Budget, options: Mapping[str, Any]
 ) -> None:
     """Log that the release opens its cohort's budget and spends all of it, if it does.
 
@@ -31,14 +32,14 @@ def announce_opening(
         Public choices of the run.
     budget
         (epsilon, delta) of the release.
-    ledger, cohort
-        Ledger file and name of the cohort, where not the defaults.
+    options
+        ``ledger`` and ``cohort`` of the command line.
     """
     from primo_scale.privacy.ledger import default_ledger_path
     from primo_scale.privacy.refusals import opening_command
 
-    path = ledger or default_ledger_path()
-    account = _account_to_open(path, store, design, cohort)
+    path = options["ledger"] or default_ledger_path()
+    account = _account_to_open(path, store, design, options["cohort"])
     if account is None:
         return
     command = opening_command(path, account, delta=f"{budget.delta!r}")

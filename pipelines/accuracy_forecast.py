@@ -5,16 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.command_line import LOGGER
+from pipelines.payments import announce_opening
 from primo_scale.errors import UsageError
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.storage.places import place
 
 if TYPE_CHECKING:
     from pipelines.design import Budget, Design
     from pipelines.estimation import Chosen
+    from pipelines.finalize import ReleaseChoices
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.privacy.accuracy import Forecast
     from primo_scale.privacy.mechanism import Mechanism
+
+
+def check_summed(design: Design, choices: ReleaseChoices, *, accept_noise: bool) -> None:
+    """Check a release of finished statistics: its accuracy, and whether it opens a budget.
+
+    Parameters
+    ----------
+    design
+        Public choices of the run.
+    choices
+        Release asked for.
+    accept_noise
+        Whether the operator accepts a release that is noise.
+
+    Raises
+    ------
+    UsageError
+        As for `check_accuracy`.
+    """
+    from pipelines.estimation import choose
+    from primo_scale.genotypes.store import open_genotype_store
+
+    store, budget = open_genotype_store(place(design.genotype_store)), choices.budget
+    chosen = choose(design, None if budget is None else design.promise(budget), choices.methods)
+    check_accuracy(design, store.variants, chosen, budget, accept_noise=accept_noise)
+    if budget is not None:
+        announce_opening(store, design, budget, ledger=choices.ledger, cohort=choices.cohort)
 
 
 def check_accuracy(
@@ -67,11 +97,11 @@ def check_accuracy(
         return
     if not accept_noise:
         raise UsageError(
-            "the weights of this release would be noise: the variance that they are expected to "
-            "explain is below the least useful",
+            "the weights of this release would be noise: they are expected to explain too little "
+            "of the variance",
             where="--epsilon",
             value=f"R^2 {expected.r_squared:.2g}",
-            limit=f"R^2 {LEAST_USEFUL_R2:g}",
+            limit=f"at least {LEAST_USEFUL_R2:g}",
             remedy="Release fewer phenotypes or variants, or of more people, or with a larger "
             "--epsilon; or give --accept-noise to spend the budget on it all the same",
         )

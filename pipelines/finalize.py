@@ -33,7 +33,7 @@ from pipelines.options import (
     under,
     work_dir_option,
 )
-from pipelines.payments import announce_opening, log_payment
+from pipelines.payments import log_payment
 from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
 from pipelines.release_place import (
     charge_of,
@@ -115,6 +115,7 @@ class Paid:
 @explain_errors
 def main(work_dir: Path, **options: Any) -> None:
     """Pay, add noise once, solve every phenotype, and publish the weights."""
+    from pipelines.accuracy_forecast import check_summed
     from pipelines.design import load_design
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock
@@ -132,7 +133,7 @@ def main(work_dir: Path, **options: Any) -> None:
             return
         open_run_log(work_dir / "run.log", "finalize", shown)
         design = load_design(work_dir / "design.json")
-        _check_accuracy(design, choices, accept_noise=options["accept_noise"])
+        check_summed(design, choices, accept_noise=options["accept_noise"])
         finalize_stage(work_dir, design, choices)
         if options["purge_intermediates"]:
             purge(work_dir, choices.out, shown, genotypes=False)
@@ -223,22 +224,6 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
     _release_privately(raw, design, choices, chosen, at_hand, store)
-
-
-def _check_accuracy(design: Design, choices: ReleaseChoices, *, accept_noise: bool) -> None:
-    """Print what the release is worth, and refuse noise, before the ledger is asked."""
-    from pipelines.accuracy_forecast import check_accuracy
-    from pipelines.estimation import choose
-    from primo_scale.genotypes.store import open_genotype_store
-
-    store = open_genotype_store(place(design.genotype_store))
-    promise = None if choices.budget is None else design.promise(choices.budget)
-    chosen = choose(design, promise, choices.methods)
-    check_accuracy(design, store.variants, chosen, choices.budget, accept_noise=accept_noise)
-    if choices.budget is not None:
-        announce_opening(
-            store, design, choices.budget, ledger=choices.ledger, cohort=choices.cohort
-        )
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:

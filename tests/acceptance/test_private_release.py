@@ -182,7 +182,8 @@ def test_every_file_of_a_release_without_noise_says_so(real_sets, run, tmp_path)
         "--out", out)  # fmt: skip
     files = contents(out)
     assert set(files) == {"weights.tsv.gz", "centre.afreq", "release.json", "report.html",
-                          "release.log", "pgs/Y1.txt.gz", "pgs/Y2.txt.gz"}  # fmt: skip
+                          "release.log", "README.txt", "covariates.tsv", "pgs/Y1.txt.gz",
+                          "pgs/Y2.txt.gz"}  # fmt: skip
     assert [name for name, text in files.items() if not re.search("NOT[ _]PRIVATE", text)] == []
     assert Published(out).statement["guarantee"] is None
     assert "NOT PRIVATE" in run("verify", out).stdout

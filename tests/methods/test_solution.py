@@ -253,7 +253,7 @@ def test_the_solution_reports_the_prior_parameters():
 
 
 def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge():
-    """Without noise in X'Y the James-Stein factor is 1 and the floored matrix is solved as it is."""
+    """Without noise in X'Y the James-Stein factor is 1, so the floored X'X is solved as it is."""
     prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
     inputs = inputs_for(DENSE, N, scales=scales(gram=(30.0,)), prior=prior)
     solution = solved(DENSE, inputs, estimator=Estimator.JAMES_STEIN)

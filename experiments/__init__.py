@@ -1,6 +1,6 @@
-"""Reference figures, computed again: the papers' algorithms beside the product's.
+"""Reproduction of the reference figures, with the algorithms of the papers and of the product.
 
-Nothing here can make a release: noise is numpy's Gaussian under a fixed seed, bounds may be read
-off the simulated data where a paper does so, and every person is simulated. The product never
-imports this package; it holds the only copy of the papers' own constants.
+This package cannot make a release: its noise is numpy's Gaussian under a fixed seed, bounds may be
+computed from the simulated data where a paper does so, and every person is simulated. The product
+never imports this package, which holds the only copy of the papers' constants.
 """

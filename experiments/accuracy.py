@@ -1,9 +1,9 @@
 """The accuracy table of docs/maths/figures.md: pooled in-sample R^2 of every row.
 
-Every repetition draws new variants, haplotypes, effects, residuals and noise. R^2 differs between
-repetitions mostly because the heritability of 25 random variants does; what a method loses against
-least squares *in the same repetition* differs far less, so the table of losses is the sharper
-comparison.
+Every repetition draws new variants, haplotypes, effects, residuals and noise. R^2 varies between
+repetitions mostly because the heritability of 25 random variants varies. The loss of a method
+against least squares *in the same repetition* varies far less, so the table of losses is the more
+precise comparison.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Measured:
     Attributes
     ----------
     n_phenotypes : int
-    r_squared : dict of ndarray of float64, shape (repetitions,)
-        By key of `ROWS`.
+        Number of phenotypes l.
+    r_squared : dict of str to ndarray of float64, shape (repetitions,)
+        R^2 by key of `ROWS`.
     bound_ratio : ndarray of float64, shape (repetitions,)
-        ``sqrt(l) max |y|`` over the bound of the row clip, ``sd sqrt(chi2_l^-1(.99))``.
+        Ratio of ``sqrt(l) max |y|`` to the bound of the row clip, ``sd sqrt(chi2_l^-1(.99))``.
     """
 
     n_phenotypes: int
@@ -43,7 +44,7 @@ class Measured:
     bound_ratio: Float64
 
     def loss(self, key: str) -> Float64:
-        """R^2 of least squares minus that of a row, by repetition."""
+        """Return R^2 of least squares minus R^2 of a row, shape (repetitions,)."""
         return self.r_squared["ols"] - self.r_squared[key]
 
 
@@ -58,12 +59,14 @@ def measure(
 
     Parameters
     ----------
-    n_phenotypes, repetitions
-        l, and how many cohorts; at least 2.
-    keys
-        Rows besides least squares, by key of `ROWS`; None: all of them.
-    noise_factor
-        Multiplies the sigmas of our rows; 1 but in tests.
+    n_phenotypes : int
+        Number of phenotypes l.
+    repetitions : int
+        Number of cohorts, at least 2.
+    keys : tuple of str or None
+        Rows besides least squares, by key of `ROWS`, or None for all rows.
+    noise_factor : float
+        Factor on the sigmas of the product's rows; 1 except in tests.
     """
     wanted = rows_for(n_phenotypes) if keys is None else ("ols", *keys)
     r_squared = {key: np.empty(repetitions) for key in wanted}
@@ -81,30 +84,30 @@ def measure(
 
 
 def standard_error(values: Float64) -> float:
-    """Of the mean."""
+    """Return the standard error of the mean."""
     return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def stated_r_squared(key: str, n_phenotypes: int) -> float:
-    """R^2 of docs/maths/figures.md; nan where it has none."""
+    """Return R^2 as stated in docs/maths/figures.md, or nan if it states none."""
     printed = ROWS[key].stated[N_PHENOTYPES.index(n_phenotypes)]
     return math.nan if printed == "-" else float(printed)
 
 
 def stated_loss(key: str, n_phenotypes: int) -> float:
-    """Loss against least squares by docs/maths/figures.md; nan where it has none."""
+    """Return the loss against least squares of docs/maths/figures.md, or nan if it has none."""
     return stated_r_squared("ols", n_phenotypes) - stated_r_squared(key, n_phenotypes)
 
 
 def deviation(values: Float64, stated: float) -> float:
-    """Mean minus `stated`, in standard errors of the difference of two such experiments."""
+    """Return the mean minus `stated`, in standard errors of the difference of two experiments."""
     sd = float(values.std(ddof=1))
     spread = sd * math.sqrt(1 / len(values) + 1 / STATED_REPETITIONS)
     return (float(values.mean()) - stated) / spread
 
 
 def report(repetitions: int) -> str:
-    """The accuracy table as Markdown: R^2, then losses against least squares."""
+    """Return the accuracy table as Markdown: R^2, then losses against least squares."""
     measured = [measure(n_phenotypes, repetitions) for n_phenotypes in N_PHENOTYPES]
     header = ("method", *(f"l = {n_phenotypes}" for n_phenotypes in N_PHENOTYPES))
     ratios = ", ".join(

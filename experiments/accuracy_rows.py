@@ -22,7 +22,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.sensitivity import PrivacyUnit
 
 N_PHENOTYPES = (1, 11, 101, 1001)
-_NOT_FOR_NAIVE = 1001  # docs/maths/figures.md has no figure there, and the row would be a ruin
+_NOT_FOR_NAIVE = 1001  # docs/maths/figures.md states no value, and the method fails at this size
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Row:
 
     Attributes
     ----------
-    name
+    name : str
         In words.
-    stated
+    stated : tuple of (str, str, str, str)
         R^2 of docs/maths/figures.md by number of phenotypes; "-" where it has none.
-    ours
+    ours : bool
         Whether it is one of the product's, which have to land where docs/maths/figures.md says.
     """
 
@@ -118,42 +118,42 @@ class Trial:
 
     @property
     def small_radius(self) -> float:
-        """``sqrt(n) max |y|``: the radius of the stated set without its sqrt(l)."""
+        """Radius ``sqrt(n) max |y|`` of the stated set without its factor sqrt(l)."""
         return math.sqrt(self.cohort.n) * self.printed.largest_value
 
     @property
     def stated_radius(self) -> float:
-        """``sqrt(n l) max |y|``."""
+        """Radius ``sqrt(n l) max |y|`` of the stated set."""
         return self.small_radius * math.sqrt(self.cohort.cross.shape[1])
 
     @cached_property
     def full(self) -> ours.NoisyStatistics:
-        """Full privacy at the planner's split."""
+        """Statistics under full privacy, at the split of the planner."""
         return self._release(PrivacyUnit.FULL)
 
     @cached_property
     def even(self) -> ours.NoisyStatistics:
-        """Full privacy at t = 1."""
+        """Statistics under full privacy, at the split t = 1."""
         return self._release(PrivacyUnit.FULL, split=1.0)
 
     @cached_property
     def label(self) -> ours.NoisyStatistics:
-        """Label privacy."""
+        """Statistics under label privacy."""
         return self._release(PrivacyUnit.LABEL)
 
     @cached_property
     def feature(self) -> ours.NoisyStatistics:
-        """Feature privacy, not projected."""
+        """Statistics under feature privacy, without projection."""
         return self._release(PrivacyUnit.FEATURE)
 
     @cached_property
     def projected(self) -> ours.NoisyStatistics:
-        """Feature privacy, projected on what bounded rows make of Y."""
+        """Statistics under feature privacy, projected onto the set of bounded genotype rows."""
         radius = solved.stated_radius(self.feature, self.cohort)
         return solved.projected_on_phenotypes(self.feature, self.cohort, radius)
 
     def planned(self, unit: PrivacyUnit) -> ours.NoisyStatistics:
-        """The product's clip of phenotype rows in place of the quantile."""
+        """Return statistics with the product's clip of phenotype rows instead of the quantile."""
         promise = Promise(EPSILON, DELTA, unit)
         return self._release(unit, bound=ours.planned_phenotype_bound(self.cohort, promise))
 
@@ -214,10 +214,10 @@ _WEIGHTS: Mapping[str, Callable[[Trial], Float64]] = {
 
 
 def weights_of(key: str, trial: Trial) -> Float64:
-    """Weights of one row on one cohort, shape (d, l)."""
+    """Return the weights of one row on one cohort, shape (d, l)."""
     return _WEIGHTS[key](trial)
 
 
 def rows_for(n_phenotypes: int) -> tuple[str, ...]:
-    """Keys of the rows that there are at so many phenotypes."""
+    """Return the keys of the rows that exist for a number of phenotypes."""
     return tuple(key for key in ROWS if key != "naive" or n_phenotypes < _NOT_FOR_NAIVE)

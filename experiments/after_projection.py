@@ -1,9 +1,10 @@
 """``python -m experiments.after_projection``: how to solve once X'Y has been projected by Y'Y.
 
-With feature privacy the product projects X'Y onto what bounded genotype rows can make of the public
-phenotypes. That takes most of the noise out of X'Y and none out of X'X, so a rule of shrinkage has
-to be told what is left: the method's own rule, weights for known noise, is told the noise left in
-each phenotype's column. Here it is compared with other rules on the same cohorts and noise.
+With feature privacy the product projects X'Y onto the set that bounded genotype rows can produce
+from the public phenotypes. This removes most of the noise in X'Y and none in X'X, so the shrinkage
+rule needs the variance of the remaining noise. The rule of the method, weights for known noise,
+uses the noise that remains in the column of each phenotype. This experiment compares it with other
+rules on the same cohorts and noise.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Cell:
 
     @property
     def sizes(self) -> Sizes:
-        """With effects that explain as much at every d."""
+        """Sizes with effects that explain the same variance for every d."""
         effect_sd = _EFFECT_SD_AT_25 * math.sqrt(25 / self.n_variants)
         return Sizes(self.n_haplotypes, self.n_variants, self.n_phenotypes, effect_sd)
 
@@ -74,7 +75,7 @@ def r_squared(cell: Cell, repetition: int) -> Float64:
     promise = Promise(cell.epsilon, cell.n_haplotypes**-2.0, PrivacyUnit.FEATURE)
     noisy = release(cohort, noise, promise)
     projected = projected_on_phenotypes(noisy, cohort, product_radius(noisy, cohort))
-    # Of one column alone James-Stein is no more than its floor.
+    # For a single column, James-Stein is ridge with floored eigenvalues.
     floored = JamesStein(0.0, np.zeros(1), floor=noisy.noise_norm)
     weights = (
         product_weights(noisy, cohort, Estimator.KNOWN_NOISE, method=_METHOD),

@@ -1,6 +1,6 @@
-"""Sizes of the noise, and what the papers' constants truly promise (docs/maths/papers.md).
+"""Noise scales, and the true privacy guarantees of the papers' constants (docs/maths/papers.md).
 
-Everything here is arithmetic: no data and no random numbers. True epsilons use the exact joint
+This module is arithmetic only, without data or random numbers. True epsilons use the exact joint
 sensitivity and the exact Gaussian profile of the product.
 """
 
@@ -25,7 +25,7 @@ _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 
 class NoiseSizes(NamedTuple):
-    """Noise of one epsilon: 1/mu*, and other constants as multiples of it."""
+    """Noise scale 1/mu* of one epsilon, and other constants as multiples of it."""
 
     epsilon: float
     exact: Figure
@@ -43,7 +43,7 @@ _STATED_SIZES = {
 
 
 def noise_sizes() -> list[NoiseSizes]:
-    """The table of section 1: sigma per unit sensitivity at delta = 1/5008^2."""
+    """Return the table of section 1: sigma per unit sensitivity at delta = 1/5008^2."""
     rows = []
     for epsilon, (exact, c, zcdp, classical) in _STATED_SIZES.items():
         unit = 1 / mu_for(epsilon, DELTA)
@@ -65,7 +65,7 @@ def noise_sizes() -> list[NoiseSizes]:
 
 
 def classical_limits() -> list[Figure]:
-    """Up to which epsilon the classical formula is numerically private, and how it fails above."""
+    """Return the largest epsilon at which the classical formula is numerically private."""
     limits = [
         Figure(f"classical formula holds up to eps, delta = {delta:g}", _limit(delta), stated, True)
         for delta, stated in ((1e-5, "8.41"), (4e-8, "9.21"), (1e-10, "9.84"))
@@ -92,7 +92,7 @@ def true_epsilon(scales: papers.PrintedScales, delta: float, adjacency: Adjacenc
 
 
 def primo_epsilons() -> list[Figure]:
-    """What PRIMO's algorithms truly promise at nominal (5, 1/5008^2); section 3, items 1 and 2."""
+    """Return the true guarantees of PRIMO at nominal (5, 1/5008^2); section 3, items 1 and 2."""
     printed = (
         ("Algorithm 1 as printed", papers.primo_algorithm_1, "6.85", "4.61"),
         ("proof of Theorem 1", papers.primo_theorem_1_proof, "49.4", "30.8"),
@@ -115,7 +115,7 @@ def primo_epsilons() -> list[Figure]:
 
 
 def subsampling() -> list[Figure]:
-    """PRIMO, Algorithm 4, at s/n = 0.1 (section 3, item 3)."""
+    """Return the figures of PRIMO, Algorithm 4, at s/n = 0.1 (section 3, item 3)."""
     share = 0.1
     figures = [
         Figure(
@@ -136,7 +136,7 @@ def subsampling() -> list[Figure]:
 
 
 def amplified(epsilon: float, share: float) -> float:
-    """Epsilon on the cohort of a mechanism run on a secret uniform share of it."""
+    """Return the epsilon for the cohort of a mechanism that runs on a secret uniform subsample."""
     return math.log1p(share * math.expm1(epsilon))
 
 
@@ -146,7 +146,7 @@ def amplified_inverse(epsilon: float, share: float) -> float:
 
 
 def label_budget() -> list[Figure]:
-    """Section 3, items 4 and 5: label privacy, and where the projections become active."""
+    """Return section 3, items 4 and 5: label privacy, and the thresholds of the projections."""
     mu = mu_for(EPSILON, DELTA)
     half = papers.primo_c(EPSILON / 2, DELTA / 2)
     x_side = (N_HAPLOTYPES * mu / (2 * N_VARIANTS)) ** 2
@@ -164,7 +164,7 @@ def label_budget() -> list[Figure]:
 
 
 def other_papers() -> list[Figure]:
-    """The thesis and Wu et al.: what their nominal epsilon truly is (section 3)."""
+    """Return the true epsilon of the thesis and of Wu et al. (section 3)."""
     delta = 1280**-1.1
     twice = papers.thesis_gaussian(0.5, delta / 2)
     thrice = papers.thesis_gaussian(1 / 3, delta / 3)
@@ -192,7 +192,7 @@ def other_papers() -> list[Figure]:
 
 
 def all_figures() -> list[Figure]:
-    """Every figure of this module."""
+    """Return all figures of this module."""
     sizes = [
         figure
         for row in noise_sizes()
@@ -209,7 +209,7 @@ def all_figures() -> list[Figure]:
 
 
 def report() -> str:
-    """Section 1 (with section 3) as Markdown."""
+    """Return section 1 (with section 3) as Markdown."""
     sizes = [
         (f"{row.epsilon:g}", *(f"{f.shown} ({f.stated})" for f in row[1:])) for row in noise_sizes()
     ]

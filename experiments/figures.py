@@ -13,13 +13,13 @@ class Figure:
 
     Attributes
     ----------
-    what
+    what : str
         In words.
-    value
+    value : float
         As computed here.
-    stated
+    stated : str
         As printed in docs/maths; its decimals are the ones compared.
-    is_limit
+    is_limit : bool
         The figure is the end of a range that is safe, so it is printed rounded toward zero.
     """
 

@@ -1,8 +1,8 @@
 """Noise of the experiments: standard normals from numpy, shared by all methods of a repetition.
 
-NOT the product's sampler. These are simulations of accuracy under fixed seeds: nothing is
-released and nothing is private. Methods that share their draws differ by their scales alone,
-which makes the differences between rows of a table far more certain than the rows.
+This is NOT the product's sampler. The experiments simulate accuracy under fixed seeds; they release
+no data and protect no person. Methods with shared draws differ only by their scales, so that the
+differences between rows of a table are far more precise than the rows.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Noise of scale 1.
+    """Standard normal noise of one repetition.
 
     Attributes
     ----------
     upper : ndarray of float64, shape (d, d)
-        Symmetric, variance 1 on and off the diagonal: the layout of the papers.
+        Symmetric noise of variance 1 on and off the diagonal, the layout of the papers.
     svec : ndarray of float64, shape (d, d)
-        Symmetric, variance 1 on the diagonal and 1/2 off it: the layout of the product.
+        Symmetric noise of variance 1 on the diagonal and 1/2 off it, the layout of the product.
     cross : ndarray of float64, shape (d, l)
+        Noise of X'Y.
     """
 
     upper: Float64
@@ -42,6 +43,6 @@ def draw(n_variants: int, n_phenotypes: int, rng: np.random.Generator) -> Draws:
 
 
 def symmetric_upper(size: int, rng: np.random.Generator) -> Float64:
-    """Symmetric matrix whose upper triangle is independent standard normal."""
+    """Return a symmetric matrix whose upper triangle is independent standard normal."""
     upper = np.triu(rng.standard_normal((size, size)))
     return np.asarray(upper + np.triu(upper, 1).T)

@@ -1,13 +1,13 @@
-"""Simulated haplotypes and phenotypes in the manner of PRIMO's experiments (its section 7).
+"""Simulated haplotypes and phenotypes after PRIMO's experiments (its section 7).
 
 The paper takes n = 5008 haplotypes of the 1000 Genomes Project at d = 25 SNPs drawn at random from
 78,961, subtracts column means, draws ``theta_j ~ N(0, I_d / sqrt(d))`` for every phenotype and
-sets ``y = x . theta_j + N(0, 1)``. Its haplotypes are not at hand, so here they come from the
-standard neutral coalescent, in the limit of unlinked sites, which 25 SNPs of a whole genome nearly
-are: the number of carriers is k with probability proportional to 1/k, given a minor allele
-frequency of at least 1%, and the carriers are a uniform k of the n. That limit needs no tree: it
-is the exact law. The 1% is inferred: it is where least squares attains the R^2 that docs/maths
-reports (about .34; 5% would give .43).
+sets ``y = x . theta_j + N(0, 1)``. Those haplotypes are not available, so this module draws from
+the standard neutral coalescent with unlinked sites, which is a good approximation for 25 SNPs of a
+whole genome. The number of carriers is k with probability proportional to 1/k, given a minor allele
+frequency of at least 1%, and the carriers are a uniform subset of size k. This is the exact law of
+unlinked sites, so no tree is simulated. The limit of 1% is inferred: with it, least squares attains
+the R^2 that docs/maths reports (about .34; 5% would give .43).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALLEST_MINOR_FREQUENCY = 0.01
 class Sizes:
     """Sizes of one simulated cohort: haplotypes n, variants d, phenotypes l.
 
-    Effects have standard deviation `effect_sd`; None: the paper's ``d^(-1/4)``.
+    Effects have standard deviation `effect_sd`; None stands for the paper's ``d^(-1/4)``.
     """
 
     n_haplotypes: int = 5008
@@ -60,21 +60,21 @@ class Cohort:
 
     @property
     def total(self) -> float:
-        """Squared phenotypes, summed."""
+        """Sum of the squared phenotypes."""
         return float((self.phenotypes**2).sum())
 
     @property
     def phenotype_sd(self) -> float:
-        """Standard deviation, pooled over phenotypes; our rows take it as public."""
+        """Standard deviation, pooled over phenotypes; the product's rows treat it as public."""
         return math.sqrt(self.total / self.phenotypes.size)
 
     def pooled_r_squared(self, weights: Float64) -> float:
-        """In-sample R^2 over all phenotypes together: ``1 - ||Y - XW||_F^2 / ||Y||_F^2``.
+        """Return the in-sample R^2 of all phenotypes, ``1 - ||Y - XW||_F^2 / ||Y||_F^2``.
 
         Parameters
         ----------
-        weights
-            Shape (d, l).
+        weights : ndarray of float64, shape (d, l)
+            Weights W.
         """
         explained = 2 * np.sum(weights * self.cross) - np.sum(weights * (self.gram @ weights))
         return float(explained / self.total)
@@ -90,12 +90,12 @@ def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
 
 
 def centred(values: Float64) -> Float64:
-    """Columns minus their means, as the paper does; docs/maths/papers.md, item 8, on that."""
+    """Subtract the column means, as the paper does (see docs/maths/papers.md, item 8)."""
     return np.asarray(values - values.mean(axis=0))
 
 
 def row_norms(values: Float64) -> Float64:
-    """Euclidean norm of every row, shape (n,)."""
+    """Return the Euclidean norm of every row, shape (n,)."""
     return np.asarray(np.sqrt((values**2).sum(axis=1)))
 
 

@@ -1,12 +1,12 @@
-"""Statistics of simulated people with real LD, for experiments that need many of them.
+"""Statistics of many simulated people with real LD, for experiments.
 
 People are mosaics of the demo's public panel (`primo_scale.simulation.mosaic`) at neighbouring
-variants, coded and clipped by the product's public rules, in floats where the product has
-integers. LD ends at the blocks' boundaries, where everyone copies a new member of the panel: what
-cutting real LD costs is another question. Effects are normal on the product's codes and give every
-phenotype exactly the heritability asked for, in the population. That population has a closed-form
-covariance, so the R^2 of any weights in people outside the cohort is exact: no test set, no
-sampling error of one.
+variants, coded and clipped by the product's public rules, in floats where the product uses
+integers. LD ends at the block boundaries, where every person starts a new panel member, so the
+experiments do not measure the cost of cutting real LD. Effects are normal on the product's codes
+and give every phenotype exactly the requested heritability in the population. The population has a
+closed-form covariance, so the R^2 of any weights in people outside the cohort is exact and has no
+sampling error of a test set.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _PEOPLE_AT_A_TIME = 4 * 4096
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Everything true of the population that a cohort is drawn from.
+    """Parameters of the population that a cohort is drawn from.
 
     Attributes
     ----------
     mosaic : Mosaic
-        People are drawn by its seed.
+        Mosaic whose seed draws the people.
     coding : GenotypeCoding
-        From the panel's frequencies.
+        Coding from the panel's frequencies.
     boundaries : tuple of int
-        Of the LD blocks, equally wide.
+        Boundaries of the LD blocks, which are equally wide.
     mean, covariance : ndarray of float64, shapes (d,) and (d, d)
-        Of coded genotypes.
+        Mean and covariance of the coded genotypes.
     effects : ndarray of float64, shape (d, l)
-        On coded genotypes, in standard deviations of each phenotype.
+        Effects on coded genotypes, in standard deviations of each phenotype.
     """
 
     mosaic: Mosaic
@@ -65,16 +65,16 @@ class Population:
 
     @property
     def row_norm(self) -> int:
-        """N_x, the product's default."""
+        """Default bound N_x of the product."""
         return default_row_norm(self.coding)
 
     @property
     def block_norms(self) -> tuple[int, ...]:
-        """beta_b, the product's default."""
+        """Default block bounds beta_b of the product."""
         return block_row_norms(self.coding, self.boundaries)
 
     def r_squared(self, weights: Float64) -> float:
-        """R^2 in people outside the cohort, mean over phenotypes.
+        """Return the R^2 in people outside the cohort, averaged over phenotypes.
 
         ``1 - E[(y - x'w)^2] / Var(y)`` with x and y centred on the population; y has variance 1.
         """
@@ -85,7 +85,7 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class ClippedStatistics:
-    """Exact sums over clipped people; phenotypes in standard deviations.
+    """Exact sums over clipped people, with phenotypes in standard deviations.
 
     Attributes
     ----------
@@ -137,14 +137,16 @@ def clipped_statistics(
 
     Parameters
     ----------
-    population, n_people
-        Whom.
-    phenotype_bound
-        By, in standard deviations.
-    by_block
-        Whether rows are clipped in every LD block too.
-    rng
-        Of the residuals.
+    population : Population
+        Population of the people.
+    n_people : int
+        Number of people.
+    phenotype_bound : float
+        Bound By on the norm of a phenotype row, in standard deviations.
+    by_block : bool
+        Whether rows are also clipped in every LD block.
+    rng : numpy.random.Generator
+        Random numbers of the residuals.
     """
     packed = np.concatenate([slab.copy() for slab in packed_genotypes(population.mosaic, n_people)])
     pairs = list(zip(population.boundaries[:-1], population.boundaries[1:], strict=True))
@@ -170,7 +172,7 @@ def clipped_statistics(
 def _clip_genotypes(
     x: npt.NDArray[np.float32], population: Population, *, by_block: bool
 ) -> npt.NDArray[np.float32]:
-    """Clip rows in place, as `primo_scale.accumulate.row_rules` does; multipliers of records."""
+    """Clip rows in place, like `primo_scale.accumulate.row_rules`, and return the multipliers."""
     if by_block:
         ends = zip(population.boundaries[:-1], population.boundaries[1:], strict=True)
         for (begin, end), norm in zip(ends, population.block_norms, strict=True):

@@ -43,15 +43,15 @@ class Released:
 
 
 def least_squares(released: Released, *, debias: float = 0.0) -> Float64:
-    """Weights from released rows, shape (d,).
+    """Return the weights from released rows, shape (d,).
 
     Parameters
     ----------
-    released
-        What is public.
-    debias
-        Subtracted from the diagonal of the Hessian matrix: ``n sd^2`` for DGM-OLS, else 0. All in
-        units of a sum, so that Wu et al.'s ridge is added by the caller in the same units.
+    released : Released
+        Gram matrix of the released rows.
+    debias : float
+        Value subtracted from the diagonal of the Hessian matrix: ``n sd^2`` for DGM-OLS, else 0.
+        It has the units of a sum, as the ridge of Wu et al. that the caller adds.
     """
     hessian = released.gram[:-1, :-1] - debias * np.eye(len(released.gram) - 1)
     return np.asarray(np.linalg.solve(hessian, released.gram[:-1, -1]), np.float64)
@@ -82,7 +82,7 @@ def mixed_gram(rows: Float64, sd: float, n_mixtures: int, rng: np.random.Generat
 
 
 def errors(n_people: int, rng: np.random.Generator) -> dict[str, float]:
-    """``||w - w*||`` of each method on one data set, and ``||w*||``."""
+    """Return ``||w - w*||`` of each method on one data set, and ``||w*||``."""
     true = rng.uniform(-1 / N_ATTRIBUTES, 1 / N_ATTRIBUTES, N_ATTRIBUTES)
     X = rng.uniform(-1, 1, (n_people, N_ATTRIBUTES))
     rows = np.column_stack([X, X @ true])
@@ -101,7 +101,7 @@ def errors(n_people: int, rng: np.random.Generator) -> dict[str, float]:
 
 
 def report(n_data_sets: int) -> str:
-    """The rows of Wu et al. as Markdown."""
+    """Return the rows of Wu et al. as Markdown."""
     columns = []
     for n_people in _COHORTS:
         rng = np.random.default_rng([_SEED, n_people])

@@ -1,10 +1,10 @@
-"""The papers' own constants, as printed, for comparison only (docs/maths/papers.md).
+"""Constants of the papers as printed, for comparison only (docs/maths/papers.md).
 
-Several are wrong for the adjacency they are stated for, and none can reach a release: the product
-does not import this package. PRIMO is Neel, "Private Regression in Multiple Outcomes"; the thesis
-is Piazza, "Differentially Private Ridge Regression"; Wu et al. is "Differentially Private
+Several are wrong for the adjacency they are stated for. They cannot reach a release, because the
+product does not import this package. PRIMO is Neel, "Private Regression in Multiple Outcomes"; the
+thesis is Piazza, "Differentially Private Ridge Regression"; Wu et al. is "Differentially Private
 Multi-Party Data Release for Linear Regression". Scales are unnormalised sigmas in units of Bx^2
-(X'X) and Bx By (X'Y), where By is what each paper takes for the norm of an outcome row.
+(X'X) and Bx By (X'Y), where By is the norm of an outcome row that each paper uses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def primo_c(epsilon: float, delta: float) -> float:
 
 
 def classical_gaussian(epsilon: float, delta: float) -> float:
-    """``sqrt(2 log(1.25/delta)) / eps``: proved for epsilon below 1, not private far above."""
+    """Return ``sqrt(2 log(1.25/delta)) / eps``: proved below epsilon 1, not private far above."""
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 

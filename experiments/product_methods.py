@@ -1,11 +1,11 @@
-"""Our rows: the product's noise scales, split and shrinkage on simulated haplotypes.
+"""Rows of the product: its noise scales, split and shrinkage on simulated haplotypes.
 
-Public are the standard deviation of phenotypes and two norm quantiles: genotype rows are clipped
-at the 99% quantile of their norms, phenotype rows at that of a chi distribution on l degrees of
-freedom. Feature privacy has public phenotypes, so there By is their largest norm and nothing of
-them is clipped. Data are floats here and integers in the product; the sigmas are those of the
-product's lattice, at 2^12 steps a unit. The sampler is not the product's (`gaussian_noise`).
-`experiments.product_weights` solves.
+The public parameters are the standard deviation of phenotypes and two norm quantiles: genotype rows
+are clipped at the 99% quantile of their norms, and phenotype rows at the 99% quantile of a chi
+distribution with l degrees of freedom. With feature privacy phenotypes are public, so By is their
+largest norm and they are not clipped. Data are floats here and integers in the product; the sigmas
+are those of the product's lattice, with 2^12 steps per unit. The sampler is not the product's
+(`gaussian_noise`). `experiments.product_weights` solves for the weights.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a
 
 @dataclass(frozen=True, eq=False)
 class NoisyStatistics:
-    """X'X and X'Y of clipped rows with noise; phenotypes in standard deviations.
+    """Noisy X'X and X'Y of clipped rows, with phenotypes in standard deviations.
 
     Attributes
     ----------
     gram, cross : ndarray of float64, shapes (d, d) and (d, l)
     gram_sigma, cross_sigma : float
-        Of the noise; that of X'X in the svec layout.
+        Standard deviations of the noise; that of X'X is for the svec layout.
     attenuation : float
-        What clipping phenotype rows does to covariances; weights are divided by it.
+        Factor of the covariances due to clipped phenotype rows; weights are divided by it.
     prior : EffectPrior
-        For a heritability of 0.3.
+        Prior of the effects for a heritability of 0.3.
     unit : float
-        One standard deviation of a phenotype.
+        Standard deviation of a phenotype.
     row_bound : float
-        Bx.
+        Bound Bx on the norm of a genotype row.
     """
 
     gram: Float64
@@ -71,7 +71,7 @@ class NoisyStatistics:
 
     @property
     def usual_noise_norm(self) -> float:
-        """That norm to leading order, ``sigma1 sqrt(2d)``, which it exceeds in half of draws."""
+        """Leading-order norm ``sigma1 sqrt(2d)``, which half of the draws exceed."""
         return self.gram_sigma * math.sqrt(2 * len(self.gram))
 
 
@@ -96,14 +96,19 @@ def release(
 
     Parameters
     ----------
-    cohort, draws, promise
-        Data, standard noise, and full, label or feature privacy; replace-one.
-    phenotype_bound
-        By in standard deviations; None: the quantile, or with feature privacy the largest norm.
-    split
-        t; None: the planner's.
-    noise_factor
-        Multiplies every sigma; 1 but in tests.
+    cohort : Cohort
+        Data of the cohort.
+    draws : Draws
+        Standard normal noise.
+    promise : Promise
+        Full, label or feature privacy under replace-one.
+    phenotype_bound : float or None
+        Bound By in standard deviations; None for the quantile, or, with feature privacy, for the
+        largest norm.
+    split : float or None
+        Split t, or None for the split of the planner.
+    noise_factor : float
+        Factor on every sigma; 1 except in tests.
     """
     Y = cohort.phenotypes / cohort.phenotype_sd
     bounds = _default_bounds(cohort.haplotypes, Y, promise.privacy)
@@ -127,7 +132,7 @@ def release(
 
 
 def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
-    """By in standard deviations, where the product's planner puts it: often below the quantile."""
+    """Return the planner's bound By in standard deviations, which is often below the quantile."""
     Y = cohort.phenotypes / cohort.phenotype_sd
     row = _default_bounds(cohort.haplotypes, Y, promise.privacy).row
 
@@ -149,7 +154,7 @@ def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
 def _clipped(
     X: Float64, Y: Float64, bounds: _Bounds, privacy: PrivacyUnit
 ) -> tuple[Float64, Float64]:
-    """The product's rules for long records (`primo_scale.accumulate.row_rules`), in floats."""
+    """Apply the product's clipping rules (`primo_scale.accumulate.row_rules`) to floats."""
     x_norms, y_norms = row_norms(X), np.maximum(row_norms(Y), 1e-300)
     if privacy is PrivacyUnit.LABEL:
         allowed = bounds.phenotype * np.minimum(1, bounds.row / np.maximum(x_norms, 1e-300))
@@ -164,7 +169,7 @@ def _clipped(
 
 
 def _prior(cohort: Cohort, bounds: _Bounds, privacy: PrivacyUnit) -> tuple[float, EffectPrior]:
-    """What clipping leaves of covariances, and the prior of effects under it."""
+    """Return the attenuation of covariances by clipping, and the prior of effects under it."""
     n_phenotypes = cohort.cross.shape[1]
     kept, left = 1.0, 1.0
     if privacy is not PrivacyUnit.FEATURE:
@@ -178,7 +183,7 @@ def _prior(cohort: Cohort, bounds: _Bounds, privacy: PrivacyUnit) -> tuple[float
 def _scales(
     cohort: Cohort, bounds: _Bounds, promise: Promise, split: float | None
 ) -> tuple[float, float]:
-    """Sigmas of X'X and X'Y from the product's calibration."""
+    """Return the sigmas of X'X and X'Y from the product's calibration."""
     n_variants, n_phenotypes = cohort.cross.shape
     sizes = _public_sizes(cohort, bounds.row)
     public = PublicBounds(

@@ -1,8 +1,8 @@
-"""Weights from simulated statistics: by the product's own solver, or by a rule given in full.
+"""Weights from simulated statistics, by the product's solver or by a given shrinkage rule.
 
-The solver is `primo_scale.methods.solution`, which reads integers of the lattice from a store; here
-they are in memory. Haplotypes and phenotypes are centred, so that adjusting for the constant leaves
-them as they are.
+The solver is `primo_scale.methods.solution`, which reads lattice integers from a store; here they
+are in memory. Haplotypes and phenotypes are centred, so that the adjustment for the constant does
+not change them.
 """
 
 from __future__ import annotations
@@ -58,15 +58,19 @@ class _InMemory(BlockMatrices):
 def solution_of(
     noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str
 ) -> Solution:
-    """Solve as the product does, in its lattice units.
+    """Solve with the product's solver, in its lattice units.
 
     Parameters
     ----------
-    noisy, cohort
-        Statistics, and where they are from: public are n and, for a method that projects by them,
-        the phenotypes.
-    estimator, method
-        Of the catalogue.
+    noisy : NoisyStatistics
+        Noisy statistics of the cohort.
+    cohort : Cohort
+        Cohort of the statistics. Only n and, for a method that projects by them, the phenotypes
+        are used; both are public.
+    estimator : Estimator
+        Estimator of the weights.
+    method : str
+        Name of the method in the catalogue.
     """
     n_variants, n_phenotypes = noisy.cross.shape
     chosen = METHODS[method]
@@ -94,13 +98,13 @@ def product_weights(
     *,
     method: str = "reuse-cov-gauss",
 ) -> Float64:
-    """Weights of the product for haplotypes and phenotypes as simulated, shape (d, l)."""
+    """Return the product's weights for haplotypes and phenotypes as simulated, shape (d, l)."""
     solution = solution_of(noisy, cohort, estimator, method=method)
     return np.asarray(solution.weights.genotypes * (noisy.unit / noisy.attenuation))
 
 
 def rule_weights(noisy: NoisyStatistics, rule: Shrinkage) -> Float64:
-    """Weights by a rule of shrinkage in the units of `noisy`, shape (d, l)."""
+    """Return the weights of a shrinkage rule in the units of `noisy`, shape (d, l)."""
     values, vectors = np.linalg.eigh(noisy.gram)
     target = vectors.T @ noisy.cross
     weights = vectors @ (rule.factors(floored_at_zero(values), target) * target)
@@ -108,12 +112,12 @@ def rule_weights(noisy: NoisyStatistics, rule: Shrinkage) -> Float64:
 
 
 def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
-    """``n Bx^2``, squared: what bounds on rows allow."""
+    """Return the squared radius ``n Bx^2`` that follows from the bounds on rows."""
     return cohort.n * noisy.row_bound**2
 
 
 def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
-    """The radius that the product projects with, squared: never above the stated one."""
+    """Return the squared radius of the product's projection, at most the stated one."""
     method, estimator = "reuse-cov-proj-y", Estimator.KNOWN_NOISE
     parameters = solution_of(noisy, cohort, estimator, method=method).parameters
     return parameters["projection_radius"] ** 2 / _UNIT
@@ -122,9 +126,9 @@ def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
 def projected_on_phenotypes(
     noisy: NoisyStatistics, cohort: Cohort, radius_squared: float
 ) -> NoisyStatistics:
-    """Project X'Y onto what rows of bounded norm can make of the public phenotypes.
+    """Project X'Y onto the set that bounded rows can produce from the public phenotypes.
 
-    For rules given in full; the noise that is left in X'Y is not told.
+    This function serves given shrinkage rules; it does not update the noise scale of X'Y.
     """
     Y = cohort.phenotypes / noisy.unit
     projection = project_phenotypes(Y.T @ Y, [noisy.cross], radius_squared)

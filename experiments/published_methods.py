@@ -1,10 +1,10 @@
 """PRIMO's algorithms as printed, and the naive baseline, on simulated cohorts.
 
-What the paper leaves open is inferred, and stated here. Bounds are read off the data, as its
-experiments do (docs/maths/papers.md, item 8): Bx is the largest row norm, and By is
-``sqrt(l) max |y|``. Where X'X is noisy the ridge is the norm of that noise, ``2 sigma1 sqrt(d)`` in
-the papers' layout, without which the matrix is often indefinite. Every row uses the sigma of X'Y
-that Algorithm 1 passes to its mechanism, which lacks the factor 2 of replace-one.
+Details that the paper leaves open are inferred and stated here. Bounds are computed from the data,
+as in its experiments (docs/maths/papers.md, item 8): Bx is the largest row norm, and By is
+``sqrt(l) max |y|``. For a noisy X'X the ridge is the norm of the noise, ``2 sigma1 sqrt(d)`` in the
+papers' layout; without it the matrix is often indefinite. Every row uses the sigma of X'Y that
+Algorithm 1 passes to its mechanism, which lacks the factor 2 of replace-one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PrintedNoise:
 
 
 def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
-    """Read the bounds off the data and scale the paper's constants by them."""
+    """Compute the bounds from the data, and scale the paper's constants by them."""
     scales = papers.primo_algorithm_1(epsilon, delta)
     row_bound = float(row_norms(cohort.haplotypes).max())
     largest_value = float(np.abs(cohort.phenotypes).max())
@@ -61,7 +61,7 @@ def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
 
 
 def least_squares(cohort: Cohort) -> Float64:
-    """OLS, not private; shape (d, l) as everywhere here."""
+    """Return the weights of OLS, which is not private; shape (d, l), as for every method here."""
     return np.asarray(np.linalg.solve(cohort.gram, cohort.cross), np.float64)
 
 
@@ -90,9 +90,9 @@ def projection_y(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
 def naive(
     cohort: Cohort, draws: Draws, epsilon: float, delta: float, rng: np.random.Generator
 ) -> Float64:
-    """One SSP a phenotype with noise of its own on X'X: share ``mu / sqrt(2l)`` a release.
+    """Run SSP per phenotype, each with its own noise on X'X and share ``mu / sqrt(2l)``.
 
-    The ridge is an oracle's: the one of a grid that gives the best in-sample R^2.
+    The ridge comes from an oracle: of a grid, it is the value with the best in-sample R^2.
     """
     n_variants, n_phenotypes = cohort.cross.shape
     share = mu_for(epsilon, delta) / math.sqrt(2 * n_phenotypes)

@@ -29,7 +29,7 @@ SECTIONS = ("1", "2", "8")
     help="Of the accuracy table; the rows of the other papers take ten times as many data sets.",
 )
 def main(section: str, repetitions: int) -> None:
-    """Print reference figures beside those of docs/maths."""
+    """Print the computed reference figures next to those of docs/maths."""
     if section in ("1", "all"):
         click.echo(calibration_figures.report() + "\n")
     if section in ("2", "all"):

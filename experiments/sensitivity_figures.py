@@ -1,4 +1,4 @@
-"""What one joint calibration of (X'X, X'Y) saves (docs/maths/gram.md).
+"""Savings of the joint calibration of (X'X, X'Y) (docs/maths/gram.md).
 
 Sigmas in units of Bx^2 (X'X) and Bx By (X'Y), replace-one, eps = 5, delta = 1/5008^2.
 """

@@ -1,13 +1,13 @@
-"""``python -m experiments.split_floor``: where the split t should stop falling.
+"""``python -m experiments.split_floor``: the lower limit of the split t.
 
-The first-order optimum of docs/maths/gram.md gives X'X nearly all of mu^2 when it is large
-and there are few phenotypes (t = 0.2 at d = 800). It counts noise on X'X as if least squares were
-solved with it; the product's weights for known noise forgive much of that noise and none of the
-noise on X'Y. Hence the floor on t in `primo_scale.privacy.planning`. Here the R^2 of those weights
-in people outside the cohort is measured over t, on mosaics of real genotypes, epsilon 5,
-delta 1/n^2, replace-one, full privacy, heritability 0.3, bounds and clip as the product sets them.
-All t of a repetition share the cohort and the standard normal noise, so that differences between
-them are paired.
+The first-order optimum of docs/maths/gram.md gives X'X nearly all of mu^2 if X'X is large and there
+are few phenotypes (t = 0.2 at d = 800). It weighs the noise in X'X as if least squares were solved
+with it. The product's weights for known noise tolerate much of that noise, but not the noise in
+X'Y; hence the floor on t in `primo_scale.privacy.planning`. This experiment measures the R^2 of
+those weights in people outside the cohort as a function of t, on mosaics of real genotypes, with
+epsilon 5, delta 1/n^2, replace-one, full privacy, heritability 0.3, and the product's bounds and
+clip. All t of a repetition share the cohort and the standard normal noise, so that their
+differences are paired.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Plan:
     clip : float
         b.
     first_order : float
-        The optimal split of docs/maths/gram.md before its floor.
+        Optimal split of docs/maths/gram.md, before the floor.
     planned : float
-        The product's.
+        Split that the product's planner chooses.
     """
 
     bounds: PublicBounds
@@ -188,7 +188,7 @@ def _weights(
     draws: list[Draws],
     split: float,
 ) -> Float64:
-    """Noise at one split, and the product's weights for known noise; shape (d, l)."""
+    """Add noise at one split, and return the product's weights for known noise, shape (d, l)."""
     scales = calibrate(plan.bounds, cell.promise, Recipe(), split=split).scales
     cross_sigma = scales.phenotype_cross / _STEPS
     kept = attenuation(plan.clip, cell.n_phenotypes)

@@ -1,4 +1,4 @@
-"""The thesis' algorithms on its synthetic data: relative efficiency (docs/maths/figures.md).
+"""Relative efficiency of the thesis' algorithms on its synthetic data (docs/maths/figures.md).
 
 Its section 5.2: d = 10, rows of X Gaussian and scaled to norm 1, ``||theta_0|| = 1``,
 ``y = X theta_0 + N(0, 0.1^2)``, ``delta = n^-1.1``. Its section 5.4: one data set for each n, 32
@@ -163,7 +163,7 @@ def _data_set(n_people: int, rng: np.random.Generator) -> tuple[Float64, Float64
 
 
 def report(n_data_sets: int) -> str:
-    """The thesis rows as Markdown."""
+    """Return the rows of the thesis as Markdown."""
     rows: list[list[str]] = [[name] for name in ALGORITHMS]
     for (n_people, epsilon), stated in _STATED.items():
         rng = np.random.default_rng([_SEED, n_people, round(10 * epsilon)])

@@ -1,4 +1,4 @@
-"""From rho-zCDP to (epsilon, delta): the best conversion known, for comparison with the exact one.
+"""Best known conversion from rho-zCDP to (epsilon, delta), for comparison with the exact profile.
 
 Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Corollary 13:
 ``delta = inf_{a > 1} exp((a-1)(a rho - eps)) / (a-1) (1 - 1/a)^a``. This is what discrete-Gaussian
@@ -19,7 +19,7 @@ def log_delta_of_rho(rho: float, epsilon: float) -> float:
     """Natural logarithm of the delta that rho-zCDP guarantees at `epsilon`."""
 
     def exponent(log_order: float) -> float:
-        """What is to be least, at an order of 1 and something."""
+        """Return the exponent to minimize, at order ``1 + exp(log_order)``."""
         order_less_1 = math.exp(log_order)
         order = 1 + order_less_1
         return (
@@ -36,7 +36,7 @@ def log_delta_of_rho(rho: float, epsilon: float) -> float:
 
 
 def zcdp_sigma(epsilon: float, delta: float) -> float:
-    """Sigma per unit sensitivity that this conversion asks for: ``1 / sqrt(2 rho)``."""
+    """Return the sigma per unit sensitivity of this conversion, ``1 / sqrt(2 rho)``."""
     loose = (math.sqrt(epsilon + math.log(1 / delta)) - math.sqrt(math.log(1 / delta))) ** 2
     log_rho = brentq(
         lambda log: log_delta_of_rho(math.exp(log), epsilon) - math.log(delta),

@@ -19,7 +19,7 @@ from pipelines.command_line import (
     debug_option,
     explain_errors,
 )
-from primo_scale.in_words import spent_in_words
+from primo_scale.humanize import spent_in_words
 
 if TYPE_CHECKING:
     from primo_scale.privacy.ledger import Ledger

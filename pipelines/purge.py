@@ -28,7 +28,7 @@ from pipelines.work_places import (
     last_claimed,
 )
 from primo_scale.errors import InputError
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.storage.documents import of_type, read_document
 from primo_scale.storage.files import (

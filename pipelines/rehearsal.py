@@ -35,7 +35,7 @@ from primo_scale.genotypes.ingest_plan import (
 )
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.kernels.packed import packed_width
 from primo_scale.machine import usable_cpus

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.design import Design
 from primo_scale.errors import ResourceError
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import available_memory, resident_memory
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.solve_memory import solve_bytes

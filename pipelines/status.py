@@ -21,7 +21,7 @@ from pipelines.command_line import (
 )
 from pipelines.progress_file import RunProgress, read_progress
 from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 
 _REMARKS = {
     "running": "running",

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 
 from primo_scale.errors import ResourceError
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 
 _BLOCK_BYTES = 512  # unit of st_blocks
 _CGROUP = Path("/sys/fs/cgroup")

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from primo_scale import machine
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 
 GIB = 2**30
 

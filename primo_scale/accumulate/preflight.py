@@ -22,7 +22,7 @@ from primo_scale.accumulate.task_memory import (
     worker_bytes,
 )
 from primo_scale.errors import ResourceError
-from primo_scale.in_words import bytes_in_words
+from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import (
     available_memory,
     free_disk,

@@ -1,1 +1,1 @@
-"""From private statistics to weights: ridge regression for every phenotype at once."""
+"""Regression weights from private statistics, for all phenotypes at once."""

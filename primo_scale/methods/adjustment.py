@@ -1,7 +1,7 @@
-"""Adjusting X'X and X'Y for the fixed columns C: the constant and the covariates.
+"""Adjustment of X'X and X'Y for the fixed columns C: the constant and the covariates.
 
-By Frisch, Waugh and Lovell, weights of X in a regression on X and C, where C is not shrunk, are
-those of a regression on what C does not explain::
+By the Frisch-Waugh-Lovell theorem, the weights of X in a regression on X and C, where C is not
+shrunk, equal the weights of a regression on the residuals after C::
 
     S = X'X - X'C (C'C)^-1 C'X
     G = X'Y - X'C (C'C)^-1 C'Y
@@ -20,24 +20,24 @@ from primo_scale.methods.shrinkage import Float64, noise_norm
 from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.block_matrices import BlockMatrices
 
-# Rows of a Gram matrix that are adjusted at a time: no second matrix of its size is needed.
+# Rows of a Gram matrix adjusted at a time, so that no second matrix of its size is needed.
 _ROWS = 1024
 
 
 @dataclass(frozen=True)
 class AdjustedBlock:
-    """One LD block, adjusted.
+    """Statistics of one LD block, adjusted for the fixed columns.
 
     Attributes
     ----------
-    fixed_cross
-        X_b'C without what is noise in it, shape (d_b, f).
-    projection
-        X_b'C (C'C)^-1, shape (d_b, f).
-    target
-        G, shape (d_b, l).
-    target_sigma
-        Noise of an entry of G, for each phenotype, shape (l,).
+    fixed_cross : ndarray of float64, shape (d_b, f)
+        Denoised X_b'C.
+    projection : ndarray of float64, shape (d_b, f)
+        Product of X_b'C and the inverse of C'C.
+    target : ndarray of float64, shape (d_b, l)
+        Adjusted X_b'Y, called G above.
+    target_sigma : ndarray of float64, shape (l,)
+        Standard deviation of the noise in an entry of G, for each phenotype.
     """
 
     fixed_cross: Float64
@@ -48,22 +48,22 @@ class AdjustedBlock:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What C explains, and the statistics that are adjusted for it.
+    """Statistics and the quantities that adjust them for C.
 
     Attributes
     ----------
-    statistics
+    statistics : BlockMatrices
         X'X by blocks, X'Z and Z'Z; private, or exact for a release stamped NOT PRIVATE.
-    scales
-        Noise in them.
-    rescale
-        Factor on each phenotype's column that makes up for missing values, shape (l,).
-    gram_factor
-        Factor on X'X that makes up for people it was not summed over: 1, or n/s for a subsample.
-    fixed_inverse
-        (C'C)^-1, shape (f, f), eigenvalues of C'C raised to its noise first.
-    fixed_phenotypes
-        C'Y, rescaled, shape (f, l).
+    scales : NoiseScales
+        Standard deviations of the noise in the statistics.
+    rescale : ndarray of float64, shape (l,)
+        Factor on each phenotype's column that corrects for missing values.
+    gram_factor : float
+        Factor on X'X that corrects for its subsample: n/s, or 1 without a subsample.
+    fixed_inverse : ndarray of float64, shape (f, f)
+        Inverse of C'C after its eigenvalues are raised to the norm of its noise.
+    fixed_phenotypes : ndarray of float64, shape (f, l)
+        Rescaled C'Y.
     """
 
     statistics: BlockMatrices
@@ -74,11 +74,11 @@ class Adjustment:
     fixed_phenotypes: Float64
 
     def block(self, block: int) -> AdjustedBlock:
-        """Adjust X'Y of one block."""
+        """Return the adjusted X'Y of one block."""
         n_fixed = self.statistics.layout.n_fixed
         cross = self.statistics.cross(block).astype(np.float64)
-        # X'C enters twice, so its noise would not average out: where X'C is mostly noise, the
-        # weights of the covariates would come out at a multiple of what they should be.
+        # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
+        # X'C would inflate the weights of the covariates by a multiple.
         kept = _signal_share(cross[:, :n_fixed], self.scales.fixed_cross)
         fixed_cross = cross[:, :n_fixed] * kept
         projection = fixed_cross @ self.fixed_inverse
@@ -89,7 +89,7 @@ class Adjustment:
         return AdjustedBlock(fixed_cross, projection, target, np.sqrt(variance))
 
     def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
-        """S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
+        """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
         gram = self.statistics.gram(block, copy).astype(np.float64)
         gram *= self.gram_factor
         rounding = 16 * adjusted.projection.shape[1] * np.finfo(np.float64).eps
@@ -100,7 +100,7 @@ class Adjustment:
         return gram, rounding
 
     def gram_sigma(self, block: int) -> float:
-        """Noise on the diagonal of S of one block."""
+        """Return the standard deviation of the noise on the diagonal of S of one block."""
         return self.gram_factor * self.scales.gram[block]
 
 
@@ -121,9 +121,9 @@ def adjust(
 
 
 def _signal_share(columns: Float64, sigma: float) -> Float64:
-    """Factor of the positive-part James-Stein estimate of each column, seen with known noise.
+    """Return the positive-part James-Stein factor of each column, for noise of known sigma.
 
-    ``max(0, 1 - (k-2) sigma^2 / ||column||^2)``, shape (c,).
+    The factor is ``max(0, 1 - (k-2) sigma^2 / ||column||^2)`` for columns of length k; shape (c,).
     """
     squared = (columns**2).sum(axis=0)
     noise = max(0, len(columns) - 2) * sigma**2
@@ -132,7 +132,7 @@ def _signal_share(columns: Float64, sigma: float) -> Float64:
 
 
 def _floored_inverse(matrix: Float64, floor: float) -> Float64:
-    """Inverse after raising eigenvalues to `floor`; a null direction stays null."""
+    """Return the inverse after raising eigenvalues to `floor`; a null direction stays null."""
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
     raised = np.maximum(values, floor)
     negligible = len(values) * np.finfo(np.float64).eps * np.abs(raised).max(initial=0.0)

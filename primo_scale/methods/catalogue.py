@@ -1,4 +1,4 @@
-"""The one table of methods: what each measures, under which promises, and how it solves."""
+"""Table of methods: what each method measures, for which privacy units, and how it solves."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class Method:
 
     Attributes
     ----------
-    name
-        On the command line.
-    privacy
-        Units it is for.
-    estimator
-        How weights are solved for, unless the user chooses another and the method leaves it open.
-    summary
-        One line.
-    eigenvalue_share
-        Share of mu^2 that buys the smallest eigenvalue of X'X.
-    gram_per_phenotype
-        Whether every phenotype gets an X'X of its own.
-    subsamples
+    name : str
+        Name on the command line.
+    privacy : tuple of PrivacyUnit
+        Privacy units that the method supports.
+    estimator : Estimator
+        Default estimator of the weights. Some methods let the user choose another one.
+    summary : str
+        Description in one line.
+    eigenvalue_share : float
+        Share of mu^2 spent on measuring the smallest eigenvalue of X'X.
+    gram_per_phenotype : bool
+        Whether a separate noisy X'X is measured for every phenotype.
+    subsamples : bool
         Whether X'X is summed over a secret subsample.
-    projects_phenotypes
+    projects_phenotypes : bool
         Whether X'Y is projected by the public Y'Y before it is solved.
     """
 
@@ -52,19 +52,19 @@ class Method:
     projects_phenotypes: bool = False
 
     def recipe(self, n_phenotypes: int, subsample: int | None) -> Recipe:
-        """What is measured.
+        """Return the description of the noisy measurements.
 
         Parameters
         ----------
-        n_phenotypes
-            l.
-        subsample
-            People that X'X is summed over, or None for everybody.
+        n_phenotypes : int
+            Number of phenotypes l.
+        subsample : int or None
+            Number of people that X'X is summed over, or None for all people.
 
         Raises
         ------
         UsageError
-            A subsample for a method that takes none, or none for one that does.
+            The method takes no subsample and a size is given, or it needs a size and none is given.
         """
         if self.subsamples and subsample is None:
             raise UsageError(
@@ -154,16 +154,16 @@ _TABLE = (
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _TABLE})
-"""Every method by its name."""
+"""Methods by name."""
 
 
 def method_named(name: str, privacy: PrivacyUnit) -> Method:
-    """Look a method up.
+    """Return the method of a name.
 
     Raises
     ------
     UsageError
-        There is none of this name, or it is not for this privacy unit.
+        No method has this name, or the method does not support this privacy unit.
     """
     method = METHODS.get(name)
     if method is None:
@@ -185,28 +185,35 @@ def method_named(name: str, privacy: PrivacyUnit) -> Method:
 
 
 def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
-    """Choose a method from public sizes alone, and say why.
+    """Choose a method from public sizes alone, and return it with the reason.
 
-    The projection by Y'Y changes nothing until noise takes X'Y out of what bounded genotype rows
-    could make: with rows at their bounds from ``l = n mu / (2 sqrt d)`` phenotypes on
-    (docs/maths/papers.md, item 5). Its radius comes from the noisy trace of X'X, which knows
-    that an average row has norm^2 V and not N_x; that moves it to ``sqrt(V / N_x)`` of this.
+    The projection by Y'Y has an effect only if noise moves X'Y outside the set that bounded
+    genotype rows can produce. For rows at their bounds this holds from
+    ``l = n mu / (2 sqrt d)`` phenotypes on (docs/maths/papers.md, item 5). The radius of the
+    projection comes from the noisy trace of X'X, which reflects an average squared row norm of V
+    instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``.
 
     Parameters
     ----------
-    promise
-        What the release guarantees.
-    sizes
-        Public.
+    promise : Promise
+        Privacy guarantee of the release.
+    sizes : PublicSizes
+        Public sizes of the cohort.
+
+    Returns
+    -------
+    tuple of (Method, str)
+        Method and the reason for it, as text for the log.
 
     Notes
     -----
-    Measured in feature privacy at n = 5,008, d = 25, epsilon 5, with rows at their bounds from 458
-    phenotypes on (in-sample R^2 of weights for known noise, without and with the projection): 101
-    phenotypes .275 and .275, 200 .283 and .298, 458 .238 and .282, 1,001 .234 and .329. At n =
-    20,000, d = 200, epsilon 3, with 100, 400 and 800 phenotypes: .223 and .223, .151 and .185, .103
-    and .176 (``python -m experiments.after_projection``). After the projection they are told the
-    noise it leaves, and no other rule was better by more than .005 (docs/decisions/shrinkage.md).
+    Measured in-sample R^2 of the known-noise weights under feature privacy, without and with the
+    projection (``python -m experiments.after_projection``). For n = 5,008, d = 25, epsilon 5,
+    where the threshold for rows at their bounds is 458: 101 phenotypes .275 and .275, 200 .283 and
+    .298, 458 .238 and .282, 1,001 .234 and .329. For n = 20,000, d = 200, epsilon 3: 100
+    phenotypes .223 and .223, 400 .151 and .185, 800 .103 and .176. After the projection, the
+    estimator uses the variance of the remaining noise; no other rule was better by more than .005
+    (docs/decisions/shrinkage.md).
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"
@@ -229,19 +236,19 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 
 
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
-    """The estimator to use.
+    """Return the estimator to use.
 
     Parameters
     ----------
-    method
-        Of the release.
-    chosen
-        By ``--shrinkage`` or ``--ridge``, or None.
+    method : Method
+        Method of the release.
+    chosen : Estimator or None
+        Estimator chosen by ``--shrinkage`` or ``--ridge``, or None for the default.
 
     Raises
     ------
     UsageError
-        One was chosen, and the method has its own or it is none to choose.
+        The method prescribes its own estimator, or the chosen estimator is not a user option.
     """
     if chosen is None:
         return method.estimator

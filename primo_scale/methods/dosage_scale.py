@@ -1,4 +1,4 @@
-"""From weights on the lattice back to the units of the input files."""
+"""Conversion of lattice weights to the units of the input files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from primo_scale.privacy.clip_response import ClipResponse
 
 @dataclass(frozen=True)
 class DosageWeights:
-    """Weights in raw units.
+    """Weights in the units of the input files.
 
     Attributes
     ----------
-    per_allele
-        Change of each phenotype for one more copy of allele 1, shape (d, l).
-    intercept
-        Predicted phenotype at zero dosages and zero covariates, shape (l,).
-    covariates
-        Change of each phenotype for one more raw unit of each covariate, shape (c, l).
+    per_allele : ndarray of float64, shape (d, l)
+        Change of each phenotype per additional copy of allele 1.
+    intercept : ndarray of float64, shape (l,)
+        Predicted phenotype at zero dosages and zero covariates.
+    covariates : ndarray of float64, shape (c, l)
+        Change of each phenotype per unit of each covariate.
     """
 
     per_allele: Float64
@@ -45,12 +45,14 @@ def to_dosage_scale(
 
     Parameters
     ----------
-    weights
-        Lattice weights.
-    genotypes, outcomes
-        The public codings.
-    response
-        Known slope and offset that clipping rows gives each phenotype; undone.
+    weights : LatticeWeights
+        Weights on the lattice.
+    genotypes : GenotypeCoding
+        Public coding of the genotypes.
+    outcomes : OutcomeCoding
+        Public coding of the outcomes.
+    response : ClipResponse
+        Known slope and offset that row clipping gives each phenotype, which this function inverts.
     """
     sd = np.array([p.sd for p in outcomes.phenotypes])
     mean = np.array([p.mean for p in outcomes.phenotypes])

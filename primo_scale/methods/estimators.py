@@ -1,4 +1,4 @@
-"""The rules of shrinkage by name: what ``--shrinkage`` offers, and what methods prescribe."""
+"""Shrinkage rules by name: the choices of ``--shrinkage``, and the rules that methods prescribe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from primo_scale.methods.sure import sure_penalty
 
 
 class Estimator(StrEnum):
-    """How weights come from eigenvalues and targets."""
+    """Rules that compute weights from eigenvalues and targets."""
 
     KNOWN_NOISE = "known-noise"
     NOISE_NORM = "ridge-at-noise-norm"
@@ -33,7 +33,7 @@ class Estimator(StrEnum):
 
     @property
     def needs_every_spectrum(self) -> bool:
-        """Whether the penalty depends on the decompositions of all blocks, which are kept."""
+        """Whether the penalty depends on all blocks, whose decompositions then stay in memory."""
         return self is Estimator.PROJECTION
 
 
@@ -43,7 +43,7 @@ SHRINKAGES = (
     Estimator.SURE,
     Estimator.JAMES_STEIN,
 )
-"""What ``--shrinkage`` offers; the others are given by ``--ridge`` or belong to a method."""
+"""Choices of ``--shrinkage``. The other estimators are set by ``--ridge`` or by a method."""
 
 _RULES = {
     Estimator.KNOWN_NOISE: "posterior mean for known noise and the prior's effects",
@@ -70,15 +70,14 @@ _FLOORS = {
 
 @dataclass(frozen=True)
 class EffectPrior:
-    """What is assumed of effects, from public numbers.
+    """Prior of the effects, from public numbers.
 
     Attributes
     ----------
-    effect_variance
-        Variance of a lattice variant's effect on each lattice phenotype, as clipping attenuates
-        it, shape (l,).
-    residual_variance
-        Variance of a person's value of each, shape (l,).
+    effect_variance : ndarray of float64, shape (l,)
+        Variance of a variant's effect on each phenotype, attenuated by clipping, in lattice units.
+    residual_variance : ndarray of float64, shape (l,)
+        Variance of each phenotype across people, in squared lattice units.
     """
 
     effect_variance: Float64
@@ -86,24 +85,24 @@ class EffectPrior:
 
     @property
     def penalty(self) -> float:
-        """The ridge penalty under which ridge is the posterior mean for an average phenotype."""
+        """Penalty for which ridge is the posterior mean of an average phenotype."""
         return float(self.residual_variance.mean() / self.effect_variance.mean())
 
 
 @dataclass(frozen=True)
 class EstimatorInputs:
-    """What the rules are made of besides the spectrum of a block.
+    """Parameters of the rules besides the spectrum of a block.
 
     Attributes
     ----------
-    prior
-        Of effects.
-    penalty
-        Of `Estimator.RIDGE` and `Estimator.PROJECTION`, in squared lattice units.
-    unit
-        Lattice steps to one unit of the genotype coding.
-    smallest_eigenvalue
-        Lower bound on that of X'X.
+    prior : EffectPrior
+        Prior of the effects.
+    penalty : float
+        Penalty of `Estimator.RIDGE` and `Estimator.PROJECTION`, in squared lattice units.
+    unit : int
+        Number of lattice steps per unit of the genotype coding.
+    smallest_eigenvalue : float
+        Lower bound on the smallest eigenvalue of X'X.
     """
 
     prior: EffectPrior
@@ -113,19 +112,18 @@ class EstimatorInputs:
 
 
 def rule_for(estimator: Estimator, spectrum: Spectrum, inputs: EstimatorInputs) -> Shrinkage:
-    """Choose the rule of one block.
+    """Return the rule of one block.
 
-    Ridges of a penalty that the data may choose stay at least at the norm of the noise in X'X and
-    at the prior's penalty: neither that noise nor the sampling noise of a finite cohort shows in
-    the estimates of risk that they go by. The projection's penalty is 0 while the noisy X'Y lies
-    in the set, but the noisy X'X it is solved with is not the true one: measured at n = 5,008,
-    d = 25, epsilon 5, whole rows private, R^2 was 0.16 without and 0.24 with the norm of the noise
-    as a floor for 101 phenotypes, and -0.59 against 0.06 for 1,001. With public genotypes there is
-    no such noise and no such floor.
+    A penalty chosen from the data is at least the norm of the noise in X'X and at least the
+    prior's penalty, because the risk estimate that selects it contains neither that noise nor the
+    sampling noise of a finite cohort. The projection's penalty is 0 if the noisy X'Y lies in the
+    set, but X'X is noisy too. Measured at n = 5,008, d = 25, epsilon 5, with whole rows private:
+    without and with the noise norm as the floor, R^2 was 0.16 and 0.24 for 101 phenotypes, and
+    -0.59 and 0.06 for 1,001. With public genotypes X'X has no noise, and the floor is 0.
 
-    James-Stein factors remove the noise in X'Y, so that all they need against the noise in X'X is
-    a floor under its eigenvalues; a ridge there shrinks every direction once more, and loses up to
-    .035 of R^2 beside it (docs/decisions/shrinkage.md).
+    James-Stein factors remove the noise in X'Y. Against the noise in X'X they need only a floor
+    under its eigenvalues: a ridge at the noise norm shrinks every direction again and loses up to
+    .035 of R^2 (docs/decisions/shrinkage.md).
     """
     norm = noise_norm(spectrum.gram_sigma, len(spectrum.values))
     least = max(norm, inputs.prior.penalty)
@@ -156,17 +154,17 @@ def rule_for(estimator: Estimator, spectrum: Spectrum, inputs: EstimatorInputs) 
 
 
 def in_words(estimator: Estimator) -> str:
-    """The rule."""
+    """Return the description of the rule."""
     return _RULES[estimator]
 
 
 def floor_in_words(estimator: Estimator) -> str:
-    """What becomes of small and negative eigenvalues."""
+    """Return the description of the treatment of small and negative eigenvalues."""
     return _FLOORS.get(estimator, _FLOOR)
 
 
 def prior_numbers(estimator: Estimator, prior: EffectPrior) -> dict[str, float]:
-    """Numbers of the prior that the rule uses, means over phenotypes."""
+    """Return the parameters of the prior that the rule uses, averaged over phenotypes, by name."""
     if estimator is Estimator.KNOWN_NOISE:
         return {
             "effect_variance": float(prior.effect_variance.mean()),

@@ -1,4 +1,4 @@
-"""Linear prediction of every phenotype at once, from block statistics.
+"""Linear models of all phenotypes, from block statistics.
 
 For one LD block with lattice genotypes X, fixed columns C (the constant and the covariates, not
 shrunk) and phenotypes Y, with S and G adjusted for C (`primo_scale.methods.adjustment`)::
@@ -7,8 +7,8 @@ shrunk) and phenotypes Y, with S and G adjusted for C (`primo_scale.methods.adju
     W = V (f * V'G)            f: a rule of `primo_scale.methods.shrinkage`
     B = (C'C)^-1 (C'Y - sum over blocks of C'X W)
 
-Eigenvalues that noise made negative count as zero. On private statistics all of this is
-post-processing: docs/maths/estimation.md.
+Eigenvalues that noise makes negative count as zero. On private statistics all of these
+computations are post-processing: docs/maths/estimation.md.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from primo_scale.methods.spectrum import Spectrum
 
 @dataclass(frozen=True)
 class LatticeWeights:
-    """Weights for coded genotypes and coded outcome-side columns.
+    """Weights of coded genotypes and coded fixed columns.
 
     Attributes
     ----------
-    genotypes
-        W, shape (d, l), float64.
-    fixed
-        B, shape (1 + c, l), float64: the constant, then the covariates.
+    genotypes : ndarray of float64, shape (d, l)
+        Weights W of the variants.
+    fixed : ndarray of float64, shape (1 + c, l)
+        Weights B of the constant and the covariates, in this order.
     """
 
     genotypes: Float64
@@ -41,14 +41,14 @@ class LatticeWeights:
 
 @dataclass(frozen=True)
 class Solved:
-    """Weights and the rules of shrinkage they came from.
+    """Weights and the shrinkage rules that produced them.
 
     Attributes
     ----------
-    weights
+    weights : LatticeWeights
         Weights on the lattice.
-    rules
-        Rule of every spectrum, in the order of the spectra.
+    rules : tuple of Shrinkage
+        Shrinkage rule of each spectrum, in the order of the spectra.
     """
 
     weights: LatticeWeights
@@ -64,12 +64,12 @@ def solve(
 
     Parameters
     ----------
-    spectra
-        Of every block, and of every phenotype in it.
-    rule_for
-        Chooses the rule of shrinkage for one.
-    adjustment
-        What the spectra were adjusted with.
+    spectra : iterable of Spectrum
+        Spectra of all blocks, which together cover every phenotype in every block.
+    rule_for : callable
+        Function from a spectrum to its shrinkage rule.
+    adjustment : Adjustment
+        Adjustment that the spectra were made with.
     """
     layout = adjustment.statistics.layout
     genotypes = np.empty((layout.n_variants, layout.n_phenotypes))
@@ -86,15 +86,16 @@ def solve(
 
 
 def missing_rescale(observed: Float64, n_samples: float) -> Float64:
-    """Factor n / max(n_j, n/10) that undoes the zero filling of missing phenotypes.
+    """Return the factor n / max(n_j, n/10), which corrects for zero-filled missing phenotypes.
 
-    Valid when values are missing completely at random; docs/maths/counts-and-moments.md.
+    The factor is valid if values are missing completely at random
+    (docs/maths/counts-and-moments.md).
 
     Parameters
     ----------
-    observed
-        Noisy (or, NOT PRIVATE, exact) number of people with each phenotype, shape (l,).
-    n_samples
+    observed : ndarray of float64, shape (l,)
+        Number of people with each phenotype: noisy, or exact for a release stamped NOT PRIVATE.
+    n_samples : float
         Number of people n, noisy where it is private.
     """
     return n_samples / np.clip(observed, n_samples / 10, n_samples)

@@ -1,4 +1,4 @@
-"""From statistics to weights by any method of the catalogue."""
+"""Weights from statistics, by any method of the catalogue."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ from primo_scale.storage.block_matrices import BlockMatrices
 
 @dataclass(frozen=True)
 class SolveInputs:
-    """What is known beyond the statistics; public, but for the noisy counts in `rescale`.
+    """Parameters of a solution besides the statistics; public except the noisy counts in `rescale`.
 
     Attributes
     ----------
-    bounds
-        Bounds on the rows, and the number of people, nominal where the real one is private.
-    scales
-        Noise in the statistics; `no_noise` where there is none.
-    recipe
-        What was measured.
-    delta
-        Of the promise.
-    unit
-        Lattice steps to one unit of the genotype coding.
-    rescale
-        Factor on each phenotype that makes up for missing values, shape (l,).
-    prior
-        Of effects.
-    penalty
-        Of `Estimator.RIDGE`, in squared lattice units; None with any other.
+    bounds : PublicBounds
+        Bounds on the rows, and the number of people: nominal where the true number is private.
+    scales : NoiseScales
+        Standard deviations of the noise in the statistics; `no_noise` for exact statistics.
+    recipe : Recipe
+        Description of the noisy measurements.
+    delta : float
+        Delta of the privacy promise.
+    unit : int
+        Number of lattice steps per unit of the genotype coding.
+    rescale : ndarray of float64, shape (l,)
+        Factor on each phenotype that corrects for missing values.
+    prior : EffectPrior
+        Prior of the effects.
+    penalty : float or None
+        Penalty of `Estimator.RIDGE`, in squared lattice units; None for any other estimator.
     """
 
     bounds: PublicBounds
@@ -69,19 +69,21 @@ class SolveInputs:
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights and what there is to say about them; public once the statistics are private.
+    """Weights and a description of how they were computed; public if the statistics are private.
 
     Attributes
     ----------
-    weights
-        On the lattice.
-    rule, floor
-        How eigenvalues and targets became weights, and what became of small eigenvalues, in words.
-    parameters
-        Numbers of the rule, by name.
-    penalties
-        In squared lattice units, of every block and in it of every copy of X'X, where the rule is
-        a ridge; else empty.
+    weights : LatticeWeights
+        Weights on the lattice.
+    rule : str
+        Description of the shrinkage rule.
+    floor : str
+        Description of the treatment of small eigenvalues.
+    parameters : dict of str to float
+        Parameters of the rule, by name.
+    penalties : tuple of float
+        Ridge penalty of every copy of X'X in every block, in squared lattice units; empty if the
+        rule is not a ridge.
     """
 
     weights: LatticeWeights
@@ -98,21 +100,26 @@ def solve_statistics(
 
     Parameters
     ----------
-    statistics
-        Private, or exact for a release stamped NOT PRIVATE.
-    inputs
-        What is known of them.
-    method
-        Of the release.
-    estimator
-        From `catalogue.estimator_for`.
+    statistics : BlockMatrices
+        Private statistics, or exact ones for a release stamped NOT PRIVATE.
+    inputs : SolveInputs
+        Parameters besides the statistics.
+    method : Method
+        Method of the release.
+    estimator : Estimator
+        Result of `catalogue.estimator_for`.
+
+    Returns
+    -------
+    Solution
+        Weights of every phenotype.
 
     Notes
     -----
-    Blocks are decomposed, solved and forgotten one at a time. Only `Estimator.PROJECTION`, whose
-    penalty depends on the spectra of all, keeps every decomposition in memory: ``sum d_b (d_b +
-    l)`` float64. Measured: one dense block of 10,000 variants with 1,000 phenotypes, known noise,
-    took 377 s and 2.0 GB on two cores that others used too.
+    Blocks are decomposed, solved and discarded one at a time. Only `Estimator.PROJECTION`, whose
+    penalty depends on all spectra, keeps every decomposition in memory: ``sum d_b (d_b + l)``
+    float64 values. Measured: one dense block of 10,000 variants with 1,000 phenotypes and known
+    noise took 377 s and 2.0 GB on two shared cores.
     """
     if estimator is Estimator.RIDGE and inputs.penalty is None:
         raise ValueError("ridge needs a penalty")
@@ -151,9 +158,10 @@ def solve_statistics(
 def _across_phenotypes(
     adjustment: Adjustment, bounds: PublicBounds
 ) -> tuple[PhenotypeProjection, dict[str, float]]:
-    """The projection by Y'Y, and what to say of it.
+    """Return the projection by Y'Y and its parameters by name.
 
-    The truth is ``Z'Y`` with Z the adjusted genotypes, and no adjustment makes those longer.
+    The bound on the genotypes also holds for the adjusted genotypes Z of the true ``Z'Y``, because
+    adjustment never increases a norm.
     """
     layout, scales = adjustment.statistics.layout, adjustment.scales
     traces = [float(adjustment.statistics.gram(block).trace()) for block in range(layout.n_blocks)]
@@ -173,9 +181,9 @@ def _across_phenotypes(
 def _projection_penalty(
     blocks: Iterable[Spectrum], adjustment: Adjustment, bounds: PublicBounds
 ) -> tuple[float, dict[str, float]]:
-    """The multiplier of the projection by X'X, which is a penalty, and what to say of it.
+    """Return the multiplier of the projection by X'X, which is a penalty, and its parameters.
 
-    Columns count as they were before making up for missing values: the bound is on those.
+    Columns are used without the correction for missing values, because the bound applies to them.
     """
     layout, scales = adjustment.statistics.layout, adjustment.scales
     trace = float(adjustment.statistics.outcome_gram().diagonal()[layout.n_fixed :].sum())

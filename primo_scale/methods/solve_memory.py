@@ -1,7 +1,7 @@
-"""Peak memory of solving, from public sizes: what a release is refused for before it is paid for.
+"""Peak memory of solving, from public sizes, so that a release can be refused before it is paid.
 
-Like `primo_scale.accumulate.task_memory`, an upper bound that comes near; tests hold
-`solution.solve_statistics` against it.
+The value is a tight upper bound, as in `primo_scale.accumulate.task_memory`; tests compare it with
+the measured peak of `solution.solve_statistics`.
 """
 
 from __future__ import annotations
@@ -11,26 +11,28 @@ from primo_scale.methods.estimators import Estimator
 from primo_scale.storage.block_matrices import BlockLayout
 
 _FLOAT64 = 8
-# Matrices of (variants of a block, phenotypes) that are held at once: while a block is solved, and
-# of the block before while the next one is decomposed.
+# Number of matrices of (variants of a block, phenotypes) in memory: while a block is solved, and of
+# the previous block while the next one is decomposed.
 _COLUMNS_SOLVING, _COLUMNS_BEFORE = 10, 6
-# Z'Z and what its decomposition takes, for a projection across phenotypes.
+# Z'Z and the matrices of its decomposition, for a projection across phenotypes.
 _OUTCOME_GRAMS = 5
 
 
 def solve_bytes(layout: BlockLayout, method: Method, estimator: Estimator) -> int:
-    """Bytes that solving every phenotype takes on, beyond the process it runs in.
+    """Return the memory that solving every phenotype adds to the process, in bytes.
 
     Parameters
     ----------
-    layout
-        Of the statistics.
-    method, estimator
-        As `solution.solve_statistics` takes them.
+    layout : BlockLayout
+        Layout of the statistics.
+    method : Method
+        Method of the release.
+    estimator : Estimator
+        Estimator of the weights.
     """
     columns = 1 if method.gram_per_phenotype else layout.n_phenotypes
     largest, *smaller = sorted(layout.sizes, reverse=True)
-    # Before a copy of X'X comes another copy of the same block.
+    # With a copy of X'X per phenotype, the previous matrix can be of the same, largest block.
     before = largest if method.gram_per_phenotype else max(smaller, default=0)
     solving = largest * (largest + _COLUMNS_SOLVING * columns)
     decomposing = 2 * largest**2 + before * (before + _COLUMNS_BEFORE * columns)

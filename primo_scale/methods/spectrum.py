@@ -1,4 +1,4 @@
-"""One LD block in the basis of its own eigenvectors, where every rule of shrinkage acts."""
+"""LD blocks in the basis of their eigenvectors, in which every shrinkage rule acts."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from primo_scale.methods.shrinkage import Float64, floored_at_zero
 
 @dataclass(frozen=True)
 class Spectrum:
-    """``S = V diag(lambda) V'`` and ``H = V'G`` of one LD block, for some phenotypes.
+    """Decomposition ``S = V diag(lambda) V'`` and target ``H = V'G`` of one LD block.
 
     Attributes
     ----------
-    block
-        Which block.
-    phenotypes
-        Which phenotypes: all, or one where each has an X'X of its own.
-    fixed_cross
-        X_b'C, shape (d_b, f).
-    values
-        lambda, ascending, the negative and the negligible ones as 0, shape (d_b,).
-    vectors
-        V, shape (d_b, d_b).
-    target
-        H, or its projection across phenotypes, shape (d_b, l).
-    target_sigma
-        Standard deviation of the noise on an entry of each column of the target, shape (l,).
-    gram_sigma
-        Noise on the diagonal of S.
+    block : int
+        Index of the block.
+    phenotypes : slice
+        Phenotypes of the spectrum: all, or a single one if each has its own X'X.
+    fixed_cross : ndarray of float64, shape (d_b, f)
+        Denoised X_b'C.
+    values : ndarray of float64, shape (d_b,)
+        Eigenvalues lambda in ascending order; negative and negligible ones are 0.
+    vectors : ndarray of float64, shape (d_b, d_b)
+        Eigenvectors V.
+    target : ndarray of float64, shape (d_b, l)
+        Target H, or its projection across phenotypes.
+    target_sigma : ndarray of float64, shape (l,)
+        Standard deviation of the noise on an entry of each column of the target.
+    gram_sigma : float
+        Standard deviation of the noise on the diagonal of S.
     """
 
     block: int
@@ -49,20 +49,25 @@ class Spectrum:
 
 
 def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> Iterator[Spectrum]:
-    """Decompose one block after the other.
+    """Yield the spectra of the blocks, one at a time.
 
     Parameters
     ----------
-    adjustment
-        Adjusted statistics. Where they hold a copy of X'X for every phenotype, each copy is
-        decomposed for its own.
-    projection
-        Across phenotypes, for their columns as they were before making up for missing values.
+    adjustment : Adjustment
+        Adjusted statistics. If they hold a copy of X'X per phenotype, each copy is decomposed for
+        its phenotype.
+    projection : PhenotypeProjection or None
+        Projection across phenotypes, for columns without the correction for missing values.
+
+    Yields
+    ------
+    Spectrum
+        Spectrum of one block, or of one phenotype in one block.
 
     Notes
     -----
-    A spectrum holds ``d_b (d_b + l)`` float64; decomposing needs one more square matrix, and the
-    integers it was read from another before that.
+    A spectrum holds ``d_b (d_b + l)`` float64 values. The decomposition needs one more square
+    matrix; before it, the integers that the matrix is converted from take another.
     """
     layout, copies = adjustment.statistics.layout, adjustment.statistics.gram_copies
     every = slice(0, layout.n_phenotypes)
@@ -95,5 +100,5 @@ def _decomposed(symmetric: Float64, rounding: float) -> tuple[Float64, Float64]:
 
 
 def _rescaled(projection: Float64, rescale: Float64) -> Float64:
-    """The projection, for columns that have been rescaled."""
+    """Return the projection matrix that applies to rescaled columns."""
     return np.asarray(projection * rescale / rescale[:, None])

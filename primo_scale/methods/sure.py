@@ -1,18 +1,18 @@
-"""A ridge penalty chosen by Stein's unbiased estimate of its own risk (docs/maths/estimation.md).
+"""Ridge penalty that minimizes Stein's unbiased risk estimate (docs/maths/estimation.md).
 
-In the basis of X'X the least-squares answer without noise is ``H*_j / lambda_j``, and H = H* + s N
-is seen. The loss of ridge in predicting it, summed over directions and phenotypes, has the
-unbiased estimate ::
+In the eigenbasis of X'X the noiseless least-squares solution is ``H*_j / lambda_j``, and the
+observed target is H = H* + s N. The prediction loss of ridge, summed over directions and
+phenotypes, has the unbiased estimate ::
 
     sum_j [lambda_j l s^2 + (nu^2/lambda_j) (||H_j||^2 - l s^2)] / (lambda_j + nu)^2
 
-which needs no more than the statistics, so choosing nu by it costs no budget. It weighs the
-privacy noise only: of the sampling noise of a finite cohort, which `KnownNoise` also weighs, it
-knows nothing.
+The estimate needs only the released statistics, so choosing nu by it costs no budget. It accounts
+for the privacy noise only, whereas `KnownNoise` also accounts for the sampling noise of a finite
+cohort.
 
-Phenotypes differ in s, since making up for missing values stretches their columns. Each is put in
-units of its own noise, and one nu is chosen for all of them: the losses then add up as standardised
-ones, and l columns settle the one number better than one column could settle each of l.
+Phenotypes differ in s, because the correction for missing values rescales their columns. Each
+column is standardised by its own noise, and a single nu is chosen for all phenotypes: l columns
+determine one number more precisely than one column determines each of l numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from scipy.optimize import minimize_scalar
 from primo_scale.methods.shrinkage import Float64, whitened_squares
 
 _POINTS_PER_DECADE = 8
-# Beyond these shares of the smallest and the largest eigenvalue, ridge no longer changes.
+# Ridge is practically constant in nu below this share of the smallest eigenvalue and above this
+# multiple of the largest eigenvalue.
 _NO_PENALTY = 1e-3
 _ALL_PENALTY = 1e6
 
@@ -33,21 +34,21 @@ _ALL_PENALTY = 1e6
 def sure_penalty(
     eigenvalues: Float64, target: Float64, cross_sigma: Float64, *, least: float
 ) -> float:
-    """The penalty nu >= `least` of smallest estimated risk.
+    """Return the penalty nu >= `least` that minimizes the estimated risk.
 
-    The estimate can have several minima, so a logarithmic grid finds the valley and a bounded
-    search its bottom.
+    The estimate can have several minima, so a logarithmic grid locates the lowest one and a bounded
+    search refines it.
 
     Parameters
     ----------
-    eigenvalues
-        Shape (d,), none negative; directions of eigenvalue 0 have no weight to choose.
-    target
-        H, shape (d, l).
-    cross_sigma
-        s for each phenotype, shape (l,). Where it is 0 the answer is `least`.
-    least
-        The norm of the noise in X'X, on which the estimate of the risk is blind.
+    eigenvalues : ndarray of float64, shape (d,)
+        Nonnegative eigenvalues. Directions with eigenvalue 0 are ignored.
+    target : ndarray of float64, shape (d, l)
+        Target H.
+    cross_sigma : ndarray of float64, shape (l,)
+        Standard deviation s of the noise, for each phenotype. If any is 0, the result is `least`.
+    least : float
+        Lower limit of the penalty: the norm of the noise in X'X, which the risk estimate ignores.
     """
     values = eigenvalues[eigenvalues > 0]
     if not len(values) or not cross_sigma.all():
@@ -71,7 +72,7 @@ def sure_penalty(
 
 
 def _risk(eigenvalues: Float64, squares: Float64, n_phenotypes: int, penalty: float) -> float:
-    """The estimate in units where s = 1."""
+    """Return the risk estimate in units where s = 1."""
     share = penalty / (eigenvalues + penalty)
     variance = n_phenotypes * (1 - share) ** 2 / eigenvalues
     bias = share**2 * (squares - n_phenotypes) / eigenvalues

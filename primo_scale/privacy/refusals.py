@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from primo_scale.errors import BudgetRefused
-from primo_scale.in_words import spent_in_words
+from primo_scale.humanize import spent_in_words
 from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.history import History
 from primo_scale.privacy.spending import Account, Balance, ReleaseRequest

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from primo_scale.in_words import spent_in_words
+from primo_scale.humanize import spent_in_words
 from primo_scale.release import recompute_mechanisms as theorems
 from primo_scale.release.recompute_ledger import ledger_problems
 from primo_scale.release.recompute_mechanisms import Claims, claims_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from primo_scale.in_words import spent_in_words
+from primo_scale.humanize import spent_in_words
 from primo_scale.release.document import Document, people_in_words
 
 OPTIONS = (

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import expit, ndtr, ndtri
 
-from primo_scale.in_words import spent_in_words
+from primo_scale.humanize import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.release.document import Document, people_in_words
 from primo_scale.release.scoring import scoring_command_in_lines

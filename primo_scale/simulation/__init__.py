@@ -1,1 +1,1 @@
-"""Biobank-shaped cohorts made of real public genotypes, for demonstrations and measurements."""
+"""Simulated biobank-like cohorts from real public genotypes, for demonstrations and benchmarks."""

@@ -1,6 +1,6 @@
 """A simulated cohort on disk: a PLINK 1 fileset, phenotypes, covariates, bounds and the truth.
 
-Everything is streamed, and a file has its final name only when it is complete.
+All files are streamed, and a file gets its final name only when it is complete.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from primo_scale.simulation.traits import (
 from primo_scale.storage.files import disk_errors_explained, file_published_at_end
 
 _BED_HEADER = b"\x6c\x1b\x01"  # magic, variant-major
-_READABLE = 0o644  # by everybody: nobody in these files is real
+_READABLE = 0o644  # by every user: the simulated people are not real
 _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
 
 @dataclass(frozen=True)
 class Fileset:
-    """Where a simulated cohort lies: ``PREFIX.bed`` and its neighbours.
+    """Files of a simulated cohort: ``PREFIX.bed`` and the files next to it.
 
     Attributes
     ----------
     prefix : str
-        Path that every name starts with.
+        Common path prefix of the files.
     """
 
     prefix: str
 
     def path(self, suffix: str) -> Path:
-        """Path of one file, such as ``.bed`` or ``.pheno.tsv``."""
+        """Return the path of the file with a suffix, such as ``.bed`` or ``.pheno.tsv``."""
         return Path(f"{self.prefix}{suffix}")
 
     def write_bed(self, slabs: Iterable[GenotypeSlab], n_variants: int, n_people: int) -> None:
-        """Write the genotypes: slabs that together hold every variant of every person.
+        """Write the genotypes, from slabs that together cover every variant of every person.
 
         Raises
         ------
         ResourceError
-            The disk has too little room; found out before anything is written.
+            The disk has too little free space. This is checked before the first write.
         """
         path = self.path(".bed")
         needed = len(_BED_HEADER) + n_variants * packed_width(n_people)
@@ -119,7 +119,7 @@ class Fileset:
                         pheno.write(identity + values % tuple(row))
 
     def write_bounds(self, model: TraitModel) -> None:
-        """Write what is publicly known of phenotypes and covariates: the model, not the cohort."""
+        """Write the public bounds of phenotypes and covariates, from the model, not the cohort."""
         header = "name\tlower\tupper\tmean\tsd\ttype\n"
         with _published_text(self.path(".covar-bounds.tsv")) as file:
             file.write(header)
@@ -136,7 +136,7 @@ class Fileset:
                 file.write(f"{model.names[-1]}\t0\t1\t{model.prevalence}\t{sd:.6g}\tbinary\n")
 
     def write_effects(self, effects: Effects, variants: VariantTable, model: TraitModel) -> None:
-        """Write the truth: trait, variant, A1, its panel frequency and its effect per copy."""
+        """Write the true effects: trait, variant, A1, its panel frequency, and effect per copy."""
         columns = (effects.trait, effects.variant, effects.a1_frequency, effects.beta)
         with _published_text(self.path(".effects.tsv")) as file:
             file.write("name\tID\teffect_allele\ta1_frequency\tbeta\n")
@@ -148,7 +148,7 @@ class Fileset:
 
 @contextmanager
 def _published_text(path: Path) -> Iterator[TextIO]:
-    """Give a text file to fill; it has its name when it is complete."""
+    """Yield a text file, which gets its final name when the block ends without an error."""
     with file_published_at_end(path, mode=_READABLE) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         yield text

@@ -1,15 +1,16 @@
-"""People made of segments of real people, streamed variant by variant in constant memory.
+"""Simulated people as mosaics of real people, streamed variant by variant in constant memory.
 
 A simulated person copies the diploid genotypes of one panel member for a run of variants, then
-those of another, and so on: segment lengths are geometric, members are drawn uniformly, and every
-chromosome starts with a new member. Whole diploid genotypes are copied, so an unphased panel will
-do, genotypes keep the panel's Hardy-Weinberg proportions and missing calls, and the population has
-closed forms: allele frequencies are the panel's, and the covariance of variants j and k of one
-chromosome is the panel's times ``(1 - 1 / mean_segment) ** |j - k|``.
+those of another member, and so on: segment lengths are geometric, members are drawn uniformly, and
+every chromosome starts with a new member. Because whole diploid genotypes are copied, the panel
+need not be phased, and genotypes keep the panel's Hardy-Weinberg proportions and missing calls.
+The population has closed forms: allele frequencies are those of the panel, and the covariance of
+variants j and k of one chromosome is that of the panel times
+``(1 - 1 / mean_segment) ** |j - k|``.
 
-Every person owns a SplitMix64 stream keyed by (seed, index of the person), so a person's genotypes
-depend on neither the number of people nor how the work is cut. A fixed seed is right here and
-nowhere else in the project: these people do not exist, and there is nothing to protect.
+Every person has a SplitMix64 stream keyed by (seed, index of the person), so that the genotypes of
+a person depend neither on the number of people nor on how the work is split. Only this module may
+use a fixed seed outside tests: the simulated people do not exist and need no protection.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from primo_scale.kernels.packed import MISSING, PackedGenotypes, packed_width
 from primo_scale.machine import usable_cpus
 
 SLAB_BYTES = 16 << 20
-"""Packed genotypes held at a time."""
+"""Size of the packed genotypes in memory at a time, in bytes."""
 
 PEOPLE_PER_STRIPE = 1 << 20
-"""People whose state is held at a time: 28 MiB, and 256 KiB of every variant in a .bed file."""
+"""People whose state is in memory at a time: 28 MiB, and 256 KiB per variant in a .bed file."""
 
-_PEOPLE_PER_TASK = 4096  # their state stays in a core's cache while the variants go by
+_PEOPLE_PER_TASK = 4096  # their state stays in a core's cache during the loop over variants
 _LONGEST_RUN = 1e9  # keeps a position plus a run within int32
 _NEVER = np.iinfo(np.int32).max
 
@@ -48,22 +49,22 @@ _OF_MISSING_CALLS = np.uint64(0xD1B54A32D192ED03)
 
 @dataclass(frozen=True, eq=False)
 class Mosaic:
-    """A population of mosaics of d variants.
+    """Population of mosaics with d variants.
 
     Attributes
     ----------
     codes : ndarray of uint8, shape (panel variants, panel members)
-        Raw PLINK values: 0 two copies of A1, 1 missing, 2 one copy, 3 none.
+        Raw PLINK values: 0 for two copies of A1, 1 missing, 2 for one copy, 3 for no copy.
     panel_row : ndarray of int32, shape (d,)
         Row of `codes` that each variant copies.
     chromosome_starts : ndarray of bool, shape (d,)
-        Variants at which everyone gets a new panel member; the first is one of them.
+        Whether every person starts a new segment at the variant; True for the first variant.
     mean_segment : float
         Mean length of a segment in variants, at least 1.
     missing_rate : float
-        Share of calls made missing beyond the panel's own, in [0, 1).
+        Share of calls that become missing in addition to those of the panel, in [0, 1).
     seed : int
-        Of the people; 0 to 2**64 - 1.
+        Seed of the people, from 0 to 2**64 - 1.
     """
 
     codes: npt.NDArray[np.uint8]
@@ -75,7 +76,7 @@ class Mosaic:
 
     @property
     def n_variants(self) -> int:
-        """D."""
+        """Number of variants d."""
         return len(self.panel_row)
 
 
@@ -85,10 +86,11 @@ class GenotypeScores(NamedTuple):
     Attributes
     ----------
     variant : ndarray of int64, shape (e,)
+        Index of the variant of each entry.
     score : ndarray of int64, shape (e,)
-        Which sum the entry adds to.
+        Index of the sum that each entry adds to.
     value : ndarray of float64, shape (e, 4)
-        What it adds, by raw PLINK value of the genotype.
+        Value that each entry adds, by raw PLINK value of the genotype.
     """
 
     variant: npt.NDArray[np.int64]
@@ -101,10 +103,12 @@ class GenotypeSlab(NamedTuple):
 
     Attributes
     ----------
-    first_variant, first_person : int
-        The person a multiple of 4.
+    first_variant : int
+        Index of the first variant.
+    first_person : int
+        Index of the first person, a multiple of 4.
     packed : ndarray of uint8, shape (variants, ceil(people / 4))
-        Padding bits zero.
+        Packed genotypes, with padding bits zero.
     """
 
     first_variant: int
@@ -113,7 +117,7 @@ class GenotypeSlab(NamedTuple):
 
 
 class _People(NamedTuple):
-    """Where a run of people stand between two variants; 28 bytes a person."""
+    """State of consecutive people between two variants; 28 bytes per person."""
 
     member: npt.NDArray[np.int32]
     segment_end: npt.NDArray[np.int32]
@@ -123,7 +127,7 @@ class _People(NamedTuple):
 
 
 class _Sites(NamedTuple):
-    """Consecutive variants: position of the first, and what each copies and starts."""
+    """Consecutive variants: index of the first, panel rows, and starts of chromosomes."""
 
     first: int
     panel_row: npt.NDArray[np.int32]
@@ -133,21 +137,21 @@ class _Sites(NamedTuple):
 def packed_genotypes(
     mosaic: Mosaic, n_people: int, *, slab_bytes: int = SLAB_BYTES
 ) -> Iterator[PackedGenotypes]:
-    """Generate persons 0 to ``n_people - 1`` of the seed, as the body of a .bed file.
+    """Generate people 0 to ``n_people - 1`` of the seed, as the body of a .bed file.
 
     Parameters
     ----------
-    mosaic
-        The population.
-    n_people
-        At least 1. Each takes 28 bytes of memory.
-    slab_bytes
-        Size of a yielded slab, at least one variant. It changes memory and speed, never a value.
+    mosaic : Mosaic
+        Population of the people.
+    n_people : int
+        Number of people, at least 1. Each person takes 28 bytes of memory.
+    slab_bytes : int
+        Size of a yielded slab in bytes, at least one variant. It does not affect the values.
 
     Yields
     ------
     ndarray of uint8, shape (variants of the slab, ceil(n_people / 4))
-        Padding bits zero. Overwritten by the next slab.
+        Packed genotypes, with padding bits zero. The next slab overwrites them.
     """
     for slab in genotype_slabs(mosaic, n_people, people_per_stripe=n_people, slab_bytes=slab_bytes):
         yield slab.packed
@@ -160,19 +164,23 @@ def genotype_slabs(
     people_per_stripe: int = PEOPLE_PER_STRIPE,
     slab_bytes: int = SLAB_BYTES,
 ) -> Iterator[GenotypeSlab]:
-    """Generate the same people stripe by stripe, in memory that does not grow with their number.
+    """Generate the same people as `packed_genotypes`, stripe by stripe, in constant memory.
 
     Parameters
     ----------
-    mosaic, n_people, slab_bytes
-        As for `packed_genotypes`.
-    people_per_stripe
-        People whose state is held; a multiple of 4 if it is less than `n_people`.
+    mosaic : Mosaic
+        Population of the people.
+    n_people : int
+        Number of people, at least 1.
+    people_per_stripe : int
+        Number of people whose state is in memory; a multiple of 4 if it is less than `n_people`.
+    slab_bytes : int
+        Size of a yielded slab in bytes, at least one variant. It does not affect the values.
 
     Yields
     ------
     GenotypeSlab
-        All variants of one stripe of people, then those of the next. Overwritten by the next slab.
+        All variants of one stripe of people, then those of the next. The next slab overwrites it.
     """
     for first in range(0, n_people, people_per_stripe):
         people = range(first, min(first + people_per_stripe, n_people))
@@ -182,12 +190,12 @@ def genotype_slabs(
 def score_people(
     mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores: int
 ) -> npt.NDArray[np.float64]:
-    """Add up `scores` over the genotypes of some people, before calls are made missing.
+    """Sum `scores` over the genotypes of some people, before calls become missing.
 
     Returns
     -------
     ndarray of float64, shape (len(people), n_scores)
-        Sums in variant order, so a person's values do not depend on who else is asked for.
+        Sums, added in variant order, so that the values of a person do not depend on `people`.
     """
     sums = np.zeros((len(people), n_scores))
     ends = np.append(np.flatnonzero(mosaic.chromosome_starts)[1:], mosaic.n_variants)
@@ -198,13 +206,13 @@ def score_people(
 
 
 def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
-    """Exact variance, over the population, of the sum of all entries of `scores`.
+    """Return the exact population variance of the sum of all entries of `scores`.
 
-    The entries of one sum are expected; their values must average zero over the panel. With c_e
-    the values of entry e over the panel's members and rho = 1 - 1 / mean_segment, it is the mean
-    over members of ``sum_e c_e (c_e + 2 s_e)``, where ``s_e = rho^gap (s_{e-1} + c_{e-1})``
-    gathers the earlier entries of the chromosome, each discounted by its chance of lying in the
-    same segment.
+    All entries must belong to one sum, and their values must average zero over the panel. With c_e
+    the values of entry e over the panel members and rho = 1 - 1 / mean_segment, the variance is the
+    mean over members of ``sum_e c_e (c_e + 2 s_e)``. Here ``s_e = rho^gap (s_{e-1} + c_{e-1})``
+    accumulates the earlier entries of the chromosome, each weighted by the probability that it lies
+    in the same segment.
     """
     rho = 1 - 1 / mosaic.mean_segment
     chromosome = np.cumsum(mosaic.chromosome_starts)[scores.variant]
@@ -240,7 +248,7 @@ def _slabs_of_stripe(mosaic: Mosaic, people: range, slab_bytes: int) -> Iterator
 
 
 def _log_scale(chance: float) -> float:
-    """Factor that turns the logarithm of a uniform number into a waiting time."""
+    """Return the factor that turns the logarithm of a uniform number into a waiting time."""
     if chance >= 1:
         return 0.0
     return 1 / math.log1p(-chance) if chance > 0 else -math.inf
@@ -309,7 +317,7 @@ def _first_missing(streams: Any, scale: Any, next_missing: Any) -> None:
 
 @_kernel
 def _fill(codes: Any, sites: Any, scales: Any, people: Any, packed: Any) -> None:
-    """Write one run of people for the variants of a slab, and leave them at its end."""
+    """Write the genotypes of some people for a slab, and advance their state to its end."""
     n_people, n_members = people.member.size, codes.shape[1]
     segment_scale, missing_scale = scales
     for v in range(sites.panel_row.size):
@@ -338,7 +346,7 @@ def _fill(codes: Any, sites: Any, scales: Any, people: Any, packed: Any) -> None
 def _add_scores(
     panel: Any, chromosome_ends: Any, scale: Any, streams: Any, scores: Any, sums: Any
 ) -> None:
-    """Walk each person's segments, drawn exactly as `_fill` draws them."""
+    """Add the scores along each person's segments, drawn exactly as in `_fill`."""
     codes, panel_row = panel
     n_members, n_entries = codes.shape[1], scores.variant.size
     for i in range(streams.size):

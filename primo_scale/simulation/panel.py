@@ -1,4 +1,4 @@
-"""The public panel that simulated people are made of, tiled to as many variants as are wanted."""
+"""Public panel of real genotypes, tiled to the requested number of variants."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _LARGEST_POSITION = 2**31 - 2  # as plink2
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Real people's genotypes, small enough for memory.
+    """Genotypes of real people, small enough for memory.
 
     Attributes
     ----------
     variants : VariantTable
+        Variants of the panel.
     codes : ndarray of uint8, shape (variants, members)
-        Raw PLINK values: 0 two copies of A1, 1 missing, 2 one copy, 3 none.
+        Raw PLINK values: 0 for two copies of A1, 1 missing, 2 for one copy, 3 for no copy.
     """
 
     variants: VariantTable
@@ -37,7 +38,7 @@ class Panel:
 
     @property
     def a1_frequency(self) -> npt.NDArray[np.float64]:
-        """Frequency of A1, float64 (variants,); 0 where nobody has a call."""
+        """Frequency of A1, shape (variants,); 0 for a variant without any call."""
         called = (self.codes != 1).sum(axis=1)
         copies = np.nan_to_num(A1_COPIES)[self.codes].sum(axis=1)
         return np.asarray(copies / np.maximum(2 * called, 1))
@@ -50,10 +51,12 @@ class Sites:
     Attributes
     ----------
     variants : VariantTable
+        Table of the variants.
     panel_row : ndarray of int32, shape (variants,)
         Row of the panel that each variant copies.
     chromosome_starts : ndarray of bool, shape (variants,)
-        First variants of a chromosome or of a copy of the panel: LD does not cross them.
+        Whether the variant is the first of a chromosome or of a copy of the panel. LD does not
+        cross such a variant.
     """
 
     variants: VariantTable
@@ -62,7 +65,7 @@ class Sites:
 
 
 def read_panel(prefix: str) -> Panel:
-    """Read a PLINK 1 fileset whole.
+    """Read a whole PLINK 1 fileset into memory.
 
     Raises
     ------
@@ -78,16 +81,16 @@ def read_panel(prefix: str) -> Panel:
 
 
 def lay_out_sites(panel: Panel, n_variants: int) -> Sites:
-    """Take the panel's first variants, or tile the panel when more are wanted than it has.
+    """Take the panel's first variants, or tile the panel if more variants are requested.
 
-    Tiles are renamed (``rs123`` becomes ``rs123_2`` in the second tile) and spread in order over
-    chromosomes 1 to 22, each tile after the end of the one before.
+    Variants of a tile are renamed (``rs123`` becomes ``rs123_2`` in the second tile). Tiles are
+    distributed in order over chromosomes 1 to 22, each after the end of the previous tile.
 
     Raises
     ------
     InputError
-        The panel is to be tiled and holds several chromosomes, or so many tiles that a position
-        would exceed PLINK's limit.
+        Tiling is needed, and the panel has several chromosomes or a position would exceed PLINK's
+        limit.
     """
     size = len(panel.variants)
     index = np.arange(n_variants)

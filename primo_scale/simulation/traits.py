@@ -1,10 +1,10 @@
-"""Phenotypes of known heritability for simulated people, and the covariates that go with them.
+"""Phenotypes of known heritability for simulated people, and their covariates.
 
-A trait is ``y = g + sqrt(0.05) z + e``: g the sum of sparse additive effects, z standardised age,
-e Gaussian. Effects are scaled so that g has exactly the heritability asked for as its variance in
-the simulated *population* (`mosaic.population_variance`, from the panel), never in a cohort, and y
-has mean 0 and variance 1 there. A 0/1 trait marks the people whose liability, such a y of its
-own, exceeds a threshold. Sex has no effect.
+A trait is ``y = g + sqrt(0.05) z + e``, with g the sum of sparse additive effects, z standardised
+age, and e Gaussian. Effects are scaled so that the variance of g in the simulated *population*
+(`mosaic.population_variance`, from the panel) equals the requested heritability exactly; in a
+cohort it varies. In the population y has mean 0 and variance 1. A 0/1 trait marks the people whose
+liability, which is drawn like y, exceeds a threshold. Sex has no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGE_VARIANCE = 0.05
 """Share of a trait's variance that age explains."""
 
 AGE_YOUNGEST, AGE_OLDEST = 40, 69
-"""Ages are uniform whole years, as at recruitment to UK Biobank."""
+"""Range of ages in whole years, with a uniform distribution, as at recruitment to UK Biobank."""
 
 AGE_MEAN = (AGE_YOUNGEST + AGE_OLDEST) / 2
 AGE_SD = math.sqrt(((AGE_OLDEST - AGE_YOUNGEST + 1) ** 2 - 1) / 12)
@@ -41,18 +41,18 @@ _PEOPLE_PER_SLAB = 8192
 
 @dataclass(frozen=True)
 class TraitModel:
-    """What the simulated traits are like.
+    """Parameters of the simulated traits.
 
     Attributes
     ----------
     n_quantitative : int
-        Traits QT1, QT2, ...
+        Number of quantitative traits, named QT1, QT2, ...
     prevalence : float or None
-        Share of cases of the 0/1 trait CASE; None for no such trait.
+        Share of cases of the 0/1 trait CASE, or None if there is no such trait.
     heritability : float
-        Variance of g, of each trait or liability: in [0, 0.95].
+        Variance of g, of each trait or liability, in [0, 0.95].
     causal_fraction : float
-        Share of polymorphic variants with an effect, in (0, 1]; at least one has.
+        Share of polymorphic variants with an effect, in (0, 1]. At least one variant has an effect.
     """
 
     n_quantitative: int
@@ -69,16 +69,18 @@ class TraitModel:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """True effects: one entry for each causal variant of each trait, sorted by variant.
+    """True effects, with one entry for each causal variant of each trait, sorted by variant.
 
     Attributes
     ----------
     variant : ndarray of int64, shape (e,)
+        Index of the variant.
     trait : ndarray of int64, shape (e,)
+        Index of the trait.
     a1_frequency : ndarray of float64, shape (e,)
-        Of the panel.
+        Frequency of A1 in the panel.
     beta : ndarray of float64, shape (e,)
-        Per copy of A1, in standard deviations of the trait.
+        Effect per copy of A1, in standard deviations of the trait.
     """
 
     variant: npt.NDArray[np.int64]
@@ -87,7 +89,7 @@ class Effects:
     beta: npt.NDArray[np.float64]
 
     def scores(self) -> GenotypeScores:
-        """What each genotype adds to the genetic value; a missing call of the panel adds 0."""
+        """Return the contribution of each genotype to the genetic value; a missing call adds 0."""
         centred = A1_COPIES - 2 * self.a1_frequency[:, None]
         return GenotypeScores(self.variant, self.trait, np.nan_to_num(centred) * self.beta[:, None])
 
@@ -99,11 +101,15 @@ class PeopleSlab:
     Attributes
     ----------
     people : range
+        Indices of the k people.
     sex : ndarray of int64, shape (k,)
-        1 male, 2 female.
+        Sex, 1 for male and 2 for female.
     age : ndarray of int64, shape (k,)
-        Years.
-    genetic_value, trait : ndarray of float64, shape (k, traits)
+        Age in years.
+    genetic_value : ndarray of float64, shape (k, traits)
+        Genetic values g.
+    trait : ndarray of float64, shape (k, traits)
+        Traits y, or 0 and 1.
     """
 
     people: range
@@ -116,19 +122,21 @@ class PeopleSlab:
 def draw_effects(
     mosaic: Mosaic, a1_frequency: npt.NDArray[np.float64], model: TraitModel, *, seed: int
 ) -> Effects:
-    """Draw every trait's causal variants and effects.
+    """Draw the causal variants and the effects of every trait.
 
     Effects are Gaussian on genotypes standardised by the panel's frequencies. Two cohorts of one
-    population share their effects when `model` and `seed` are the same.
+    population have the same effects if `model` and `seed` are the same.
 
     Parameters
     ----------
-    mosaic
-        The population; its seed is not used.
-    a1_frequency
-        float64 (variants,), of the panel.
-    model, seed
-        The traits and the seed of their effects.
+    mosaic : Mosaic
+        Population; its seed is not used.
+    a1_frequency : ndarray of float64, shape (variants,)
+        Frequency of A1 in the panel.
+    model : TraitModel
+        Parameters of the traits.
+    seed : int
+        Seed of the effects.
 
     Raises
     ------
@@ -166,21 +174,25 @@ def simulate_people(
     *,
     people_per_slab: int = _PEOPLE_PER_SLAB,
 ) -> Iterator[PeopleSlab]:
-    """Draw sex, age and traits of persons 0 to ``n_people - 1`` of the mosaic's seed.
+    """Draw sex, age and traits of people 0 to ``n_people - 1`` of the mosaic's seed.
 
     Parameters
     ----------
-    mosaic, n_people
-        The population and the size of the cohort.
-    model, effects
-        The traits and what `draw_effects` gave for them; no effects for no traits.
-    people_per_slab
-        Changes memory and nothing else.
+    mosaic : Mosaic
+        Population of the people.
+    n_people : int
+        Number of people in the cohort.
+    model : TraitModel
+        Parameters of the traits.
+    effects : Effects or None
+        Effects from `draw_effects`, or None if the model has no traits.
+    people_per_slab : int
+        Number of people in a slab. It affects only the memory.
 
     Yields
     ------
     PeopleSlab
-        In order, every person once.
+        Consecutive people, in order.
     """
     seeds = np.random.SeedSequence(mosaic.seed).spawn(3)
     sexes, ages, residuals = map(np.random.default_rng, seeds)

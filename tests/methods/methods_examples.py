@@ -15,7 +15,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 
 @dataclass(frozen=True)
 class MemoryStatistics:
-    """What `BlockMatrices` reads from a store, held in memory."""
+    """In-memory substitute for `BlockMatrices`."""
 
     layout: BlockLayout
     grams: tuple[tuple[np.ndarray, ...], ...]
@@ -41,7 +41,7 @@ class MemoryStatistics:
 
 
 def statistics_of(X, fixed, Y, boundaries=None):
-    """Exact statistics of integer rows."""
+    """Return the exact statistics of integer rows."""
     boundaries = boundaries or (0, X.shape[1])
     layout = BlockLayout(tuple(boundaries), fixed.shape[1], Y.shape[1])
     Z = np.hstack([fixed, Y])
@@ -52,13 +52,13 @@ def statistics_of(X, fixed, Y, boundaries=None):
 
 
 def symmetric_noise(size, sigma, rng):
-    """Svec layout: sigma on the diagonal, sigma / sqrt2 beside it."""
+    """Return noise in the svec layout: sigma on the diagonal, sigma / sqrt2 off the diagonal."""
     entries = rng.normal(0, sigma, (size, size))
     return (entries + entries.T) / 2
 
 
 def with_noise(exact, scales: NoiseScales, rng, *, copies=1):
-    """Statistics with rounded Gaussian noise, drawn part by part as a release's is."""
+    """Return statistics with rounded Gaussian noise, drawn part by part as in a release."""
     layout, f = exact.layout, exact.layout.n_fixed
 
     def noisy(values, noise):
@@ -106,7 +106,7 @@ def inputs_for(statistics, n_samples, **changes):
 
 
 def solved(statistics, inputs, method="reuse-cov-gauss", estimator=None):
-    """Solve by names."""
+    """Solve by the names of method and estimator."""
     chosen = METHODS[method]
     return solve_statistics(statistics, inputs, chosen, estimator_for(chosen, estimator))
 

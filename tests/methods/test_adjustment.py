@@ -1,4 +1,4 @@
-"""Noise that the adjustment for covariates brings in, against the noise that is seen."""
+"""Predicted noise of the adjustment for covariates, against the empirical noise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from primo_scale.privacy.mechanism import no_noise
 
 
 def test_the_adjusted_target_carries_the_noise_of_the_fixed_columns():
-    """A covariate that explains much of a phenotype brings the noise of its own X'c along."""
+    """A covariate that explains much of a phenotype adds the noise of its own X'c."""
     rng = np.random.default_rng(1)
     n, d = 500, 40
     covariate = rng.integers(-300, 300, (n, 1))
@@ -30,8 +30,8 @@ def test_the_adjusted_target_carries_the_noise_of_the_fixed_columns():
         errors.append(noisy.target - clean)
         stated.append(noisy.target_sigma)
     seen = np.std(errors, axis=(0, 1))
-    # The first phenotype has three times the covariate's noise beside its own, the second twice
-    # its own for its missing values. 8,000 entries: five standard errors are 4%.
+    # The first phenotype has three times the covariate's noise in addition to its own; the second
+    # has twice its own, because of its missing values. 8,000 entries: five standard errors are 4%.
     np.testing.assert_allclose(seen, [np.sqrt(10) * 2000, 2 * 2000], rtol=0.06)
     np.testing.assert_allclose(np.mean(stated, axis=0), seen, rtol=0.06)
 

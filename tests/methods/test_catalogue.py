@@ -58,7 +58,7 @@ def test_a_subsample_belongs_to_one_method(name, subsample):
         METHODS[name].recipe(7, subsample)
 
 
-def test_unknown_and_unfitting_methods_are_refused_with_those_that_fit():
+def test_unknown_and_unsupported_methods_are_refused_with_alternatives():
     assert method_named("ssp", FEATURE) is METHODS["ssp"]
     with pytest.raises(UsageError) as refused:
         method_named("lasso", FULL)
@@ -112,7 +112,7 @@ def test_rows_that_stay_below_their_bound_are_projected_sooner():
     promise = Promise(5.0, 1 / 5008**2, FEATURE)
     assert choose_method(promise, sizes(240, row_norm=100))[0].name == "reuse-cov-proj-y"
     assert choose_method(promise, sizes(220, row_norm=100))[0].name == "reuse-cov-gauss"
-    # A bound that clips below the variance cannot be more than filled.
+    # With a bound below the variance, the filled share of the bound is limited to 1.
     assert choose_method(promise, sizes(450, row_norm=5))[0].name == "reuse-cov-gauss"
 
 

@@ -1,4 +1,4 @@
-"""Degenerate cohorts through every method: finite, quiet, and right where there is an answer."""
+"""Every method on degenerate cohorts: finite weights, no warnings, and exact known solutions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
 RNG = np.random.default_rng(1)
-# 1/37 is no binary fraction: what an adjustment should cancel leaves rounding errors behind.
+# 1/37 is not a binary fraction, so that terms which should cancel leave rounding errors.
 KAPPA = 37
 
 
@@ -75,7 +75,7 @@ RULES += [(name, None) for name in METHODS if name != "reuse-cov-gauss"]
 
 
 def solve_both_ways(cohort, method, estimator):
-    """With exact statistics and with noisy ones; any warning is an error."""
+    """Solve exact and noisy statistics; any warning is an error."""
     X, C, Y = cohort
     n, d, l = len(X), X.shape[1], Y.shape[1]  # noqa: E741
     exact = statistics_of(X, C, Y)
@@ -102,13 +102,13 @@ def solve_both_ways(cohort, method, estimator):
 
 @pytest.mark.parametrize("cohort", COHORTS)
 @pytest.mark.parametrize(("method", "estimator"), RULES)
-def test_finite_and_quiet(cohort, method, estimator):
+def test_weights_are_finite_without_warnings(cohort, method, estimator):
     solve_both_ways(COHORTS[cohort], method, estimator)
 
 
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_without_noise_least_squares_is_that_of_numpy(cohort):
-    """The least-norm solution, where there are several."""
+    """The least-norm solution is expected if there are several."""
     X, C, Y = COHORTS[cohort]
     ours = ridge_weights(statistics_of(X, C, Y), len(X), 0.0)
     expected = np.linalg.pinv(X - X.mean(axis=0), rcond=1e-9) @ (Y - Y.mean(axis=0))

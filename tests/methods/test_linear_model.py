@@ -80,7 +80,7 @@ def test_a_store_on_disk_is_solved_like_statistics_in_memory(tmp_path):
     np.testing.assert_array_equal(ours.weights.fixed, expected.fixed)
 
 
-def test_missing_values_are_made_up_for():
+def test_missing_values_are_corrected_for():
     """Half of each phenotype missing at random: the same weights, up to sampling."""
     X, _, Y = integer_cohort(40000, 6, 0, 2, seed=7)
     constant = np.full((40000, 1), 50)

@@ -169,7 +169,7 @@ def test_noise_never_takes_the_projection_farther_from_the_truth(problem):
     assert np.linalg.norm(P - other) <= 2 * np.linalg.norm(noise) * within + 1e-9
 
 
-def test_inside_the_ball_nothing_moves():
+def test_a_target_inside_the_ball_is_unchanged():
     """The set is a ball and not a sphere: pushing X'Y outwards would cost a negative R^2."""
     rng = np.random.default_rng(8)
     X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
@@ -179,14 +179,14 @@ def test_inside_the_ball_nothing_moves():
     np.testing.assert_allclose(P, G, rtol=1e-12)
 
 
-def test_nothing_at_all_is_inside_every_ball():
+def test_a_zero_target_is_inside_every_ball():
     assert ball_multiplier(np.zeros(3), np.ones(3), 1.0) == 0
     assert ball_multiplier(np.ones(3), np.zeros(3), 0.0) == 0
     empty = project_phenotypes(np.zeros((2, 2)), [np.ones((3, 2))], 1.0)
     np.testing.assert_array_equal(empty.matrix, 0)
 
 
-def test_a_ball_of_radius_zero_leaves_nothing():
+def test_a_ball_of_radius_zero_projects_to_zero():
     nu = ball_multiplier(np.ones(3), np.ones(3), 0.0)
     assert nu == np.inf
     np.testing.assert_array_equal(shares_kept(np.ones(3), nu), 0)

@@ -96,7 +96,7 @@ def test_noise_norm_bounds_the_spectral_norm_of_svec_noise():
         assert (norms > 0.3 * noise_norm(1.0, size)).any(), "the bound would be useless"
 
 
-def test_known_noise_of_an_empty_direction_is_no_weight():
+def test_known_noise_gives_an_empty_direction_no_weight():
     rule = KnownNoise(np.array([1.0]), np.array([1.0]), np.zeros(1), gram_sigma=0.0)
     np.testing.assert_array_equal(rule.factors(np.array([0.0, 1.0]), np.ones((2, 1))), [[0], [0.5]])
 
@@ -124,7 +124,7 @@ def test_james_stein_beats_the_observation_at_every_mean():
             assert loss < 0.5 * ((seen / sigma) ** 2).sum()
 
 
-def test_james_stein_measures_every_phenotype_in_its_own_noise():
+def test_james_stein_standardises_every_phenotype_by_its_own_noise():
     rng = np.random.default_rng(5)
     H, scale = rng.normal(0, 2, (6, 4)), np.array([1.0, 10.0, 0.1, 3.0])
     alike = JamesStein(2.0, np.ones(4), 3.0).factors(np.arange(6.0), H)
@@ -142,14 +142,14 @@ def test_james_stein_raises_eigenvalues_to_its_floor():
 
 
 @pytest.mark.parametrize("sigma", [np.ones(2), np.ones(1), np.zeros(5), np.array([1.0, 0, 1, 1])])
-def test_james_stein_is_ridge_where_it_has_nothing_to_say(sigma):
+def test_james_stein_is_ridge_without_noise_or_with_few_phenotypes(sigma):
     values = np.array([0.0, 1.0, 5.0])
     H = np.full((3, len(sigma)), 0.01)
     expected = Ridge(0.5).factors(values, H)
     np.testing.assert_array_equal(JamesStein(0.5, sigma, 0.0).factors(values, H), expected)
 
 
-def test_the_floor_keeps_what_is_positive_and_drops_the_rest():
+def test_floored_at_zero_keeps_only_positive_eigenvalues():
     values = np.array([-5.0, -1e-18, 1e-18, 2.0, 7.0])
     np.testing.assert_array_equal(floored_at_zero(values), [0, 0, 0, 2, 7])
 

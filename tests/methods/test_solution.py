@@ -1,4 +1,4 @@
-"""Every method of the catalogue, on statistics whose answer other programs know."""
+"""Every method of the catalogue, on statistics with solutions from independent programs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_without_noise_every_shrinkage_is_ridge_at_the_priors_penalty(estimator)
     np.testing.assert_allclose(solution.weights.genotypes, scikit_ridge(X, Y, 45.0), rtol=1e-8)
 
 
-def test_naive_solves_every_phenotype_with_an_x_of_its_own():
+def test_naive_solves_every_phenotype_with_its_own_gram():
     rng = np.random.default_rng(2)
     sigmas = scales(gram=(20.0,))
     noisy = with_noise(DENSE, sigmas, rng, copies=L)
@@ -95,7 +95,7 @@ def test_naive_solves_covariates_too():
     np.testing.assert_allclose(CONSTANT.T @ residual / N, 0, atol=1e-6)
 
 
-def test_a_subsample_counts_for_everybody():
+def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
     """X'X of every third person, three times over, with three times its noise."""
     part = X[::3]
     grams = ((part.T @ part,),)
@@ -130,7 +130,7 @@ def block_diagonal(matrix):
     return out
 
 
-def test_projection_by_genotypes_holds_the_fit_at_the_radius_over_all_blocks():
+def test_projection_by_genotypes_limits_the_fit_of_all_blocks_to_the_radius():
     sigmas, noisy = noisy_targets(2e5)
     inputs = inputs_for(noisy, N, scales=sigmas)
     solution = solved(noisy, inputs, "reuse-cov-proj-x")
@@ -146,7 +146,7 @@ def test_projection_by_genotypes_holds_the_fit_at_the_radius_over_all_blocks():
     np.testing.assert_allclose(W, expected, rtol=1e-8)
 
 
-def test_the_public_bound_is_the_radius_where_it_is_less():
+def test_the_radius_is_the_public_bound_if_that_is_smaller():
     sigmas, noisy = noisy_targets(2e5)
     inputs = inputs_for(noisy, N, scales=sigmas)
     inputs = replace(inputs, bounds=replace(inputs.bounds, phenotype_norm=70_000))
@@ -154,7 +154,7 @@ def test_the_public_bound_is_the_radius_where_it_is_less():
     assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(N * 70_000))
 
 
-def test_the_projection_sees_phenotypes_before_missing_values_are_made_up_for():
+def test_the_projection_uses_phenotypes_without_missing_value_correction():
     sigmas, noisy = noisy_targets(2e5)
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
     inputs = inputs_for(noisy, N, scales=sigmas)
@@ -191,7 +191,7 @@ def test_projection_by_phenotypes_then_ridge():
     S = block_diagonal(centred(X).T @ centred(X))
     expected = np.linalg.solve(S + 33 * np.eye(D), Z @ Y)
     np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-7)
-    # Columns made up for are projected as they were before.
+    # Columns are projected without the correction for missing values.
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
     stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-y", Estimator.RIDGE)
     np.testing.assert_allclose(
@@ -199,7 +199,7 @@ def test_projection_by_phenotypes_then_ridge():
     )
 
 
-def test_the_noise_left_after_the_projection_is_what_known_noise_is_told():
+def test_known_noise_uses_the_noise_that_the_projection_leaves():
     """Where the projection takes noise away, weights for known noise shrink less."""
     sigmas, noisy = noisy_targets(2e5)
     prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
@@ -240,7 +240,7 @@ def test_ada_ssp_subtracts_the_private_eigenvalue():
     assert solution.penalties == pytest.approx((1.0, noise_norm(400.0, 7) - bound + 1))
 
 
-def test_prior_numbers_are_stated():
+def test_the_solution_reports_the_prior_parameters():
     prior = EffectPrior(np.array([1.0, 3, 2, 2, 2]), np.full(L, 90.0))
     inputs = inputs_for(DENSE, N, prior=prior)
     assert solved(DENSE, inputs).parameters == {
@@ -253,7 +253,7 @@ def test_prior_numbers_are_stated():
 
 
 def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge():
-    """X'Y without noise: nothing to remove, so the floored matrix is solved as it is."""
+    """Without noise in X'Y the James-Stein factor is 1, so the floored X'X is solved as it is."""
     prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
     inputs = inputs_for(DENSE, N, scales=scales(gram=(30.0,)), prior=prior)
     solution = solved(DENSE, inputs, estimator=Estimator.JAMES_STEIN)

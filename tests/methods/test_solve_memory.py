@@ -1,4 +1,4 @@
-"""Solving takes the memory that releases are refused for, and not much less."""
+"""The predicted memory of solving is an upper bound, and a tight one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_peak_memory_of_solving_is_what_was_said(case, tmp_path):
+def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     sizes, n_phenotypes, method, estimator = CASES[case]
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
     copies = METHODS[method].recipe(n_phenotypes, None).gram_copies

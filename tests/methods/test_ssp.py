@@ -1,4 +1,4 @@
-"""The SSP family: the thesis' own numbers through this ridge, and this project's constants."""
+"""The SSP family: the numbers of the thesis, and the constants of this project."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def thesis_penalty(gamma):
     return max(0.0, norm - bound), bound, classical(*necessary)
 
 
-def test_ssp_as_the_thesis_has_it():
+def test_ssp_matches_the_thesis():
     scale = classical(float(VECTOR["eps"]) / 2, float(VECTOR["delta"]) / 2)
     ours = solve_ridge(*thesis_statistics(scale), 1.0)
     np.testing.assert_allclose(ours, VECTOR["out_ssp"], rtol=1e-9)
@@ -64,14 +64,14 @@ def test_ssp_as_the_thesis_has_it():
         (0.0, "out_const"),
     ],
 )
-def test_adaptive_ridge_as_the_thesis_has_it(gamma, name):
+def test_adaptive_ridge_matches_the_thesis(gamma, name):
     penalty, bound, scale = thesis_penalty(gamma)
     ours = solve_ridge(*thesis_statistics(scale), penalty + 1)
     np.testing.assert_allclose(ours, VECTOR[name], rtol=1e-9)
     chosen = f"out_lam_{gamma:g}"
     if chosen in VECTOR:
         np.testing.assert_allclose([penalty, bound], VECTOR[chosen], rtol=1e-9)
-    # The form is the product's: only its constants are not.
+    # The formula is that of the product; only the constants differ.
     norm = penalty + bound
     assert adaptive_ridge(norm, smallest=bound, unit=1).penalty == pytest.approx(penalty + 1)
 
@@ -82,7 +82,7 @@ def test_penalties_are_in_lattice_units():
     assert adaptive_ridge(1000.0, smallest=3000.0, unit=16).penalty == 256
 
 
-def test_the_eigenvalue_bound_fails_as_seldom_as_it_says():
+def test_the_eigenvalue_bound_fails_within_its_stated_probability():
     """A bound with a slack of sigma sqrt(2 log(2/delta)) fails with probability delta/2 at most."""
     rng = np.random.default_rng(1)
     delta, sigma, true = 0.2, 30.0, 1000.0
@@ -95,7 +95,7 @@ def test_the_eigenvalue_bound_fails_as_seldom_as_it_says():
 
 
 def test_ridge_beyond_the_smallest_eigenvalue_makes_a_noisy_gram_positive_definite():
-    """The use of it: noisy X'X + penalty is positive, nearly always, and hardly ever without."""
+    """Noisy X'X + penalty is nearly always positive definite; noisy X'X alone hardly ever is."""
     rng = np.random.default_rng(2)
     d, sigma = 30, 40.0
     smallest = 0.2 * noise_norm(sigma, d)

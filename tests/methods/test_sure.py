@@ -1,4 +1,4 @@
-"""SURE against an expression of its own, against the loss it estimates, and at its limits."""
+"""SURE against an independent expression, against the true loss, and at its limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_penalty_minimises_the_estimate():
 
 
 def test_the_penalty_comes_close_to_the_least_loss():
-    """The true loss in prediction, which the estimate has not seen."""
+    """The comparison is with the true prediction loss, which the estimate does not use."""
     rng = np.random.default_rng(2)
     ratios, unshrunk = [], []
     for _ in range(30):
@@ -54,7 +54,7 @@ def test_the_penalty_comes_close_to_the_least_loss():
     assert np.mean(unshrunk) > 1.3, "there would be nothing to gain"
 
 
-def test_nothing_but_noise_gets_no_weight():
+def test_a_pure_noise_target_gets_no_weight():
     rng = np.random.default_rng(3)
     values = np.linspace(1, 50, 300)
     H = rng.normal(0, 2.0, (300, 40))
@@ -62,7 +62,7 @@ def test_nothing_but_noise_gets_no_weight():
     assert nu > 50 * values.max()
 
 
-def test_without_noise_there_is_no_penalty_but_the_least():
+def test_without_noise_the_penalty_is_the_lower_limit():
     values, _, H = draw(np.random.default_rng(4))
     assert sure_penalty(values, H, np.zeros(20), least=0.0) == 0.0
     assert sure_penalty(values, H, np.zeros(20), least=7.0) == 7.0
@@ -80,7 +80,7 @@ def test_the_penalty_vanishes_with_the_noise():
     assert penalties[-1] < 1e-2 * penalties[0]
 
 
-def test_phenotypes_are_measured_in_their_own_noise():
+def test_phenotypes_are_standardised_by_their_own_noise():
     values, _, H = draw(np.random.default_rng(7))
     scale = np.geomspace(0.1, 10, 20)
     alike = sure_penalty(values, H, np.full(20, 3.0), least=0.0)
@@ -96,7 +96,7 @@ def test_phenotypes_are_measured_in_their_own_noise():
     spread=st.floats(0, 12),
     least=st.floats(0, 1e6),
 )
-def test_never_below_the_least_and_always_finite(seed, d, n_phenotypes, spread, least):
+def test_the_penalty_is_finite_and_at_least_the_lower_limit(seed, d, n_phenotypes, spread, least):
     rng = np.random.default_rng(seed)
     values = 10.0 ** rng.uniform(-spread, spread, d) * (rng.random(d) < 0.8)
     H = rng.normal(0, 10.0 ** rng.uniform(-spread, spread), (d, n_phenotypes))

@@ -1,4 +1,4 @@
-"""Files of a simulated cohort: whole or absent, and the same for any stripes of people."""
+"""Files of a simulated cohort are complete or absent, and the same for any stripe size."""
 
 from __future__ import annotations
 

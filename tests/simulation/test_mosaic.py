@@ -32,7 +32,7 @@ MosaicOf = Callable[..., Mosaic]
 
 
 def telltale(n_variants: int, mean_segment: float, starts: tuple[int, ...] = (0,)) -> Mosaic:
-    """Four members whose constant genotype, 0 to 3, tells which of them was copied."""
+    """Return four members, each with a constant genotype that identifies the copied member."""
     chromosome_starts = np.zeros(n_variants, dtype=bool)
     chromosome_starts[list(starts)] = True
     return Mosaic(
@@ -49,20 +49,22 @@ def largest_z(n_checks: int) -> float:
     return float(stats.norm.isf(FALSE_ALARM / (2 * n_checks)))
 
 
-def test_without_switches_everyone_is_a_member_of_the_panel(
+def test_without_segment_switches_every_person_copies_one_panel_member(
     panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
 ) -> None:
     n_people = 34_300
     values = raw_values(mosaic_of(mean_segment=1e12), n_people)
     member_of = {genotypes.tobytes(): i for i, genotypes in enumerate(panel.codes[:400].T)}
-    assert len(member_of) == 343  # 400 variants tell everyone apart
+    assert len(member_of) == 343  # 400 variants distinguish all members
     drawn = [member_of[genotypes.tobytes()] for genotypes in values.T]
     counts = np.bincount(drawn, minlength=343)
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("mean_segment", [1, 1.5, 20])
-def test_segments_end_with_the_chance_asked_for(mean_segment: float, raw_values: RawValues) -> None:
+def test_segments_end_with_the_requested_probability(
+    mean_segment: float, raw_values: RawValues
+) -> None:
     n_variants, n_people = 301, 2_000
     values = raw_values(telltale(n_variants, mean_segment), n_people)
     changes = int((values[1:] != values[:-1]).sum())
@@ -80,7 +82,7 @@ def test_segment_lengths_are_geometric(lag: int, raw_values: RawValues) -> None:
     assert stats.binomtest(same, 40_000, chance).pvalue > FALSE_ALARM
 
 
-def test_everyone_changes_at_a_chromosome(raw_values: RawValues) -> None:
+def test_every_person_starts_a_chromosome_with_a_new_member(raw_values: RawValues) -> None:
     values = raw_values(telltale(20, 1e12, starts=(0, 13)), 40_000)
     assert (values[:13] == values[0]).all()
     assert (values[13:] == values[13]).all()
@@ -88,7 +90,7 @@ def test_everyone_changes_at_a_chromosome(raw_values: RawValues) -> None:
     assert stats.binomtest(same, 40_000, 0.25).pvalue > FALSE_ALARM
 
 
-def test_allele_frequencies_are_the_panels(
+def test_allele_frequencies_match_the_panel(
     panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
 ) -> None:
     n_people = 20_000
@@ -101,7 +103,7 @@ def test_allele_frequencies_are_the_panels(
     assert z.std() > 0.5  # sampled, not copied
 
 
-def test_ld_is_the_panels(panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+def test_ld_matches_the_panel(panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues) -> None:
     n_people, mean_segment = 20_000, 200
     values = raw_values(mosaic_of(n_variants=1_000, mean_segment=mean_segment), n_people)
     common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency)[:1_000] > 0.05
@@ -134,7 +136,9 @@ def test_missing_calls(mosaic_of: MosaicOf, raw_values: RawValues) -> None:
 
 
 @pytest.mark.parametrize("slab_bytes", [1, 5_000, 1 << 24])
-def test_slabs_change_nothing(slab_bytes: int, mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+def test_results_do_not_depend_on_the_slab_size(
+    slab_bytes: int, mosaic_of: MosaicOf, raw_values: RawValues
+) -> None:
     mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
     whole = raw_values(mosaic, 9_001)
     np.testing.assert_array_equal(raw_values(mosaic, 9_001, slab_bytes=slab_bytes), whole)
@@ -158,7 +162,7 @@ def test_stripes_of_people_are_the_same_people(people_per_stripe: int, mosaic_of
     np.testing.assert_array_equal(joined, whole)
 
 
-def test_a_person_does_not_depend_on_how_many_there_are(
+def test_a_person_does_not_depend_on_the_cohort_size(
     mosaic_of: MosaicOf, raw_values: RawValues
 ) -> None:
     mosaic = mosaic_of(missing_rate=0.02)
@@ -208,6 +212,6 @@ def test_population_variance_is_the_quadratic_form_of_the_population_covariance(
     expected = (covariance * (1 - 1 / 30) ** distance * same_tile).sum()
     np.testing.assert_allclose(population_variance(mosaic, scores), expected, rtol=1e-10)
 
-    # And it is the variance of people: 40,000 of them tell it within 5 standard errors.
+    # The variance of 40,000 people agrees within 5 standard errors.
     people = score_people(mosaic, range(40_000), scores, 1)[:, 0] ** 2
     assert abs(people.mean() - expected) < largest_z(1) * people.std() / np.sqrt(40_000)

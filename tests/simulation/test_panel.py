@@ -41,7 +41,7 @@ def test_panel_is_what_bed_reader_reads(panel: Panel) -> None:
     np.testing.assert_allclose(panel.a1_frequency, np.nanmean(expected, axis=1) / 2)
 
 
-def test_frequencies_leave_missing_calls_out(reference: Path) -> None:
+def test_frequencies_exclude_missing_calls(reference: Path) -> None:
     prefix = reference / "data" / "edge" / "plink_made" / "degenerate"
     with open_bed(f"{prefix}.bed") as bed:
         dosages = bed.read(dtype="float64").T
@@ -60,7 +60,7 @@ def test_a_part_of_the_panel_is_its_first_variants() -> None:
 
 
 @pytest.mark.parametrize("n_variants", [7, 30, 3 * 22, 3 * 100 + 1])
-def test_tiles_make_a_legal_bim(n_variants: int) -> None:
+def test_tiling_makes_a_valid_bim(n_variants: int) -> None:
     sites = lay_out_sites(small_panel(["22"] * 3, [100, 200, 900]), n_variants)
     variants = sites.variants
     assert len(set(variants.identifier)) == n_variants

@@ -51,7 +51,7 @@ def assert_mean(sample: npt.NDArray[np.float64], expected: float) -> None:
 
 
 @pytest.mark.parametrize("trait", [0, 1])
-def test_heritability_is_what_was_asked_for(cohort: list[PeopleSlab], trait: int) -> None:
+def test_heritability_is_as_requested(cohort: list[PeopleSlab], trait: int) -> None:
     genetic = columns(cohort, "genetic_value")[:, trait]
     value = columns(cohort, "trait")[:, trait]
     assert_mean(genetic, 0)
@@ -65,7 +65,7 @@ def test_heritability_is_what_was_asked_for(cohort: list[PeopleSlab], trait: int
     assert abs(fit.rvalue**2 - MODEL.heritability) < LARGEST_Z * error
 
 
-def test_age_explains_a_twentieth(cohort: list[PeopleSlab]) -> None:
+def test_age_explains_a_twentieth_of_the_variance(cohort: list[PeopleSlab]) -> None:
     age, value = columns(cohort, "age"), columns(cohort, "trait")[:, 0]
     z = (age - AGE_MEAN) / AGE_SD
     assert_mean(z, 0)
@@ -74,7 +74,7 @@ def test_age_explains_a_twentieth(cohort: list[PeopleSlab]) -> None:
     assert abs(fit.slope - np.sqrt(0.05)) < LARGEST_Z * fit.stderr
 
 
-def test_sex_is_a_fair_coin(cohort: list[PeopleSlab]) -> None:
+def test_both_sexes_are_equally_frequent(cohort: list[PeopleSlab]) -> None:
     sex = columns(cohort, "sex")
     assert set(sex) == {1, 2}
     assert stats.binomtest(int((sex == 2).sum()), N_PEOPLE, 0.5).pvalue > FALSE_ALARM
@@ -97,13 +97,13 @@ def test_effects_are_sparse_and_on_polymorphic_variants(panel: Panel, mosaic_of:
     mosaic = mosaic_of(n_variants=3_000)
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     polymorphic = (panel.a1_frequency > 0) & (panel.a1_frequency < 1)
-    assert not polymorphic.all()  # else the next line could not fail
+    assert not polymorphic.all()  # otherwise the next line cannot fail
     assert polymorphic[effects.variant].all()
     assert np.bincount(effects.trait).tolist() == [round(0.05 * polymorphic.sum())] * 3
     assert (np.diff(effects.variant) >= 0).all()
 
 
-def test_effects_depend_on_their_own_seed_alone(panel: Panel, mosaic_of: MosaicOf) -> None:
+def test_effects_depend_only_on_their_own_seed(panel: Panel, mosaic_of: MosaicOf) -> None:
     one, same, other = (
         effects_for(panel, mosaic_of(seed=people), MODEL, seed=seed)
         for people, seed in ((1, 3), (2, 3), (1, 4))
@@ -113,7 +113,7 @@ def test_effects_depend_on_their_own_seed_alone(panel: Panel, mosaic_of: MosaicO
     assert not np.array_equal(one.variant, other.variant)
 
 
-def test_slabs_change_nothing(panel: Panel, mosaic_of: MosaicOf) -> None:
+def test_results_do_not_depend_on_the_slab_size(panel: Panel, mosaic_of: MosaicOf) -> None:
     mosaic = mosaic_of()
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     whole, pieces = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.in_words import spent_in_words
+from primo_scale.humanize import spent_in_words
 from primo_scale.privacy.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.privacy.spending import Budget
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.command_line import interruptions_deferred, stage
 from pipelines.payments import log_payment
+from pipelines.work_places import NOISE
 
 if TYPE_CHECKING:
     from pipelines.choices import OutcomeChoices
@@ -58,6 +59,7 @@ def moments_stage(
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.mechanism import Promise
+    from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.payer import payer_of
     from primo_scale.privacy.phenotype_moments import pay_for_moments
 
@@ -71,9 +73,11 @@ def moments_stage(
     )
     bounds = phenotype_bounds(outcomes)
     promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
+    at_hand = NoiseAtHand(work_dir / NOISE)
     with stage("phenotype moments"):
         raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
-        with Ledger(options["ledger"] or default_ledger_path()) as ledger:
+        path = options["ledger"] or default_ledger_path()
+        with Ledger(path, create=not at_hand.used()) as ledger:
             payer = payer_of(
                 ledger,
                 store.cohort_digest,
@@ -82,8 +86,6 @@ def moments_stage(
                 adjacency=model.adjacency,
             )
             with interruptions_deferred():
-                bought, receipt = pay_for_moments(
-                    raw, promise, work_dir / FILE, ledger=ledger, payer=payer
-                )
+                bought, receipt = pay_for_moments(raw, promise, at_hand, ledger=ledger, payer=payer)
                 log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
     return PaidMoments(bought, model.budget)

@@ -2,9 +2,9 @@
 
 One SQLite file holds an append-only chain of events, the secret key that its digests are made
 with, and the private key that releases are signed with. A charge goes reserved -> drawn ->
-published. A retry of a request whose noise was recorded gets the same charge back; a request that
-died between reserving and recording pays again, because its noise may have been seen. So no
-charge ever has two noises, and a crash can only cost budget, never privacy.
+published. A retry of a request whose noise was recorded, or whose key is at hand, gets the same
+charge back; a request whose noise and key are lost pays again, because its noise may have been
+seen. So no charge ever has two noises.
 
 What this cannot see: a copy of the file put in its place (an older copy forgets what was spent
 since), and a chain that someone with the file's keys rewrote. Keep one ledger, on a local disk,
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,11 @@ from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json
 
 _NOTHING = Cost(0.0)
+
+
+def random_charge() -> str:
+    """Return the name of a new charge."""
+    return secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,7 @@ class Ledger:
         *,
         noise_at_hand: Collection[str] = (),
         to_follow: Cost = _NOTHING,
+        new_charge: Callable[[], str] = random_charge,
     ) -> Reservation:
         """Pay for a release, or find that this very release was paid for and drawn already.
 
@@ -172,6 +178,9 @@ class Ledger:
         to_follow
             Cost of the release's other charges, not asked for yet: a budget that would not cover
             them too refuses now, while nothing is spent.
+        new_charge
+            Function that returns the name of a new charge. It is called once nothing refuses the
+            request and before the charge is durable, so that the key of its noise can be stored.
 
         Raises
         ------
@@ -190,12 +199,18 @@ class Ledger:
             if paid is not None:
                 reservation = Reservation(paid, opened_budget=False)
             else:
-                reservation = self._charge(history, request, to_follow)
+                reservation = self._charge(history, request, to_follow, new_charge)
             step("before reserve")
         step("reserved")
         return reservation
 
-    def reserve_again(self, request: ReleaseRequest, *, to_follow: Cost = _NOTHING) -> Reservation:
+    def reserve_again(
+        self,
+        request: ReleaseRequest,
+        *,
+        to_follow: Cost = _NOTHING,
+        new_charge: Callable[[], str] = random_charge,
+    ) -> Reservation:
         """Pay for a release whose earlier noise is lost, as if it had never been drawn.
 
         Raises
@@ -204,10 +219,39 @@ class Ledger:
             As for `reserve`.
         """
         with self._transaction() as history:
-            reservation = self._charge(history, request, to_follow)
+            reservation = self._charge(history, request, to_follow, new_charge)
             step("before reserve")
         step("reserved")
         return reservation
+
+    def unknown_charges(self, charges: Collection[str]) -> frozenset[str]:
+        """Return those of the charges that this ledger did not make."""
+        return frozenset(charges) - self._history().charges.keys()
+
+    def refuse_unknown_charges(self, charges: Mapping[str, Path]) -> None:
+        """Refuse to go on where noise is at hand that this ledger was not paid for.
+
+        Parameters
+        ----------
+        charges
+            Files of the work directory, by the charge that each of them names.
+
+        Raises
+        ------
+        InputError
+            The ledger does not know one of the charges. Another ledger, or this one before it was
+            replaced, paid for it and remembers what was spent.
+        """
+        unknown = sorted(self.unknown_charges(charges))
+        if unknown:
+            raise InputError(
+                "the ledger does not know a charge of the work directory, so what was spent on "
+                "this cohort is recorded elsewhere",
+                where=self.path,
+                value=f"charge {unknown[0]} in {charges[unknown[0]]}",
+                remedy="Restore this ledger from a backup, or give the --ledger that paid; for a "
+                "release of its own from another ledger use another --work-dir",
+            )
 
     def charge_paid_for(
         self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
@@ -328,7 +372,13 @@ class Ledger:
         """Recompute the chain, the keys, the budgets, every charge's path; return what is wrong."""
         return self._log.chain_problems() + self._history().problems
 
-    def _charge(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
+    def _charge(
+        self,
+        history: History,
+        request: ReleaseRequest,
+        to_follow: Cost,
+        new_charge: Callable[[], str],
+    ) -> Reservation:
         problem = request.problem()
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
@@ -347,7 +397,7 @@ class Ledger:
         if not balance.affords(request.cost + to_follow):
             cost = request.cost + to_follow
             raise over_budget(self.path, balance, request=request, cost=cost, lost_charges=lost)
-        charge = Charge(secrets.token_hex(8), request)
+        charge = Charge(new_charge(), request)
         self._log.append("reserved", reservation_as_json(charge))
         return Reservation(charge, opened, lost)
 

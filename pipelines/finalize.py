@@ -257,6 +257,7 @@ def _release_privately(
         payer = payer_of(
             ledger,
             store.cohort_digest,
+            store.samples.individual,
             choices.cohort,
             unit=design.privacy,
             adjacency=design.adjacency,

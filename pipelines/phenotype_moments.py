@@ -81,6 +81,7 @@ def moments_stage(
             payer = payer_of(
                 ledger,
                 store.cohort_digest,
+                store.samples.individual,
                 options["cohort"],
                 unit=model.privacy,
                 adjacency=model.adjacency,

@@ -33,6 +33,11 @@ _NO_EVENT = ""
 _WITHOUT_SIGNING_KEY = 1
 _UPGRADED = "upgraded"
 _SIGNING_TABLE = "CREATE TABLE signing (key BLOB NOT NULL)"
+_ATTACHMENT = "attachment"
+# Made when the first is kept, so that a ledger of an earlier version needs no upgrade.
+_ATTACHMENTS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS attachments (digest TEXT PRIMARY KEY, data BLOB NOT NULL)"
+)
 _SCHEMA = (
     "CREATE TABLE secret (key BLOB NOT NULL)",
     _SIGNING_TABLE,
@@ -125,6 +130,37 @@ class EventLog:
         """Append one event inside the current transaction."""
         _append(self._database, self._key, self.head(), kind, body)
 
+    def attach(self, data: bytes) -> str:
+        """Keep `data` beside the chain, inside the current transaction; return its keyed digest.
+
+        An event that records the digest pins the data. The same data are kept once.
+        """
+        digest = self.keyed_digest(_ATTACHMENT, data)
+        self._database.execute(_ATTACHMENTS_TABLE)
+        self._database.execute("INSERT OR IGNORE INTO attachments VALUES (?, ?)", (digest, data))
+        return digest
+
+    def attachment(self, digest: str) -> bytes:
+        """Return what was attached.
+
+        Raises
+        ------
+        InputError
+            It is missing, or was changed.
+        """
+        with _database_errors_explained(self.path):
+            query = "SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?"
+            rows = self._select(query, digest)
+        data = rows[0][0] if rows else b""
+        if self.keyed_digest(_ATTACHMENT, data) != digest:
+            raise InputError(
+                "the ledger is damaged: a list of people is missing or was changed",
+                where=self.path,
+                value=digest[:12],
+                remedy="Restore the ledger from a backup",
+            )
+        return data
+
     def events(self) -> list[tuple[str, str, Mapping[str, Any]]]:
         """Every event as ``(time, kind, body)``, oldest first."""
         return [(time, kind, _parsed(body)) for _, time, kind, body, _ in self._rows()]
@@ -171,12 +207,7 @@ class EventLog:
 
     def _signing_key(self) -> bytes:
         """The private key; empty unless there is exactly one."""
-        try:
-            keys = self._database.execute("SELECT key FROM signing").fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            keys = []
+        keys = self._select("SELECT key FROM signing")
         found = [key for (key,) in keys if isinstance(key, bytes)]
         return found[0] if len(found) == 1 else b""
 
@@ -202,13 +233,19 @@ class EventLog:
     def _format_version(self) -> object:
         return self._format_event().get("format_version")
 
-    def _read_key(self) -> bytes:
+    def _select(self, query: str, *values: str) -> list[Any]:
+        """Return the rows of a query; none where there is no such table."""
         try:
-            keys = self._database.execute("SELECT key FROM secret").fetchall()
+            return self._database.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
-            raise InputError("is not a privacy ledger", where=self.path) from error
+            return []
+
+    def _read_key(self) -> bytes:
+        keys = self._select("SELECT key FROM secret")
+        if not keys and not self._select("SELECT * FROM sqlite_master WHERE name = 'secret'"):
+            raise InputError("is not a privacy ledger", where=self.path)
         version = self._format_version()
         if len(keys) != 1 or version not in (_WITHOUT_SIGNING_KEY, FORMAT_VERSION):
             raise InputError(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,8 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.event_log import EventLog
 from primo_scale.privacy.history import History, account_as_json, replay, reservation_as_json
-from primo_scale.privacy.refusals import name_refusal, other_delta, over_budget
+from primo_scale.privacy.refusals import name_refusal, other_delta, over_budget, unknown_charge
+from primo_scale.privacy.rosters import Overlap, make_roster, overlap
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.spending import Account, Balance, Charge, ChargeState, ReleaseRequest
 from primo_scale.privacy.steps import step
@@ -112,6 +113,10 @@ class Ledger:
     def cohort_identifier(self, cohort_digest: str) -> str:
         """Keyed digest of a cohort's sample list: the name of its account unless it has one."""
         return self.keyed_digest("cohort", cohort_digest.encode())
+
+    def roster(self, individuals: Iterable[str]) -> bytes:
+        """Return keyed digests of people's IIDs, by which they are recognised under any FID."""
+        return make_roster(individuals, bytes.fromhex(self.keyed_digest("people", b"")))
 
     @property
     def public_key(self) -> str:
@@ -244,14 +249,7 @@ class Ledger:
         """
         unknown = sorted(self.unknown_charges(charges))
         if unknown:
-            raise InputError(
-                "the ledger does not know a charge of the work directory, so what was spent on "
-                "this cohort is recorded elsewhere",
-                where=self.path,
-                value=f"charge {unknown[0]} in {charges[unknown[0]]}",
-                remedy="Restore this ledger from a backup, or give the --ledger that paid; for a "
-                "release of its own from another ledger use another --work-dir",
-            )
+            raise unknown_charge(self.path, unknown[0], charges[unknown[0]])
 
     def charge_paid_for(
         self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
@@ -369,8 +367,18 @@ class Ledger:
         return self._log.head()
 
     def verify(self) -> list[str]:
-        """Recompute the chain, the keys, the budgets, every charge's path; return what is wrong."""
-        return self._log.chain_problems() + self._history().problems
+        """Recompute the chain, the keys, the budgets, every charge's path; return what is wrong.
+
+        Lists of people are compared with the digests that the chain records.
+        """
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        for roster in sorted({charge.roster for charge in history.charges.values()} - {""}):
+            try:
+                self._log.attachment(roster)
+            except InputError as error:
+                problems.append(error.what)
+        return problems
 
     def _charge(
         self,
@@ -383,7 +391,8 @@ class Ledger:
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
-        refusal = name_refusal(self.path, history, request)
+        shared = overlap(history, request, self._log.attachment) if request.roster else Overlap()
+        refusal = name_refusal(self.path, history, request, shared)
         if refusal is not None:
             raise refusal
         opened = account not in history.budgets
@@ -397,7 +406,8 @@ class Ledger:
         if not balance.affords(request.cost + to_follow):
             cost = request.cost + to_follow
             raise over_budget(self.path, balance, request=request, cost=cost, lost_charges=lost)
-        charge = Charge(new_charge(), request)
+        roster = self._log.attach(request.roster) if request.roster else ""
+        charge = Charge(new_charge(), request, roster=roster)
         self._log.append("reserved", reservation_as_json(charge))
         return Reservation(charge, opened, lost)
 

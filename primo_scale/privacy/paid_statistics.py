@@ -134,9 +134,8 @@ def _request(
     digest = ledger.request_digest(
         raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
     )
-    return ReleaseRequest(
-        payer.account, digest, promise.epsilon, promise.delta, mechanism.cost, payer.people
-    )
+    asked = (digest, promise.epsilon, promise.delta, mechanism.cost)
+    return ReleaseRequest(payer.account, *asked, payer.people, payer.roster)
 
 
 def _drawn(

@@ -102,6 +102,7 @@ def pay_for_moments(
         promise.delta,
         Cost(MOMENTS_SHARE * total),
         payer.people,
+        payer.roster,
     )
     found = read_moments(at_hand)
     stored = () if found is None else (found.charge,)

@@ -114,20 +114,21 @@ class NoiseAtHand:
         Parameters
         ----------
         unpaid
-            Charges with unused keys that were never paid for, one of which is taken: a run died
-            before its charge was durable.
+            Charges with unused keys that the ledger does not know: a run died before its charge was
+            durable. Their keys are removed, and never serve another request.
 
         Raises
         ------
         InputError, ResourceError
             The key cannot be written.
         """
-        charge = min(unpaid, default="") or secrets.token_hex(8)
+        charge = secrets.token_hex(8)
         path = self._key_file(charge, "unused")
         with remedy_extended(lambda: "No budget was spent", where=path):
-            if not path.is_file():
-                make_private_directory(self.directory)
-                write_atomically(path, seal_file(os.urandom(KEY_BYTES), charge))
+            for old in unpaid:
+                self._key_file(old, "unused").unlink(missing_ok=True)
+            make_private_directory(self.directory)
+            write_atomically(path, seal_file(os.urandom(KEY_BYTES), charge))
         return charge
 
     def begin(self, charge: str) -> bytes:

@@ -70,7 +70,7 @@ def settle(
         request, noise_at_hand=charges, to_follow=to_follow, new_charge=new_charge
     )
     charge = reservation.charge
-    if charge.id in charges - unpaid:
+    if charge.id in charges:
         history = f"paid for before, with charge {charge.id}: its noise is used, nothing is spent"
     elif charge.state is not ChargeState.RESERVED:
         reservation = ledger.reserve_again(request, to_follow=to_follow, new_charge=new_charge)

@@ -100,19 +100,16 @@ def io_error_at(nth, below):
 
 
 def check_retry(folder, raw, function):
-    """What a retry gives after a fault: the noise of the key that was left, for one charge."""
+    """What a retry gives after a fault: one charge, and the noise of its key if that was left."""
     left, before = key_left(folder), charges_of(folder)
-    finished = None if left else [charge.id for charge in before]
     (result, charge), (again, charge_again) = function(folder, raw), function(folder, raw)
     (paid,) = charges_of(folder)
     assert (paid.id, paid.state) == (charge, ChargeState.DRAWN)
     assert [c.id for c in before] in ([], [charge])
     if left is not None:
-        assert left[0] == charge, "the key that was durable is the one that is used"
-        if function is pay:
+        assert (left[0] == charge) == bool(before), "the key of the charge is the one that is used"
+        if before and function is pay:
             assert result.sha256() == drawn_from(left[1], folder, raw)
-    else:
-        assert finished in ([], [charge])
     assert charge_again == charge
     assert result.sha256() == again.sha256() if function is pay else result == again
     assert key_left(folder) is None, "a key that is kept undoes its noise"

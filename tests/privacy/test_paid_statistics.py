@@ -201,12 +201,13 @@ def test_a_refused_request_leaves_no_key(tmp_path):
     assert not (tmp_path / "noise").exists()
 
 
-def test_a_key_that_was_never_paid_for_is_used_for_the_next_charge(tmp_path):
-    """A run died between the two; nothing was drawn from the key, so it may serve any request."""
+def test_a_key_that_was_never_paid_for_is_removed_by_the_next_charge(tmp_path):
+    """A run died between the two. Another ledger may know the key, for another request."""
     raw = raw_statistics(tmp_path / "raw")
     assert killed_at("key stored", pay, tmp_path, raw) == KILLED
     (unpaid,) = NoiseAtHand(tmp_path / "noise").unused
-    assert pay(tmp_path, raw, asked=mechanism(0.3)).receipt.charge.id == unpaid
+    assert pay(tmp_path, raw, asked=mechanism(0.3)).receipt.charge.id != unpaid
+    assert NoiseAtHand(tmp_path / "noise").unused == frozenset()
 
 
 def test_a_paid_key_waits_for_its_own_request(tmp_path):

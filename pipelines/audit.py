@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from primo_scale.methods.catalogue import Method
     from primo_scale.privacy.audit import Audit, PairAudit
     from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
-    from primo_scale.privacy.noise import Sampler
 
 _ALL = "all"
-_COLUMNS = "{:<8} {:<12} {:<7} {:<10} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
+_COLUMNS = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
 _HEADER = _COLUMNS.format(
     "privacy",
     "adjacency",
     "X'X",
-    "sampler",
     "claim",
     "attainable",
     "shown",
@@ -42,8 +40,6 @@ class AuditChoices:
     ----------
     method, privacy, adjacency
         A name of each, or ``all``.
-    sampler
-        Name of a sampler, or ``both``.
     epsilon, delta
         What every mechanism is calibrated to.
     """
@@ -51,28 +47,24 @@ class AuditChoices:
     method: str
     privacy: str
     adjacency: str
-    sampler: str
     epsilon: float
     delta: float
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A mechanism to audit, with one of the samplers.
+    """A mechanism to audit.
 
     Attributes
     ----------
     methods
-        Names of those that release it.
+        Names of the methods that release it.
     mechanism
-        Calibrated to the invented people's bounds.
-    sampler
-        Where its noise comes from.
+        Mechanism calibrated to the invented people's bounds.
     """
 
     methods: tuple[str, ...]
     mechanism: Mechanism
-    sampler: Sampler
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -113,13 +105,6 @@ class Subject:
     show_default=True,
     help="That no sound mechanism is accused, in all lines together.",
 )
-@click.option(
-    "--sampler",
-    type=click.Choice(["both", "keystream", "opendp"]),
-    default="both",
-    show_default=True,
-    help="Where noise comes from; a small release takes OpenDP, a large one the keystream.",
-)
 @debug_option
 @explain_errors
 def main(
@@ -130,7 +115,6 @@ def main(
     delta: float,
     runs: int,
     confidence: float,
-    sampler: str,
 ) -> None:
     """Bound the epsilon of every mechanism from below, by drawing its noise and looking.
 
@@ -140,7 +124,7 @@ def main(
 
     Exit code 0: no evidence against any claim; 1: some.
     """
-    choices = AuditChoices(method, privacy, adjacency, sampler, epsilon, delta)
+    choices = AuditChoices(method, privacy, adjacency, epsilon, delta)
     subjects = list(_subjects(choices))
     click.echo(
         f"delta {delta:g}, {runs:,} releases over each of two neighbouring cohorts a pair, "
@@ -164,7 +148,7 @@ def _report(subject: Subject, runs: int, false_alarm: float) -> bool:
     from primo_scale.privacy.worst_pairs import worst_pairs
 
     mechanism = subject.mechanism
-    effort = Effort(runs, false_alarm, pooled_noise(subject.sampler))
+    effort = Effort(runs, false_alarm, pooled_noise())
     found = audit(mechanism, worst_pairs(mechanism), effort)
     click.echo(_line(subject, found))
     if found.verdict is Verdict.WITHIN:
@@ -181,7 +165,6 @@ def _line(subject: Subject, found: Audit) -> str:
         promise.privacy,
         promise.adjacency,
         "dense" if bounds.block_norms is None else "blocks",
-        subject.sampler.name.lower(),
         f"{promise.epsilon:g}",
         _epsilon(found.attainable),
         _epsilon(found.epsilon),
@@ -203,12 +186,10 @@ def _epsilon(value: float | None) -> str:
 def _subjects(choices: AuditChoices) -> Iterator[Subject]:
     """Every mechanism that was asked for, methods that share one together."""
     from primo_scale.privacy.mechanism import Promise
-    from primo_scale.privacy.noise import Sampler
     from primo_scale.privacy.scales import calibrate
     from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
     from primo_scale.privacy.worst_pairs import SPLIT, audit_bounds
 
-    samplers = {"opendp": [Sampler.OPENDP], "keystream": [Sampler.KEYSTREAM]}
     for unit in PrivacyUnit:
         for adjacency in Adjacency:
             if choices.privacy not in (unit, _ALL) or choices.adjacency not in (adjacency, _ALL):
@@ -218,8 +199,7 @@ def _subjects(choices: AuditChoices) -> Iterator[Subject]:
                 bounds = audit_bounds(by_block=by_block)
                 for recipe, methods in _recipes(choices, promise, by_block=by_block).items():
                     mechanism = calibrate(bounds, promise, recipe, split=SPLIT)
-                    for sampler in samplers.get(choices.sampler, list(Sampler)):
-                        yield Subject(tuple(methods), mechanism, sampler)
+                    yield Subject(tuple(methods), mechanism)
 
 
 def _recipes(choices: AuditChoices, promise: Promise, *, by_block: bool) -> dict[Recipe, list[str]]:

@@ -20,7 +20,6 @@ from pipelines.design_choices import make_design, match_frequencies
 from pipelines.estimation import MethodChoices, choose, recipe_of
 from pipelines.finalize import check_publishable, log_genome_build
 from pipelines.payments import announce_opening
-from pipelines.phenotype_moments import FILE as MOMENTS
 from pipelines.rehearsal import preflight
 from pipelines.release_needs import refuse_small_memory, release_needs
 from pipelines.release_place import refuse_other_release, refuse_unwritable
@@ -165,24 +164,28 @@ def _refuse_unaffordable(
     path = asked.ledger or default_ledger_path()
     if asked.release is not None or asked.outcomes.pay_moments:  # this command writes to it
         refuse_unwritable(path)
-    if not path.exists():  # a new ledger opens the budget that the release needs
+    at_hand = NoiseAtHand(work_dir / NOISE)
+    used = at_hand.used()
+    if not (path.exists() or used):  # a new ledger opens the budget that the release needs
         return
-    bought = read_moments(work_dir / MOMENTS) if asked.outcomes.pay_moments else None
+    bought = read_moments(at_hand) if asked.outcomes.pay_moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost
     with Ledger(path, read_only=True) as ledger:
+        ledger.refuse_unknown_charges(used)
         payer = payer_of(
             ledger,
             store.cohort_digest,
+            store.samples.individual,
             asked.cohort,
             unit=design.privacy,
             adjacency=design.adjacency,
         )
         request = ReleaseRequest(
-            payer.account, "", budget.epsilon, budget.delta, cost, payer.people
+            payer.account, "", budget.epsilon, budget.delta, cost, payer.people, payer.roster
         )
-        ledger.ask(request, noise_at_hand=NoiseAtHand(work_dir / NOISE).charges())
+        ledger.ask(request, noise_at_hand=at_hand.charges())
 
 
 def _finished_stages(work_dir: Path, asked: RunChoices) -> tuple[bool, bool]:

@@ -298,10 +298,13 @@ def _release_privately(
     if choices.budget is None:
         raise UsageError("a private release needs --epsilon and --delta")
     mechanism = design.mechanism(choices.budget, recipe_of(design, chosen))
-    with Ledger(choices.ledger or default_ledger_path()) as ledger:
+    path = choices.ledger or default_ledger_path()
+    with Ledger(path, create=not at_hand.used()) as ledger:
+        ledger.refuse_unknown_charges(at_hand.used())
         payer = payer_of(
             ledger,
             store.cohort_digest,
+            store.samples.individual,
             choices.cohort,
             unit=design.privacy,
             adjacency=design.adjacency,
@@ -322,12 +325,13 @@ def _release_privately(
         expected = forecast_release(design, store.variants, mechanism)
         payment = Payment(mechanism, charges, balance, expected.stated_size)
         signer = Signer(ledger.public_key, ledger.sign)
-        digest = _publish(
-            design, paid.private, choices,
-            variants=store.variants, chosen=chosen, paid=Paid(payment, signer),
-        )  # fmt: skip
-        for charge in charges:
-            ledger.mark_published(charge, digest)
+        with at_hand.payment_explained(paid.receipt.charge.id):
+            digest = _publish(
+                design, paid.private, choices,
+                variants=store.variants, chosen=chosen, paid=Paid(payment, signer),
+            )  # fmt: skip
+            for charge in charges:
+                ledger.mark_published(charge, digest)
 
 
 def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[Charge, ...]:

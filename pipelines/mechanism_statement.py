@@ -15,17 +15,16 @@ from primo_scale import __version__
 from primo_scale.privacy import sensitivity
 from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.mechanism import Mechanism, Promise
-from primo_scale.privacy.noise import Sampler, fine_bits, off_diagonal_sigma
+from primo_scale.privacy.noise import fine_bits, off_diagonal_sigma
 from primo_scale.privacy.scales import counts_share, eigenvalue_sensitivity
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.release import stated_mechanism as stated
 from primo_scale.release import statement as said
 
-_DRAWN = {Sampler.OPENDP: stated.OPENDP, Sampler.KEYSTREAM: stated.KEYSTREAM}
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 # Measured in every release, with noise unless the promise takes them as public.
 _PARTS = tuple(stated.STATISTICS)[:7]
-_LIBRARIES = ("scipy", "opendp", "cryptography")
+_LIBRARIES = ("scipy", "cryptography")
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,6 @@ class Stated:
         Name of the method, what it does, and why it was used.
     n_fixed
         Columns of C: the constant and the covariates.
-    sampler
-        What drew the noise on all but phenotype moments, which are few and OpenDP's.
     moments_sigma
         Of the noise on phenotype moments that a charge of their own bought; None without them.
     """
@@ -48,7 +45,6 @@ class Stated:
     summary: str
     reason: str
     n_fixed: int
-    sampler: Sampler
     moments_sigma: float | None = None
 
 
@@ -79,7 +75,6 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
     """State every noisy statistic and what its noise rests on."""
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     block_norms, noise = _block_norms(mechanism), _noise(mechanism, also)
-    drawn = _DRAWN[also.sampler]
     return stated.Mechanism(
         method=also.method,
         summary=also.summary,
@@ -101,9 +96,9 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
             for name, sigmas in noise.items()
             if any(sigmas)
         ),
-        sampler=stated.sampler_in_words(drawn, with_moments=also.moments_sigma is not None),
-        sampler_exactness=drawn.exactness,
-        rng=drawn.rng,
+        sampler=stated.KEYSTREAM.sampler,
+        sampler_exactness=stated.KEYSTREAM.exactness,
+        rng=stated.KEYSTREAM.rng,
     )
 
 

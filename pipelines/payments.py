@@ -62,7 +62,12 @@ def _account_to_open(
         return Account(cohort or _NAME, design.privacy, design.adjacency)
     with Ledger(path, read_only=True) as ledger:
         payer = payer_of(
-            ledger, store.cohort_digest, cohort, unit=design.privacy, adjacency=design.adjacency
+            ledger,
+            store.cohort_digest,
+            store.samples.individual,
+            cohort,
+            unit=design.privacy,
+            adjacency=design.adjacency,
         )
         known = {balance.account.cohort for balance in ledger.balances()}
     return None if payer.account.cohort in known else payer.account

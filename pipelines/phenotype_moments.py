@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.command_line import stage
 from pipelines.payments import log_payment
+from pipelines.work_places import NOISE
 from primo_scale.interruption import deferred
 
 if TYPE_CHECKING:
@@ -44,24 +45,26 @@ def moments_stage(store: GenotypeStore, asked: RunChoices, work_dir: Path) -> Pa
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.mechanism import Promise
+    from primo_scale.privacy.noise_at_hand import NoiseAtHand
     from primo_scale.privacy.payer import payer_of
     from primo_scale.privacy.phenotype_moments import pay_for_moments
 
     bounds = phenotype_bounds(outcomes)
     promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
+    at_hand = NoiseAtHand(work_dir / NOISE)
     with stage("phenotype moments"):
         raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
-        with Ledger(asked.ledger or default_ledger_path()) as ledger:
+        path = asked.ledger or default_ledger_path()
+        with Ledger(path, create=not at_hand.used()) as ledger:
             payer = payer_of(
                 ledger,
                 store.cohort_digest,
+                store.samples.individual,
                 asked.cohort,
                 unit=model.privacy,
                 adjacency=model.adjacency,
             )
             with deferred():
-                bought, receipt = pay_for_moments(
-                    raw, promise, work_dir / FILE, ledger=ledger, payer=payer
-                )
+                bought, receipt = pay_for_moments(raw, promise, at_hand, ledger=ledger, payer=payer)
                 log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
     return PaidMoments(bought, model.budget)

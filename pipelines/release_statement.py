@@ -12,8 +12,6 @@ from pipelines.mechanism_statement import Stated, state_guarantee, state_mechani
 from primo_scale import __version__
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.privacy.calibration import Cost, composed_epsilon
-from primo_scale.privacy.noise import Sampler, sampler_for
-from primo_scale.privacy.noisy_matrices import count_draws
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.spending import total_cost
 from primo_scale.release import stated_inputs as inputs
@@ -35,7 +33,7 @@ _UNPROTECTED = (
 )
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
-    "planner of docs/maths.md, for a trait of heritability "
+    "planner of docs/maths/planner.md, for a trait of heritability "
     f"{PRIOR_HERITABILITY:g} and the linkage disequilibrium expected at the variants' positions; "
     "too high rather than too low, since noise on X'X is left out"
 )
@@ -105,17 +103,9 @@ def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechan
         summary=chosen.method.summary,
         reason=chosen.reason,
         n_fixed=design.layout.n_fixed,
-        sampler=_sampler(design, payment.mechanism),
         moments_sigma=None if design.moments is None else design.moments.bought.sigma,
     )
     return state_mechanism(payment.mechanism, also)
-
-
-def _sampler(design: Design, mechanism: Mechanism) -> Sampler:
-    """What drew the noise: a rule of public sizes, as `paid_statistics` applies it."""
-    recipe = mechanism.recipe
-    draws = count_draws(design.layout, mechanism.scales, gram_copies=recipe.gram_copies)
-    return sampler_for(draws, continuable=recipe.subsample is not None)
 
 
 def _cohort(design: Design, payment: Payment | None) -> said.Cohort:

@@ -8,6 +8,8 @@ inside a Dask task with values of people in them: see ``docs/privacy.md``.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +129,30 @@ def anticipated(error: BaseException) -> PrimoError | None:
     if isinstance(error, OSError):
         return InputError(error.strerror or str(error), where=error.filename)
     return None
+
+
+@contextmanager
+def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[None]:
+    """Add a sentence to the remedy of an anticipated error, and a place where it names none.
+
+    Parameters
+    ----------
+    sentence
+        Function that returns the sentence, called when the error arises.
+    where
+        File or directory that was being worked on.
+    """
+    try:
+        yield
+    except (PrimoError, OSError, MemoryError) as error:
+        found = anticipated(error)
+        if found is None:
+            raise
+        remedy = f"{found.remedy}. {sentence()}" if found.remedy else sentence()
+        raise type(found)(
+            found.what,
+            where=found.where or where,
+            value=found.value,
+            limit=found.limit,
+            remedy=remedy,
+        ) from error

@@ -13,8 +13,9 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.privacy.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.privacy.mechanism import Mechanism, NoiseScales
-from primo_scale.privacy.noise import FineNoise, Integers, Sampler, noise_from, off_diagonal_sigma
+from primo_scale.privacy.noise import FineNoise, Integers, off_diagonal_sigma
 from primo_scale.privacy.noisy_matrices import (
     noisy_counts,
     noisy_cross,
@@ -62,9 +63,9 @@ class PooledNoise:
             yield from self._source.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
 
 
-def pooled_noise(sampler: Sampler) -> NoiseOfRun:
-    """The noise of any number of runs, from the product's sampler and the system's entropy."""
-    noise = PooledNoise(noise_from(sampler, os.urandom(32)))
+def pooled_noise() -> NoiseOfRun:
+    """Return the noise of any number of runs, from the product's sampler under a fresh key."""
+    noise = PooledNoise(KeystreamNoise(os.urandom(KEY_BYTES)))
     return lambda: noise
 
 

@@ -13,8 +13,9 @@ import json
 import os
 import secrets
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ _NO_EVENT = ""
 _WITHOUT_SIGNING_KEY = 1
 _UPGRADED = "upgraded"
 _SIGNING_TABLE = "CREATE TABLE signing (key BLOB NOT NULL)"
+_ATTACHMENT = "attachment"
+# Made when the first is kept, so that a ledger of an earlier version needs no upgrade.
+_ATTACHMENTS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS attachments (digest TEXT PRIMARY KEY, data BLOB NOT NULL)"
+)
 _SCHEMA = (
     "CREATE TABLE secret (key BLOB NOT NULL)",
     _SIGNING_TABLE,
@@ -69,18 +75,17 @@ class EventLog:
     def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
         self.path = path
         if create:
-            _create_file(path)
+            _create_log(path)
         elif not path.is_file():
-            raise InputError("no ledger here", where=path, remedy="Check --ledger")
+            raise InputError(
+                "no ledger here",
+                where=path,
+                remedy="Check --ledger, or restore the ledger from a backup: only it knows what "
+                "was spent",
+            )
+        _refuse_empty_file(path)
         with _database_errors_explained(path):
-            self._database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
-            # A reservation must survive power loss before noise is drawn. EXTRA also flushes the
-            # directory after the rollback journal is removed; FULL could lose the last commit.
-            # (A write-ahead log would be a second file that a copy of the ledger leaves behind.)
-            self._database.execute("PRAGMA journal_mode = DELETE")
-            self._database.execute("PRAGMA synchronous = EXTRA")
-            if create:
-                self._set_up()
+            self._database = _connect(path)
             self._key = self._read_key()
             if read_only:
                 self._database.execute("PRAGMA query_only = ON")
@@ -125,9 +130,40 @@ class EventLog:
             self._database.execute("BEGIN IMMEDIATE")
             yield
 
-    def append(self, kind: str, body: Mapping[str, Any]) -> str:
-        """Append one event inside the current transaction; return its time (UTC, ISO 8601)."""
-        return self._append(self._key, kind, body)
+    def append(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Append one event inside the current transaction."""
+        _append(self._database, self._key, self.head(), kind, body)
+
+    def attach(self, data: bytes) -> str:
+        """Keep `data` beside the chain, inside the current transaction; return its keyed digest.
+
+        An event that records the digest pins the data. The same data are kept once.
+        """
+        digest = self.keyed_digest(_ATTACHMENT, data)
+        self._database.execute(_ATTACHMENTS_TABLE)
+        self._database.execute("INSERT OR IGNORE INTO attachments VALUES (?, ?)", (digest, data))
+        return digest
+
+    def attachment(self, digest: str) -> bytes:
+        """Return what was attached.
+
+        Raises
+        ------
+        InputError
+            It is missing, or was changed.
+        """
+        with _database_errors_explained(self.path):
+            query = "SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?"
+            rows = self._select(query, digest)
+        data = rows[0][0] if rows else b""
+        if self.keyed_digest(_ATTACHMENT, data) != digest:
+            raise InputError(
+                "the ledger is damaged: a list of people is missing or was changed",
+                where=self.path,
+                value=digest[:12],
+                remedy="Restore the ledger from a backup",
+            )
+        return data
 
     def events(self) -> list[tuple[str, str, Mapping[str, Any]]]:
         """Every event as ``(time, kind, body)``, oldest first."""
@@ -166,42 +202,19 @@ class EventLog:
         wrong_key = self._signing_key_problem()
         return [*problems, wrong_key] if wrong_key else problems
 
-    def _set_up(self) -> None:
-        """Create the tables and the keys, unless another process has."""
-        with self.exclusively():
-            found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if found:
-                return
-            for statement in _SCHEMA:
-                self._database.execute(statement)
-            key = secrets.token_bytes(_KEY_BYTES)
-            self._database.execute("INSERT INTO secret VALUES (?)", (key,))
-            self._append(key, "created", self._add_signing_key())
-
     def _upgrade(self) -> None:
         """Bring a log of version 1 to this version, unless another process has by now."""
         with self.exclusively():
             if self._format_version() != _WITHOUT_SIGNING_KEY:
                 return
             self._database.execute(_SIGNING_TABLE)
-            self.append(_UPGRADED, self._add_signing_key())
+            self.append(_UPGRADED, _add_signing_key(self._database))
             step("before upgrade")
         step("upgraded")
 
-    def _add_signing_key(self) -> dict[str, Any]:
-        """Store a new signing key; return the body of the event that must record it."""
-        key = new_signing_key()
-        self._database.execute("INSERT INTO signing VALUES (?)", (key,))
-        return {"format_version": FORMAT_VERSION, "public_key": public_key_of(key)}
-
     def _signing_key(self) -> bytes:
         """The private key; empty unless there is exactly one."""
-        try:
-            keys = self._database.execute("SELECT key FROM signing").fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            keys = []
+        keys = self._select("SELECT key FROM signing")
         found = [key for (key,) in keys if isinstance(key, bytes)]
         return found[0] if len(found) == 1 else b""
 
@@ -227,13 +240,19 @@ class EventLog:
     def _format_version(self) -> object:
         return self._format_event().get("format_version")
 
-    def _read_key(self) -> bytes:
+    def _select(self, query: str, *values: str) -> list[Any]:
+        """Return the rows of a query; none where there is no such table."""
         try:
-            keys = self._database.execute("SELECT key FROM secret").fetchall()
+            return self._database.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
-            raise InputError("is not a privacy ledger", where=self.path) from error
+            return []
+
+    def _read_key(self) -> bytes:
+        keys = self._select("SELECT key FROM secret")
+        if not keys and not self._select("SELECT * FROM sqlite_master WHERE name = 'secret'"):
+            raise InputError("is not a privacy ledger", where=self.path)
         version = self._format_version()
         if len(keys) != 1 or version not in (_WITHOUT_SIGNING_KEY, FORMAT_VERSION):
             raise InputError(
@@ -244,16 +263,6 @@ class EventLog:
                 remedy="Use the version of primo_scale that wrote it",
             )
         return bytes(keys[0][0])
-
-    def _append(self, key: bytes, kind: str, body: Mapping[str, Any]) -> str:
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        text = canonical_json(dict(body)).decode()
-        digest = _event_digest(key, self.head(), (time, kind, text))
-        self._database.execute(
-            "INSERT INTO events (time, kind, body, digest) VALUES (?, ?, ?, ?)",
-            (time, kind, text, digest),
-        )
-        return time
 
     def _rows(self) -> list[tuple[int, str, str, str, str]]:
         with _database_errors_explained(self.path):
@@ -278,18 +287,79 @@ def _parsed(body: str) -> Mapping[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _create_file(path: Path) -> None:
-    """Make an empty file that only its owner can read, durably, unless there is one."""
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file so that what is committed survives a loss of power."""
+    database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
+    # A reservation must survive power loss before noise is drawn. EXTRA also flushes the
+    # directory after the rollback journal is removed; FULL could lose the last commit.
+    # (A write-ahead log would be a second file that a copy of the ledger leaves behind.)
+    database.execute("PRAGMA journal_mode = DELETE")
+    database.execute("PRAGMA synchronous = EXTRA")
+    return database
+
+
+def _create_log(path: Path) -> None:
+    """Make a log with new keys, durably, unless there is a file.
+
+    The log is written beside its name and linked to it, which fails where another process was
+    first. So no kill leaves an empty file under the name, and an empty file is always damage.
+    """
     if path.exists():
         return
-    with disk_errors_explained(path):
+    with disk_errors_explained(path), _database_errors_explained(path):
         missing = [parent for parent in path.parents if not parent.exists()]
         # After power loss a ledger whose directory has no entry is gone, with all it remembers.
         for directory in reversed(missing):
             directory.mkdir(mode=0o700, exist_ok=True)
             sync_directory(directory.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(descriptor)
+        try:
+            _fill_new_log(Path(name))
+            with suppress(FileExistsError):
+                os.link(name, path)
+        finally:
+            os.unlink(name)
         sync_directory(path.parent)
+
+
+def _fill_new_log(path: Path) -> None:
+    """Write the tables, the keys and the first event to an empty file."""
+    with closing(_connect(path)) as database, database:
+        database.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            database.execute(statement)
+        key = secrets.token_bytes(_KEY_BYTES)
+        database.execute("INSERT INTO secret VALUES (?)", (key,))
+        _append(database, key, _NO_EVENT, "created", _add_signing_key(database))
+
+
+def _refuse_empty_file(path: Path) -> None:
+    if path.stat().st_size == 0:
+        raise InputError(
+            "is an empty file, so what was spent is unknown",
+            where=path,
+            remedy="Restore the ledger from a backup; remove the file only if no release was ever "
+            "paid from it",
+        )
+
+
+def _add_signing_key(database: sqlite3.Connection) -> dict[str, Any]:
+    """Store a new signing key; return the body of the event that must record it."""
+    key = new_signing_key()
+    database.execute("INSERT INTO signing VALUES (?)", (key,))
+    return {"format_version": FORMAT_VERSION, "public_key": public_key_of(key)}
+
+
+def _append(
+    database: sqlite3.Connection, key: bytes, head: str, kind: str, body: Mapping[str, Any]
+) -> None:
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    text = canonical_json(dict(body)).decode()
+    database.execute(
+        "INSERT INTO events (time, kind, body, digest) VALUES (?, ?, ?, ?)",
+        (time, kind, text, _event_digest(key, head, (time, kind, text))),
+    )
 
 
 @contextmanager

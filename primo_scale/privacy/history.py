@@ -115,6 +115,7 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
         "approximate_epsilon": charge.cost.epsilon,
         "approximate_delta": charge.cost.delta,
         "people": charge.request.people,
+        "roster": charge.roster,
     }
 
 
@@ -158,7 +159,8 @@ def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
 def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
     request = _request_from(body)
     account = request.account
-    charge = Charge(body["charge"], request, reserved_at=time)
+    # Charges of versions without rosters have none.
+    charge = Charge(body["charge"], request, reserved_at=time, roster=body.get("roster", ""))
     budget = history.budgets.get(account)
     known = charge.id in history.charges
     history.charges[charge.id] = charge

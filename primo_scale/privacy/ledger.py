@@ -2,9 +2,9 @@
 
 One SQLite file holds an append-only chain of events, the secret key that its digests are made
 with, and the private key that releases are signed with. A charge goes reserved -> drawn ->
-published. A retry of a request whose noise was recorded gets the same charge back; a request that
-died between reserving and recording pays again, because its noise may have been seen. So no
-charge ever has two noises, and a crash can only cost budget, never privacy.
+published. A retry of a request whose noise was recorded, or whose key is at hand, gets the same
+charge back; a request whose noise and key are lost pays again, because its noise may have been
+seen. So no charge ever has two noises.
 
 What this cannot see: a copy of the file put in its place (an older copy forgets what was spent
 since), and a chain that someone with the file's keys rewrote. Keep one ledger, on a local disk,
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,8 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.event_log import EventLog
 from primo_scale.privacy.history import History, account_as_json, replay, reservation_as_json
-from primo_scale.privacy.refusals import name_refusal, other_delta, over_budget
+from primo_scale.privacy.refusals import name_refusal, other_delta, over_budget, unknown_charge
+from primo_scale.privacy.rosters import Overlap, make_roster, overlap
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.spending import (
     Account,
@@ -40,6 +41,11 @@ from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json
 
 _NOTHING = Cost(0.0)
+
+
+def random_charge() -> str:
+    """Return the name of a new charge."""
+    return secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,10 @@ class Ledger:
         """Keyed digest of a cohort's sample list: the name of its account unless it has one."""
         return self.keyed_digest("cohort", cohort_digest.encode())
 
+    def roster(self, individuals: Iterable[str]) -> bytes:
+        """Return keyed digests of people's IIDs, by which they are recognised under any FID."""
+        return make_roster(individuals, bytes.fromhex(self.keyed_digest("people", b"")))
+
     @property
     def public_key(self) -> str:
         """What `sign` is checked with, 64 hexadecimal digits; for publishing."""
@@ -165,6 +175,7 @@ class Ledger:
         *,
         noise_at_hand: Collection[str] = (),
         to_follow: Cost = _NOTHING,
+        new_charge: Callable[[], str] = random_charge,
     ) -> Reservation:
         """Pay for a release, or find that this very release was paid for and drawn already.
 
@@ -181,6 +192,9 @@ class Ledger:
         to_follow
             Cost of the release's other charges, not asked for yet: a budget that would not cover
             them too refuses now, while nothing is spent.
+        new_charge
+            Function that returns the name of a new charge. It is called once nothing refuses the
+            request and before the charge is durable, so that the key of its noise can be stored.
 
         Raises
         ------
@@ -199,12 +213,18 @@ class Ledger:
             if paid is not None:
                 reservation = Reservation(paid, opened_budget=False)
             else:
-                reservation = self._charge(history, request, to_follow)
+                reservation = self._charge(history, request, to_follow, new_charge)
             step("before reserve")
         step("reserved")
         return reservation
 
-    def reserve_again(self, request: ReleaseRequest, *, to_follow: Cost = _NOTHING) -> Reservation:
+    def reserve_again(
+        self,
+        request: ReleaseRequest,
+        *,
+        to_follow: Cost = _NOTHING,
+        new_charge: Callable[[], str] = random_charge,
+    ) -> Reservation:
         """Pay for a release whose earlier noise is lost, as if it had never been drawn.
 
         Raises
@@ -213,7 +233,7 @@ class Ledger:
             As for `reserve`.
         """
         with self._transaction() as history:
-            reservation = self._charge(history, request, to_follow)
+            reservation = self._charge(history, request, to_follow, new_charge)
             step("before reserve")
         step("reserved")
         return reservation
@@ -245,10 +265,32 @@ class Ledger:
         """
         history = self._checked_history()
         for charge in history.charges.values():
-            same = replace(charge.request, digest=request.digest) == request
-            if same and charge.id in noise_at_hand:
+            known = replace(charge.request, digest=request.digest, roster=request.roster)
+            if known == request and charge.id in noise_at_hand:
                 return None
         return self._answer(history, request, _NOTHING)
+
+    def unknown_charges(self, charges: Collection[str]) -> frozenset[str]:
+        """Return those of the charges that this ledger did not make."""
+        return frozenset(charges) - self._history().charges.keys()
+
+    def refuse_unknown_charges(self, charges: Mapping[str, Path]) -> None:
+        """Refuse to go on where noise is at hand that this ledger was not paid for.
+
+        Parameters
+        ----------
+        charges
+            Files of the work directory, by the charge that each of them names.
+
+        Raises
+        ------
+        InputError
+            The ledger does not know one of the charges. Another ledger, or this one before it was
+            replaced, paid for it and remembers what was spent.
+        """
+        unknown = sorted(self.unknown_charges(charges))
+        if unknown:
+            raise unknown_charge(self.path, unknown[0], charges[unknown[0]])
 
     def charge_paid_for(
         self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
@@ -366,24 +408,43 @@ class Ledger:
         return self._log.head()
 
     def verify(self) -> list[str]:
-        """Recompute the chain, the keys, the budgets, every charge's path; return what is wrong."""
-        return self._log.chain_problems() + self._history().problems
+        """Recompute the chain, the keys, the budgets, every charge's path; return what is wrong.
 
-    def _charge(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
+        Lists of people are compared with the digests that the chain records.
+        """
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        for roster in sorted({charge.roster for charge in history.charges.values()} - {""}):
+            try:
+                self._log.attachment(roster)
+            except InputError as error:
+                problems.append(error.what)
+        return problems
+
+    def _charge(
+        self,
+        history: History,
+        request: ReleaseRequest,
+        to_follow: Cost,
+        new_charge: Callable[[], str],
+    ) -> Reservation:
         """Write down the budget that a request opens, if it does, and its charge."""
         answer = self._answer(history, request, to_follow)
         if answer.opened_budget:
             self._append_budget(request.account, request.epsilon, request.delta)
-        self._log.append("reserved", reservation_as_json(answer.charge))
-        return answer
+        roster = self._log.attach(request.roster) if request.roster else ""
+        charge = Charge(new_charge(), request, roster=roster)
+        self._log.append("reserved", reservation_as_json(charge))
+        return replace(answer, charge=charge)
 
     def _answer(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
-        """Return the charge that a request would get; raise what refuses it."""
+        """Return a reservation whose charge has no name yet; raise what refuses the request."""
         problem = request.problem()
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
-        refusal = name_refusal(self.path, history, request)
+        shared = overlap(history, request, self._log.attachment) if request.roster else Overlap()
+        refusal = name_refusal(self.path, history, request, shared)
         if refusal is not None:
             raise refusal
         opened = account not in history.budgets
@@ -397,7 +458,7 @@ class Ledger:
         if not balance.affords(request.cost + to_follow):
             cost = request.cost + to_follow
             raise over_budget(self.path, balance, request=request, cost=cost, lost_charges=lost)
-        return Reservation(Charge(secrets.token_hex(8), request), opened, lost)
+        return Reservation(Charge("", request), opened, lost)
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:

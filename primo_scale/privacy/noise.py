@@ -6,49 +6,26 @@ That is post-processing of the ideal Gaussian mechanism, up to what the margin i
 covers (docs/maths/sampler.md); no floating-point number is added to the data, so there are no
 low-order bits to attack.
 
-A small release is drawn by OpenDP, from the operating system's entropy. A large one would wait
-minutes for that, so it is drawn from a keystream. Both reject some candidates: how long they take
-depends on the noise.
+The draws come from a keystream (`keystream_noise`). Its sampler rejects some candidates, so the
+time that a draw takes depends on the noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-# Not opendp.prelude, which imports scikit-learn where it is installed and takes ten times longer.
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian
-from opendp.metrics import l2_distance
-from opendp.mod import enable_features
-
 from primo_scale.errors import UsageError
-from primo_scale.machine import usable_cpus
 
 Integers = npt.NDArray[np.int64]
 
-# OpenDP's 64-bit draws saturate near 2^62; up to here, 32 standard deviations fit.
+# Up to here, 24 standard deviations, which no draw exceeds, fit in 64 bits.
 LARGEST_FINE_SIGMA = 2.0**58
 SMALLEST_SIGMA = 2.0**-20
 _STEPS_PER_SIGMA_BITS = 32
-# A third of a second of drawing: enough to hide the call, little enough to share among cores.
-_CHUNK_DRAWS = 1 << 14
-# OpenDP takes 2.5 s of one core for so many.
-KEYSTREAM_FROM_DRAWS = 100_000
-
-
-class Sampler(StrEnum):
-    """How the noise of a release is drawn, in the words of `release.json`."""
-
-    OPENDP = "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers"
-    KEYSTREAM = "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers"
 
 
 class FineNoise(Protocol):
@@ -56,59 +33,6 @@ class FineNoise(Protocol):
 
     def draw(self, label: str, count: int, scale: float) -> Integers:
         """Draw int64, shape (count,), of standard deviation `scale` lattice steps."""
-
-
-@dataclass(frozen=True)
-class OpenDPNoise:
-    """OpenDP's exact discrete Gaussian, from the operating system's entropy."""
-
-    def draw(self, label: str, count: int, scale: float) -> Integers:
-        """Draw on every core, at about 25 us a draw and core; the label makes no difference."""
-        draw = _discrete_gaussian(scale)
-        noise = np.empty(count, dtype=np.int64)
-
-        def fill(start: int) -> None:
-            part = noise[start : start + _CHUNK_DRAWS]
-            part[:] = draw([0] * len(part))
-
-        # OpenDP samples without the interpreter's lock, so threads are enough.
-        with ThreadPoolExecutor(usable_cpus()) as threads:
-            list(threads.map(fill, range(0, count, _CHUNK_DRAWS)))
-        return noise
-
-
-OPENDP = OpenDPNoise()
-
-
-def sampler_for(n_draws: int, *, continuable: bool = False) -> Sampler:
-    """The sampler of a release.
-
-    Parameters
-    ----------
-    n_draws
-        Draws in all of its statistics, a public number.
-    continuable
-        An interrupted drawing must go on with the very same noise, which only a key can give.
-    """
-    keystream = continuable or n_draws >= KEYSTREAM_FROM_DRAWS
-    return Sampler.KEYSTREAM if keystream else Sampler.OPENDP
-
-
-def noise_from(sampler: Sampler, key: bytes) -> FineNoise:
-    """The noise of one release.
-
-    Parameters
-    ----------
-    sampler
-        How it is drawn.
-    key
-        32 secret bytes that no other release uses; OpenDP leaves them alone.
-    """
-    if sampler is Sampler.OPENDP:
-        return OPENDP
-    from primo_scale.privacy.keystream_noise import KeystreamNoise  # imports Numba: half a second
-
-    return KeystreamNoise(key)
 
 
 def fine_bits(sigma: float) -> int:
@@ -130,8 +54,8 @@ def lattice_noise(
     sigma: float,
     *,
     bits: int | None = None,
-    source: FineNoise = OPENDP,
-    label: str = "",
+    source: FineNoise,
+    label: str,
 ) -> Integers:
     """Independent draws whose sum with an integer is the rounded ideal Gaussian mechanism.
 
@@ -144,9 +68,9 @@ def lattice_noise(
     bits
         k of the lattice ``2^-k Z``; `fine_bits(sigma)` unless a finer one is wanted.
     source
-        Where the draws come from, see `noise_from`.
+        Source of the draws.
     label
-        What they are for; a keystream gives each label once.
+        Name of the statistic that the draws are for; a keystream draws each label once.
 
     Returns
     -------
@@ -173,17 +97,13 @@ def rounded_shift(fine: Integers, bits: int) -> Integers:
     return fine if bits == 0 else (fine + (1 << (bits - 1))) >> bits
 
 
-def add_lattice_noise(
-    values: Integers, sigma: float, *, source: FineNoise = OPENDP, label: str = ""
-) -> Integers:
+def add_lattice_noise(values: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
     """Add independent noise to every entry of an integer array of any shape."""
     noise = lattice_noise(values.size, sigma, source=source, label=label)
     return values + noise.reshape(values.shape)
 
 
-def add_symmetric_noise(
-    gram: Integers, sigma: float, *, source: FineNoise = OPENDP, label: str = ""
-) -> Integers:
+def add_symmetric_noise(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
     """Add symmetric noise to a symmetric integer matrix.
 
     Parameters
@@ -222,11 +142,3 @@ def add_symmetric_noise(
         noisy[j + 1 :, j] = noisy[j, j + 1 :]
         start = stop
     return noisy
-
-
-def _discrete_gaussian(scale: float) -> Callable[[list[int]], list[int]]:
-    enable_features("contrib")
-    mechanism: Callable[[list[int]], list[int]] = make_gaussian(
-        vector_domain(atom_domain(T="i64")), l2_distance(T=float), scale=scale
-    )
-    return mechanism

@@ -16,7 +16,6 @@ from primo_scale.privacy.noise import (
     add_symmetric_noise,
     off_diagonal_sigma,
 )
-from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.tiles import Panel, Tile, panels, upper_tiles
 
 
@@ -114,28 +113,6 @@ def noisy_smallest_eigenvalue(value: int, scales: NoiseScales, *, source: FineNo
     exact = np.array([value], dtype=np.int64)
     scale = scales.smallest_eigenvalue
     return int(_noisy(exact, scale, source=source, label="smallest eigenvalue")[0])
-
-
-def count_draws(layout: BlockLayout, scales: NoiseScales, *, gram_copies: int = 1) -> int:
-    """Noisy numbers in all of a release's statistics; public."""
-    d, c, l = layout.n_variants, layout.n_fixed, layout.n_phenotypes  # noqa: E741
-    grams = sum(
-        _triangle(size) for size, sigma in zip(layout.sizes, scales.gram, strict=True) if sigma
-    )
-    return (
-        gram_copies * grams
-        + (scales.fixed_cross > 0) * d * c
-        + (scales.phenotype_cross > 0) * d * l
-        + (scales.fixed_gram > 0) * _triangle(c)
-        + (scales.fixed_phenotype > 0) * c * l
-        + (scales.phenotype_gram > 0) * _triangle(l)
-        + (scales.observed > 0) * l
-        + (scales.smallest_eigenvalue > 0)
-    )
-
-
-def _triangle(size: int) -> int:
-    return size * (size + 1) // 2
 
 
 def _noisy(values: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from primo_scale.accumulate.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.privacy.calibration import Cost
+from primo_scale.privacy.keystream_noise import KeystreamNoise
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.noise import Sampler, noise_from, sampler_for
 from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.noisy_matrices import count_draws
 from primo_scale.privacy.payer import Payer
 from primo_scale.privacy.private_statistics import (
     Draw,
@@ -26,7 +25,6 @@ from primo_scale.privacy.spending import Charge, ReleaseRequest
 from primo_scale.privacy.steps import step
 from primo_scale.privacy.subsample_use import record_use, refuse_second_use
 from primo_scale.storage.block_matrices import stored_bytes
-from primo_scale.storage.files import make_private_directory
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,11 @@ def pay_and_draw(
     payer: Payer,
     on_block: Callable[[int, int], None],
 ) -> PaidStatistics:
-    """Reserve the charge durably, draw its noise once, store the result, record it as drawn.
+    """Store a key, reserve the charge durably, draw its noise once, store it, record it as drawn.
 
-    The same request again, with what it bought still at hand, gives the same private statistics
-    at no further cost; where that is lost, it pays again.
+    The key is durable before the charge is, so an error or a kill at any point leaves a request
+    that the next call continues with the same noise and one charge. Where the key or the private
+    statistics are lost from the work directory, the request pays again.
 
     Parameters
     ----------
@@ -79,29 +78,30 @@ def pay_and_draw(
     ResourceError
         The disk has no room for what would be bought.
     InputError
-        What is at hand is not what the ledger recorded.
+        What is at hand is not what the ledger recorded, or the ledger does not know it.
     """
+    ledger.refuse_unknown_charges(at_hand.used())
     request = _request(raw, mechanism, ledger, payer)
-    charges = at_hand.charges()
-    replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
+    replayed = ledger.charge_paid_for(request, noise_at_hand=at_hand.charges())
     if mechanism.recipe.subsample is not None:
         refuse_second_use(at_hand, replayed)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     at_hand.refuse_full_disk(None if replayed is None else replayed.id, size)
-    receipt = settle(ledger, request, noise_at_hand=charges, to_follow=Cost(0.0))
+    receipt = settle(ledger, request, at_hand, to_follow=Cost(0.0))
     charge = receipt.charge
-    private = _drawn(raw, mechanism, at_hand, charge, on_block)
-    digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
-    if charge.statistics_digest not in (None, digest):
-        raise InputError(
-            "the private statistics are not those that the ledger recorded",
-            where=at_hand.store(charge.id),
-            value=charge.id,
-            remedy="Remove them; the same command then pays for new ones",
-        )
-    ledger.mark_drawn(charge, digest)
-    at_hand.forget_key(charge.id)
-    step("key removed")
+    with at_hand.payment_explained(charge.id):
+        private = _drawn(raw, mechanism, at_hand, charge, on_block)
+        digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
+        if charge.statistics_digest not in (None, digest):
+            raise InputError(
+                "the private statistics are not those that the ledger recorded",
+                where=at_hand.store(charge.id),
+                value=charge.id,
+                remedy="Restore them from a backup, or remove them",
+            )
+        ledger.mark_drawn(charge, digest)
+        at_hand.forget_key(charge.id)
+        step("key removed")
     return PaidStatistics(private, receipt)
 
 
@@ -113,7 +113,14 @@ def charge_taken_up(
     ledger: Ledger,
     payer: Payer,
 ) -> Charge | None:
-    """The charge whose noise `pay_and_draw` would use at no cost; None: it would pay."""
+    """Return the charge whose noise `pay_and_draw` would use at no cost; None: it would pay.
+
+    Raises
+    ------
+    InputError
+        Noise is at hand that the ledger does not know.
+    """
+    ledger.refuse_unknown_charges(at_hand.used())
     charges = at_hand.charges()
     request = _request(raw, mechanism, ledger, payer)
     replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
@@ -127,9 +134,8 @@ def _request(
     digest = ledger.request_digest(
         raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
     )
-    return ReleaseRequest(
-        payer.account, digest, promise.epsilon, promise.delta, mechanism.cost, payer.people
-    )
+    asked = (digest, promise.epsilon, promise.delta, mechanism.cost)
+    return ReleaseRequest(payer.account, *asked, payer.people, payer.roster)
 
 
 def _drawn(
@@ -139,17 +145,12 @@ def _drawn(
     charge: Charge,
     on_block: Callable[[int, int], None],
 ) -> PrivateStatistics:
-    """The private statistics of a charge: those at hand, or drawn now."""
+    """Return the private statistics of a charge: those at hand, or drawn now."""
     store = at_hand.store(charge.id)
     if is_drawn(store):
         return reopen_private(store, raw, mechanism)
-    recipe = mechanism.recipe
-    n_draws = count_draws(raw.matrices.layout, mechanism.scales, gram_copies=recipe.gram_copies)
-    sampler = sampler_for(n_draws, continuable=recipe.subsample is not None)
-    # Only a keystream can be continued, so only for it is there a key to keep.
-    key = at_hand.key(charge.id) if sampler is Sampler.KEYSTREAM else b""
-    step("key stored")
-    if recipe.subsample is not None:
+    if mechanism.recipe.subsample is not None:
         record_use(at_hand, charge)
-    make_private_directory(at_hand.directory)
-    return privatise(raw, Draw(mechanism, noise_from(sampler, key), store, on_block))
+    source = KeystreamNoise(at_hand.begin(charge.id))
+    step("draw begins")
+    return privatise(raw, Draw(mechanism, source, store, on_block))

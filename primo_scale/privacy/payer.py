@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from primo_scale.privacy.ledger import Ledger
@@ -11,40 +12,48 @@ from primo_scale.privacy.spending import Account
 
 @dataclass(frozen=True)
 class Payer:
-    """Whose budget is spent.
+    """Account that pays for a release, and the people that the release is about.
 
     Attributes
     ----------
     account
-        In the ledger.
+        Account in the ledger.
     people
         Keyed digest of the sample list, by which a second account for it is noticed.
+    roster
+        Keyed digests of the IIDs, by which a second account for any of the people is noticed.
     """
 
     account: Account
     people: str
+    roster: bytes = b""
 
 
 def payer_of(
     ledger: Ledger,
     cohort_digest: str,
+    individuals: Iterable[str],
     name: str | None,
     *,
     unit: PrivacyUnit,
     adjacency: Adjacency,
 ) -> Payer:
-    """Who pays for a release of a cohort.
+    """Return the account that pays for a release of a cohort.
 
     Parameters
     ----------
     ledger
-        That knows the cohort, or will.
+        Ledger that holds, or will hold, the cohort's account.
     cohort_digest
-        Of the sample list.
+        SHA-256 digest of the sorted sample list, as hexadecimal text.
+    individuals
+        IIDs of the people of the release.
     name
-        The custodian's name for the cohort; None: it goes by its sample list.
-    unit, adjacency
-        What of a person is protected, and against which neighbours.
+        Name of the cohort; None: the cohort goes by its sample list.
+    unit
+        Privacy unit.
+    adjacency
+        Neighbouring relation between cohorts.
 
     Raises
     ------
@@ -53,4 +62,4 @@ def payer_of(
     """
     people = ledger.cohort_identifier(cohort_digest)
     account = ledger.account_named(name or people, unit=unit, adjacency=adjacency)
-    return Payer(account, people)
+    return Payer(account, people, ledger.roster(individuals))

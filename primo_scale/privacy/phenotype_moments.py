@@ -11,8 +11,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,15 +20,16 @@ from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
 from primo_scale.privacy import sensitivity
 from primo_scale.privacy.calibration import Cost, release_mu
+from primo_scale.privacy.keystream_noise import KeystreamNoise
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise import Integers, add_lattice_noise
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.privacy.payer import Payer
 from primo_scale.privacy.receipt import Receipt, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.privacy.spending import Charge, ReleaseRequest
 from primo_scale.privacy.steps import step
-from primo_scale.storage.documents import of_type, read_document
 from primo_scale.storage.files import canonical_json, write_atomically
 
 MOMENTS_SHARE = 0.05
@@ -65,19 +64,35 @@ def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
 
 
 def pay_for_moments(
-    raw: RawMoments, promise: Promise, path: Path, *, ledger: Ledger, payer: Payer
+    raw: RawMoments, promise: Promise, at_hand: NoiseAtHand, *, ledger: Ledger, payer: Payer
 ) -> tuple[NoisyMoments, Receipt]:
-    """Reserve the charge durably, draw the noise once, store the result at `path`.
+    """Store a key, reserve the charge durably, draw the noise once, store the result.
 
-    The same request again, with `path` still there, gives the same moments at no further cost.
+    The same request again, with the key or the moments still at hand, gives the same moments at no
+    further cost.
+
+    Parameters
+    ----------
+    raw
+        Exact sums.
+    promise
+        Guarantee of the whole release.
+    at_hand
+        Noise of the work directory, the moments included.
+    ledger
+        Ledger that holds, or will hold, the account that pays.
+    payer
+        Account that pays, and the people of the release.
 
     Raises
     ------
     BudgetRefused
         The budget does not cover this and the rest of the release; no noise was drawn.
     InputError
-        At `path` are moments of another request: nothing was paid, and they stay.
+        The moments at hand are of another request (nothing was paid, and they stay), or the
+        ledger does not know what is at hand.
     """
+    ledger.refuse_unknown_charges(at_hand.used())
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
     request = ReleaseRequest(
@@ -87,37 +102,35 @@ def pay_for_moments(
         promise.delta,
         Cost(MOMENTS_SHARE * total),
         payer.people,
+        payer.roster,
     )
-    found = read_moments(path)
-    at_hand = () if found is None else (found.charge,)
+    found = read_moments(at_hand)
+    stored = () if found is None else (found.charge,)
     if found is not None:
-        replayed = ledger.charge_paid_for(request, noise_at_hand=at_hand)
+        replayed = ledger.charge_paid_for(request, noise_at_hand=stored)
         if replayed is None or replayed.id != found.charge:
             raise InputError(
                 "the work directory holds phenotype moments of another request",
-                where=path,
+                where=at_hand.moments,
                 remedy="Use another --work-dir, or remove this file to pay for new ones",
             )
     to_follow = Cost((1 - MOMENTS_SHARE) * total)
-    receipt = settle(ledger, request, noise_at_hand=at_hand, to_follow=to_follow)
-    if found is None:
-        return _draw(raw, sigma, receipt.charge, path, ledger), receipt
-    ledger.mark_drawn(receipt.charge, _digest_of(found, ledger))
+    receipt = settle(ledger, request, at_hand, to_follow=to_follow, stored=stored)
+    with at_hand.payment_explained(receipt.charge.id):
+        if found is None:
+            found = _draw(raw, sigma, receipt.charge, at_hand)
+        ledger.mark_drawn(receipt.charge, _digest_of(found, ledger))
+        at_hand.forget_key(receipt.charge.id)
+        step("key removed")
     return found, receipt
 
 
-def read_moments(path: Path) -> NoisyMoments | None:
-    """Moments that an earlier run stored, or None."""
-    if not path.is_file():
+def read_moments(at_hand: NoiseAtHand) -> NoisyMoments | None:
+    """Return the moments that an earlier run stored, or None."""
+    stored = at_hand.read_moments()
+    if stored is None:
         return None
-    return read_document(
-        path, _moments_from, remedy="Remove it; the same command pays for new ones"
-    )
-
-
-def _moments_from(value: dict[str, Any]) -> NoisyMoments:
-    sums = tuple(tuple(of_type(int, number) for number in row) for row in value["sums"])
-    return NoisyMoments(sums, of_type(float, value["sigma"]), of_type(str, value["charge"]))
+    return NoisyMoments(tuple(map(tuple, stored["sums"])), stored["sigma"], stored["charge"])
 
 
 def with_moments(
@@ -142,15 +155,14 @@ def _with_moments(
     return replace(bounds, mean=mean, sd=max(half * spread, farthest / _FARTHEST))
 
 
-def _draw(
-    raw: RawMoments, sigma: float, charge: Charge, path: Path, ledger: Ledger
-) -> NoisyMoments:
-    noisy: Integers = add_lattice_noise(raw.sums, sigma, label="phenotype moments")
+def _draw(raw: RawMoments, sigma: float, charge: Charge, at_hand: NoiseAtHand) -> NoisyMoments:
+    source = KeystreamNoise(at_hand.begin(charge.id))
+    step("draw begins")
+    noisy: Integers = add_lattice_noise(raw.sums, sigma, source=source, label="phenotype moments")
     moments = NoisyMoments(tuple(map(tuple, noisy.tolist())), sigma, charge.id)
     content = {"sums": moments.sums, "sigma": sigma, "charge": charge.id}
-    write_atomically(path, canonical_json(content))
+    write_atomically(at_hand.moments, canonical_json(content))
     step("moments stored")
-    ledger.mark_drawn(charge, _digest_of(moments, ledger))
     return moments
 
 

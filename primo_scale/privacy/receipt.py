@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.steps import step
 
 
 @dataclass(frozen=True)
@@ -30,28 +32,48 @@ class Receipt:
 
 
 def settle(
-    ledger: Ledger, request: ReleaseRequest, *, noise_at_hand: Collection[str], to_follow: Cost
+    ledger: Ledger,
+    request: ReleaseRequest,
+    at_hand: NoiseAtHand,
+    *,
+    to_follow: Cost,
+    stored: Collection[str] = (),
 ) -> Receipt:
     """Pay for a request, unless the noise that it was paid for with is at hand.
 
     Parameters
     ----------
-    ledger, request
-        Where, and what for.
-    noise_at_hand, to_follow
-        As for `Ledger.reserve`.
+    ledger
+        Ledger that holds, or will hold, the account that pays.
+    request
+        Request to be paid for.
+    at_hand
+        Noise of earlier charges, and the place for the key of a new one.
+    to_follow
+        Cost of the release's other charges, as for `Ledger.reserve`.
+    stored
+        Charges whose results lie elsewhere in the work directory.
 
     Raises
     ------
-    UsageError, BudgetRefused, InputError, ValueError
-        As for `Ledger.reserve`.
+    UsageError, BudgetRefused, InputError, ResourceError, ValueError
+        As for `Ledger.reserve`, or the key of the noise cannot be stored.
     """
-    reservation = ledger.reserve(request, noise_at_hand=noise_at_hand, to_follow=to_follow)
+    charges, unpaid = at_hand.charges().union(stored), ledger.unknown_charges(at_hand.unused)
+
+    def new_charge() -> str:
+        charge = at_hand.prepare(unpaid)
+        step("key stored")
+        return charge
+
+    reservation = ledger.reserve(
+        request, noise_at_hand=charges, to_follow=to_follow, new_charge=new_charge
+    )
     charge = reservation.charge
-    if charge.id in noise_at_hand:
+    if charge.id in charges:
         history = f"paid for before, with charge {charge.id}: its noise is used, nothing is spent"
     elif charge.state is not ChargeState.RESERVED:
-        reservation = ledger.reserve_again(request, to_follow=to_follow)
+        reservation = ledger.reserve_again(request, to_follow=to_follow, new_charge=new_charge)
         charge = reservation.charge
         history = f"the noise that was paid for is lost: paid again, with charge {charge.id}"
     elif reservation.lost_charges:

@@ -6,10 +6,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from primo_scale.errors import BudgetRefused
+from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.humanize import spent_in_words
 from primo_scale.privacy.calibration import Cost
 from primo_scale.privacy.history import History
+from primo_scale.privacy.rosters import Overlap
 from primo_scale.privacy.spending import Account, Balance, ReleaseRequest
 
 
@@ -65,16 +66,41 @@ def other_delta(path: Path, account: Account, *, asked: float | None, own: float
     )
 
 
-def name_refusal(path: Path, history: History, request: ReleaseRequest) -> BudgetRefused | None:
-    """Why a request may not be charged to the account that it names, whatever is left in it.
+def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
+    """Return the refusal of noise in the work directory that another ledger was paid for.
+
+    Parameters
+    ----------
+    path
+        Ledger file.
+    charge
+        Charge that the ledger did not make.
+    file
+        File of the work directory that names it.
+    """
+    return InputError(
+        "the ledger does not know a charge of the work directory, so what was spent on this "
+        "cohort is recorded elsewhere",
+        where=path,
+        value=f"charge {charge} in {file}",
+        remedy="Restore this ledger from a backup, or give the --ledger that paid; for a release "
+        "of its own from another ledger use another --work-dir",
+    )
+
+
+def name_refusal(
+    path: Path, history: History, request: ReleaseRequest, shared: Overlap
+) -> BudgetRefused | None:
+    """Return why a request may not be charged to the account that it names, whatever is left in it.
 
     Two rules keep a refused release from going through under another name, unit or adjacency,
     unless the custodian says so:
 
-    1. People who were charged to other cohorts only are not charged to this one, unless its budget
-       was set beforehand and nothing was ever charged to it: that says "other people who happen to
-       have the same IDs". (A budget without any charge was always set: one that is opened unasked
-       comes with its first charge.)
+    1. People for whom other cohorts were charged and this one was not are not charged to this one,
+       unless its budget was set beforehand and nothing was ever charged to it: that says "other
+       people who happen to have the same IDs". (A budget without any charge was always set: one
+       that is opened unasked comes with its first charge.) People are the same if their sample
+       lists are, or if their IIDs are, whatever the FIDs and whoever else is in the lists.
     2. A budget is opened unasked only where people and cohort are both new to the ledger, in any
        unit and adjacency.
 
@@ -84,49 +110,62 @@ def name_refusal(path: Path, history: History, request: ReleaseRequest) -> Budge
     Parameters
     ----------
     path
-        The ledger.
+        Ledger file.
     history
         Everything charged so far.
     request
-        Not paid for yet.
+        Request that is not paid for yet.
+    shared
+        People of the request for whom other cohorts were charged, by their IIDs.
 
     Returns
     -------
     BudgetRefused or None
-        To be raised; None where the account may be charged, and opened if it is not.
+        Error to be raised; None where the account may be charged, and opened if it is not.
     """
     account = request.account
     has_budget = account in history.budgets
     names = history.cohorts_of(request.people)
-    if names and account.cohort not in names:
+    same_list = set() if account.cohort in names else names
+    if shared.elsewhere or same_list:
         if history.has_charges(account.cohort):
-            return _second_name(path, account, known=min(names), remedy_name="NAME")
+            return _second_name(path, replace(account, cohort="NAME"), request, shared, same_list)
         if not has_budget:
-            return _second_name(path, account, known=min(names), remedy_name=account.cohort)
+            return _second_name(path, account, request, shared, same_list)
     if has_budget:
         return None
     if history.has_budget(account.cohort):
         return _unopened(path, account)
     # Set under the people's own identifier, before anything was charged to it.
     if history.has_budget(request.people):
-        return _second_name(path, account, known=request.people, remedy_name=account.cohort)
+        return _second_name(path, account, request, shared, {request.people})
     return None
 
 
-def _second_name(path: Path, account: Account, *, known: str, remedy_name: str) -> BudgetRefused:
-    """An `account` of a second cohort for people who are `known` as another one.
+def _second_name(
+    path: Path, to_open: Account, request: ReleaseRequest, shared: Overlap, same_list: set[str]
+) -> BudgetRefused:
+    """Return the refusal of a second cohort for people whom the ledger knows in another.
 
-    `remedy_name` is the cohort to open for other people: this one, unless it is taken.
+    `to_open` is the account to open for other people: the requested one, unless it is taken.
     """
-    known_name = Account(known).short_name
+    homes = shared.homes or tuple(sorted(same_list - shared.elsewhere.keys()))
+    names = {cohort: Account(cohort).short_name for cohort in homes[:1] or sorted(shared.elsewhere)}
+    known, who = ", ".join(names.values()), "these people have"
+    if shared.elsewhere and max(shared.elsewhere.values()) < shared.people:
+        who = "some of these people, whom their IIDs tell, have"
+        counts = {name: shared.elsewhere[cohort] for cohort, name in names.items()}
+        known = ", ".join(f"{name}: {n} of {shared.people}" for name, n in counts.items())
+    give = "For"
+    if homes:
+        give = f"Give --cohort {shlex.quote(names[homes[0]])}; or, for"
     return BudgetRefused(
-        "these people have a budget under another name",
+        f"{who} a budget under another name",
         where="--cohort",
-        value=account.short_name,
-        limit=known_name,
-        remedy=f"Give --cohort {shlex.quote(known_name)}; or, for other people with the same IDs, "
-        "open a budget of their own first: "
-        f"{opening_command(path, replace(account, cohort=remedy_name))}",
+        value=request.account.short_name,
+        limit=known,
+        remedy=f"{give} other people with the same IDs, open a budget of their own first: "
+        f"{opening_command(path, to_open)}",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from primo_scale.privacy.calibration import (
@@ -147,6 +147,9 @@ class ReleaseRequest:
         2 rho. Nothing here is known only as zCDP.
     people
         Keyed digest of the sample list; empty where it is not known.
+    roster
+        Keyed digests of the people's IIDs (`primo_scale.privacy.rosters`); empty where they are
+        not known, and of requests that are read back. It makes no other request.
     """
 
     account: Account
@@ -155,6 +158,7 @@ class ReleaseRequest:
     delta: float
     cost: Cost
     people: str = ""
+    roster: bytes = field(default=b"", compare=False, repr=False)
 
     def problem(self) -> str | None:
         """What keeps it from being charged, whatever the budget; None if nothing does.
@@ -194,6 +198,9 @@ class Charge:
         Keyed digest of the private statistics, once drawn.
     release_digests
         Digests of the releases published from it (more than one is post-processing).
+    roster
+        Keyed digest of the people's roster, which the ledger keeps; empty if a version without
+        rosters made the charge.
     """
 
     id: str
@@ -202,6 +209,7 @@ class Charge:
     reserved_at: str = ""
     statistics_digest: str | None = None
     release_digests: tuple[str, ...] = ()
+    roster: str = ""
 
     @property
     def cost(self) -> Cost:

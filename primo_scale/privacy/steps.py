@@ -16,9 +16,10 @@ AUDIT_EVENT = "primo_scale.step"
 # In the order in which a release passes them. "before" a record of the ledger means: written, not
 # yet committed; without "before": durable.
 STEPS = (
+    "key stored",
     "before reserve",
     "reserved",
-    "key stored",
+    "draw begins",
     "block written",
     "statistics stored",
     "before drawn",
@@ -30,7 +31,16 @@ STEPS = (
     "published",
 )
 # Before them, where phenotype means and standard deviations are paid for.
-MOMENTS_STEPS = ("before reserve", "reserved", "moments stored", "before drawn", "drawn")
+MOMENTS_STEPS = (
+    "key stored",
+    "before reserve",
+    "reserved",
+    "draw begins",
+    "moments stored",
+    "before drawn",
+    "drawn",
+    "key removed",
+)
 # When a ledger of format version 1 is opened.
 UPGRADE_STEPS = ("before upgrade", "upgraded")
 

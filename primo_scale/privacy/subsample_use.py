@@ -8,8 +8,6 @@ disk wherever the statistics lie.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from primo_scale.errors import InputError
 from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.privacy.spending import Charge
@@ -31,15 +29,13 @@ def refuse_second_use(at_hand: NoiseAtHand, replayed: Charge | None) -> None:
     InputError
         The subsample has served another release, or its own, whose noise is lost.
     """
-    path, charges = _served_path(at_hand), at_hand.charges()
-    served = set(charges)
-    if path.is_file():
-        served.add(path.read_text(encoding="utf-8"))
+    charges = at_hand.charges()
+    served = {charge for charge, path in at_hand.used().items() if path != at_hand.moments}
     continued = {replayed.id} if replayed is not None and replayed.id in charges else set()
     if served - continued or (replayed is not None and not continued):
         raise InputError(
             "the subsample has served a release already",
-            where=path.parent,
+            where=at_hand.directory.parent,
             value=", ".join(sorted(served)) or (replayed.id if replayed else None),
             remedy="Draw a fresh one: run with another --work-dir",
         )
@@ -47,9 +43,4 @@ def refuse_second_use(at_hand: NoiseAtHand, replayed: Charge | None) -> None:
 
 def record_use(at_hand: NoiseAtHand, charge: Charge) -> None:
     """Write durably which charge the subsample serves; before its noise is drawn."""
-    write_atomically(_served_path(at_hand), charge.id.encode())
-
-
-def _served_path(at_hand: NoiseAtHand) -> Path:
-    """Beside what the charges bought, so that it stays when that is lost."""
-    return at_hand.directory.with_name("statistics.charge")
+    write_atomically(at_hand.subsample_use, charge.id.encode())

@@ -218,7 +218,7 @@ def _check_lattice(document: Document) -> Finding:
 
 
 def _check_drawing(document: Document) -> Finding:
-    """The price of the lattice is that of two proved samplers; one of them must have drawn."""
+    """Check that a proved sampler drew the noise: the price of the lattice covers two of them."""
     draws = _draws(document, but_for=("phenotype_moments",))
     detail = f"{draws} draws, by a sampler that is proved"
     return _finding("sampler", drawing_problems(document, draws), detail)

@@ -14,8 +14,8 @@ from primo_scale.release import stated_mechanism as stated
 
 Document = Mapping[str, Any]
 
-# OpenDP is too slow for more, and could not go on with a subsample's draw that was interrupted.
-KEYSTREAM_FROM_DRAWS = 100_000
+# Earlier versions drew fewer numbers with OpenDP, unless they were of a subsample.
+_KEYSTREAM_FROM_DRAWS = 100_000
 _RIDGE = "ridge"
 _BY_NUMBERS_OF_A_PRIOR = ("known-noise", "ridge-at-noise-norm", "sure", "james-stein")
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
@@ -123,7 +123,7 @@ def estimation_problems(document: Document) -> list[str]:
 
 
 def drawing_problems(document: Document, draws: int) -> list[str]:
-    """Where the sampler is not one of the two that are proved, or not the one for this release.
+    """Return where the sampler is none that is proved and that a version uses for such a release.
 
     Parameters
     ----------
@@ -133,15 +133,16 @@ def drawing_problems(document: Document, draws: int) -> list[str]:
         Noisy numbers in its statistics, phenotype moments not counted.
     """
     mechanism = document["mechanism"]
-    by_key = draws >= KEYSTREAM_FROM_DRAWS or mechanism["subsample"] is not None
-    drawn = stated.KEYSTREAM if by_key else stated.OPENDP
-    expected = {
-        "sampler": stated.sampler_in_words(drawn, with_moments=mechanism["share"] < 1),
-        "sampler_exactness": drawn.exactness,
-        "rng": drawn.rng,
-    }
+    by_key = draws >= _KEYSTREAM_FROM_DRAWS or mechanism["subsample"] is not None
+    of_old = stated.OPENDP
+    if by_key:
+        of_old = stated.KEYSTREAM_AND_OPENDP if mechanism["share"] < 1 else stated.KEYSTREAM
+    drawn = {each.sampler: each for each in (of_old, stated.KEYSTREAM)}.get(mechanism["sampler"])
+    if drawn is None:
+        return [f"sampler is stated as {mechanism['sampler']!r}, none that draws {draws} numbers"]
+    expected = {"sampler_exactness": drawn.exactness, "rng": drawn.rng}
     return [
-        f"{name} is stated as {mechanism[name]!r}, {draws} draws imply {words!r}"
+        f"{name} is stated as {mechanism[name]!r}, the sampler implies {words!r}"
         for name, words in expected.items()
         if mechanism[name] != words
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Layout = Literal["svec", "full"]
@@ -23,7 +23,7 @@ STATISTICS = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """One of the two proved ways to draw noise, in the only words that release.json has for it.
+    """A proved way to draw noise, in the only words that release.json has for it.
 
     Attributes
     ----------
@@ -43,6 +43,7 @@ class Drawn:
 KEYSTREAM_DISTANCE = 4e-119
 """Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
 
+# Earlier versions drew releases of few numbers, and phenotype moments, with OpenDP.
 OPENDP = Drawn(
     "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
     "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard deviation; its "
@@ -59,11 +60,9 @@ KEYSTREAM = Drawn(
 )
 
 
-def sampler_in_words(drawn: Drawn, *, with_moments: bool) -> str:
-    """What drew the noise; phenotype moments are few, and OpenDP's in any release."""
-    if not with_moments or drawn == OPENDP:
-        return drawn.sampler
-    return f"{drawn.sampler}; phenotype moments: {OPENDP.sampler}"
+KEYSTREAM_AND_OPENDP = replace(
+    KEYSTREAM, sampler=f"{KEYSTREAM.sampler}; phenotype moments: {OPENDP.sampler}"
+)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A release that is killed at any of its steps: the same release on retry, or a second charge.
+"""A release that is killed at any of its steps: the same release on retry, and one charge.
 
 Never two noises for one charge. The process dies as in a power cut: no handler, no flush runs.
 """
@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 from crash import KILLED, killed_at, steps_passed
 
-from primo_scale.privacy import noise
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.spending import Balance
 from primo_scale.privacy.steps import STEPS
-from primo_scale.release import recompute_method
 
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
@@ -39,14 +37,6 @@ def accumulated(run, tmp_path_factory) -> Path:
         "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA, "--workers", 1,
         "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
-
-
-@pytest.fixture(params=["keystream", "opendp"])
-def sampler(request, monkeypatch) -> str:
-    threshold = 0 if request.param == "keystream" else 10**9
-    for module in (noise, recompute_method):  # who draws, and who verifies
-        monkeypatch.setattr(module, "KEYSTREAM_FROM_DRAWS", threshold)
-    return request.param
 
 
 def arguments(folder: Path, work: Path) -> list[str]:
@@ -97,16 +87,17 @@ def stores(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def test_a_release_passes_every_step_in_order(accumulated, run, tmp_path, sampler) -> None:
+def test_a_release_passes_every_step_in_order(accumulated, run, tmp_path) -> None:
     passed = steps_passed(finalize, ready(tmp_path, accumulated, run))
     assert list(dict.fromkeys(passed)) == list(STEPS)
 
 
 @pytest.mark.parametrize("label", STEPS)
-def test_a_kill_costs_at_most_a_second_charge(label, accumulated, run, tmp_path, sampler) -> None:
+def test_a_killed_release_is_continued_with_one_charge(label, accumulated, run, tmp_path) -> None:
     options = ready(tmp_path, accumulated, run)
     assert killed_at(label, finalize, options) == KILLED
-    before, noisy = balance_at(tmp_path), stores(tmp_path)
+    noisy = stores(tmp_path)
+    balance_at(tmp_path)
     published = tmp_path / "release"
     as_published = content(published) if published.exists() else None
     assert as_published is None or "release.json" in as_published, "half a release"
@@ -121,10 +112,36 @@ def test_a_kill_costs_at_most_a_second_charge(label, accumulated, run, tmp_path,
     charged = json.loads((published / "release.json").read_text())["ledger"]["charges"][-1]["id"]
     if noisy:  # what was drawn and stored is what is released
         assert list(kept) == [charged] == list(noisy)
-    assert len(after.charges) <= max(1, len(before.charges)) + 1
-    unrecorded = ("reserved",) if sampler == "keystream" else (
-        "reserved", "key stored", "block written",
-    )  # fmt: skip
-    assert len(after.charges) == (2 if label in unrecorded else 1)
+    assert len(after.charges) == 1
     finalize(options)  # and once more: nothing is spent, nothing changes
     assert balance_at(tmp_path) == after
+
+
+def refused_line(options: Sequence[str], capsys) -> str:
+    with pytest.raises(SystemExit) as end:
+        importlib.import_module("pipelines.finalize").main(options)
+    assert end.value.code == 3
+    return capsys.readouterr().err
+
+
+def test_a_lost_ledger_is_not_taken_for_a_new_one(accumulated, run, tmp_path, capsys) -> None:
+    """Nothing is spent and no ledger is made while noise lies in the work directory."""
+    options = ready(tmp_path, accumulated, run)
+    finalize(options)
+    ledger = tmp_path / "ledger.sqlite"
+    before = balance_at(tmp_path)
+    ledger.rename(tmp_path / "backup.sqlite")
+    shutil.move(tmp_path / "release", tmp_path / "published")
+    assert "no ledger here" in refused_line(options, capsys)
+    assert not ledger.exists()
+    ledger.touch()
+    assert "is an empty file" in refused_line(options, capsys)
+    ledger.unlink()
+    Ledger(ledger).__exit__(None, None, None)
+    assert "does not know a charge of the work directory" in refused_line(options, capsys)
+    with Ledger(ledger) as new:
+        assert new.balances() == []
+    assert not (tmp_path / "release").exists()
+    (tmp_path / "backup.sqlite").replace(ledger)
+    finalize(options)
+    assert balance_at(tmp_path).spent == before.spent

@@ -12,11 +12,10 @@ from click.testing import CliRunner
 from pipelines.audit import AuditChoices, _subjects, main
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy import audited_release
-from primo_scale.privacy.noise import Sampler
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
 CLAIM = ["--epsilon", "3", "--delta", "1e-3", "--runs", "1000", "--confidence", "0.999999999"]
-ONE = ["--method", "ssp", "--sampler", "keystream"]
+ONE = ["--method", "ssp"]
 
 
 def run(*arguments):
@@ -28,13 +27,12 @@ def test_a_line_for_each_mechanism_and_exit_0():
     lines = result.output.splitlines()
     assert result.exit_code == 0, result.output
     assert "no data is read, no budget is spent" in lines[1]
-    assert len(lines) == 3 + 4 + 1
-    for line in lines[3:7]:
+    assert len(lines) == 3 + 2 + 1
+    for line in lines[3:5]:
         assert line.startswith("label ")
         assert "within the claim" in line
         assert line.endswith("reuse-cov-proj-x")
-    assert sum("opendp" in line for line in lines) == 2
-    assert lines[-1] == "no evidence against any of 4 claims"
+    assert lines[-1] == "no evidence against any of 2 claims"
 
 
 def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
@@ -73,23 +71,22 @@ def test_impossible_requests_are_one_line_and_exit_2(arguments, message):
     assert len(result.output.splitlines()) == 1
 
 
-def test_all_means_every_method_every_promise_and_both_samplers():
-    subjects = list(_subjects(AuditChoices("all", "all", "all", "both", 3.0, 1e-3)))
+def test_all_means_every_method_and_every_promise():
+    subjects = list(_subjects(AuditChoices("all", "all", "all", 3.0, 1e-3)))
     audited = {
-        (name, s.mechanism.promise.privacy, s.mechanism.promise.adjacency, s.sampler)
+        (name, s.mechanism.promise.privacy, s.mechanism.promise.adjacency)
         for s in subjects
         for name in s.methods
     }
     expected = {
-        (name, unit, adjacency, sampler)
+        (name, unit, adjacency)
         for name, method in METHODS.items()
         for unit in method.privacy
         for adjacency in Adjacency
-        for sampler in Sampler
         if adjacency is Adjacency.REPLACE_ONE or not method.subsamples
     }
     assert audited == expected
-    assert len({(s.mechanism, s.sampler) for s in subjects}) == len(subjects)
+    assert len({s.mechanism for s in subjects}) == len(subjects)
     blocks = {s.mechanism.promise.privacy for s in subjects if s.mechanism.bounds.block_norms}
     assert blocks == {PrivacyUnit.FULL, PrivacyUnit.FEATURE}
 

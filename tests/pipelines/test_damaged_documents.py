@@ -16,6 +16,7 @@ from pipelines import accumulate, finalize, gwas_release, ingest, show_cluster, 
 from pipelines.purge import is_done_and_purged
 from pipelines.work_places import _Claims
 from primo_scale.errors import InputError
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.privacy.phenotype_moments import read_moments
 
 DEEP = "[" * 100_000
@@ -138,7 +139,7 @@ def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content)
 def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     put(tmp_path / "phenotype_moments.json", content)
     with pytest.raises(InputError, match=r"phenotype_moments\.json: is damaged"):
-        read_moments(tmp_path / "phenotype_moments.json")
+        read_moments(NoiseAtHand(tmp_path / "private_statistics"))
 
 
 @pytest.mark.parametrize("content", CONTENTS.values())

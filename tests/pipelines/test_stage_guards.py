@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -158,6 +159,28 @@ def test_a_second_name_for_the_same_people_opens_no_second_budget(folder):
         "--accept-noise",
     )  # fmt: skip
     refused(again, 6, "under another name")
+
+
+def test_the_same_people_under_other_family_names_open_no_second_budget(folder):
+    """Same IIDs, genotypes and values; only every FID is another."""
+    assert finalize(folder, folder / "work").returncode == 0
+    renamed = folder / "renamed"
+    renamed.mkdir()
+    write_cohort(renamed)
+    for name in ("cohort.fam", "pheno.tsv"):
+        text = (renamed / name).read_text()
+        (renamed / name).write_text(re.sub(r"^f\d+", "0", text, flags=re.MULTILINE))
+    ingested = run("ingest", "--bfile", renamed / "cohort", "--out", renamed / "genotypes.zarr")
+    assert ingested.returncode == 0, ingested.stderr
+    summed = accumulate(renamed, renamed / "work", "--ld-blocks", "window:1")
+    assert summed.returncode == 0, summed.stderr
+    before = charges_of(folder)
+    again = ["finalize", "--work-dir", renamed / "work", "--out", renamed / "release", "--ledger",
+             folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6]  # fmt: skip
+    for cohort in ([], ["--cohort", "other"]):
+        refused(run(*again, *cohort), 6, "these people have a budget under another name")
+    assert charges_of(folder) == before
+    assert not (renamed / "release").exists()
 
 
 def charges_of(folder):

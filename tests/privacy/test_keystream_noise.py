@@ -22,21 +22,17 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opendp_noise import OpenDPNoise
 from scipy import stats
 
 from primo_scale.errors import UsageError
 from primo_scale.privacy import keystream_noise, normal_attempts
 from primo_scale.privacy.keystream_noise import KeystreamNoise, keystream
 from primo_scale.privacy.noise import (
-    KEYSTREAM_FROM_DRAWS,
-    OPENDP,
-    Sampler,
     add_lattice_noise,
     add_symmetric_noise,
     lattice_noise,
-    noise_from,
     off_diagonal_sigma,
-    sampler_for,
 )
 from primo_scale.privacy.normal_attempts import (
     ACCEPTED,
@@ -465,20 +461,12 @@ def test_low_bits_are_uniform(sigma):
 
 def test_law_is_that_of_opendp():
     ours = KeystreamNoise(KEY).draw("a", 30_000, SCALE)
-    theirs = OPENDP.draw("a", 30_000, SCALE)
+    theirs = OpenDPNoise().draw("a", 30_000, SCALE)
     assert stats.ks_2samp(ours, theirs).pvalue > RISK
     assert stats.ks_2samp(ours * 2, theirs).pvalue < RISK
 
 
 # --- As the noise of a release -------------------------------------------------------------------
-
-
-def test_sampler_depends_on_the_number_of_draws_alone():
-    assert sampler_for(KEYSTREAM_FROM_DRAWS - 1) is Sampler.OPENDP
-    assert sampler_for(KEYSTREAM_FROM_DRAWS) is Sampler.KEYSTREAM
-    assert sampler_for(1, continuable=True) is Sampler.KEYSTREAM
-    assert noise_from(Sampler.OPENDP, KEY) is OPENDP
-    assert isinstance(noise_from(Sampler.KEYSTREAM, KEY), KeystreamNoise)
 
 
 @pytest.mark.parametrize("sigma", [2.0**-20, 0.7, 12_345.6, 2.0**33 * 1.1, 2.0**58])

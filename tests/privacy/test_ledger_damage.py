@@ -108,10 +108,9 @@ def test_events_no_ledger_writes_are_found_even_with_a_good_chain(path):
     assert problems == [f"event 5 (drawn): a second noise for charge {charge.id}"]
 
 
-@pytest.mark.parametrize("content", [b"not a database" * 100, b""])
-def test_another_file_is_refused(tmp_path, content):
+def test_another_file_is_refused(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(content)
+    path.write_bytes(b"not a database" * 100)
     with pytest.raises(InputError, match="is not a privacy ledger"):
         Ledger(path, create=False)
 

@@ -5,7 +5,9 @@ Sizes are computed so that a right sampler fails, and a wrong one passes, less t
 
 from __future__ import annotations
 
+import itertools
 import math
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -15,19 +17,29 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from primo_scale.errors import UsageError
-from primo_scale.privacy.noise import (
-    add_lattice_noise,
-    add_symmetric_noise,
-    fine_bits,
-    lattice_noise,
-    off_diagonal_sigma,
-    rounded_shift,
-)
+from primo_scale.privacy import noise as drawing
+from primo_scale.privacy.keystream_noise import KeystreamNoise
+from primo_scale.privacy.noise import fine_bits, off_diagonal_sigma, rounded_shift
 
 RISK = 1e-6
 SIGMA = 12_345.6
 # The scale errors that must be caught.
 WRONG = 0.05
+
+
+SOURCE, LABELS = KeystreamNoise(os.urandom(32)), map(str, itertools.count())
+
+
+def lattice_noise(size, sigma):
+    return drawing.lattice_noise(size, sigma, source=SOURCE, label=next(LABELS))
+
+
+def add_lattice_noise(values, sigma):
+    return drawing.add_lattice_noise(values, sigma, source=SOURCE, label=next(LABELS))
+
+
+def add_symmetric_noise(gram, sigma):
+    return drawing.add_symmetric_noise(gram, sigma, source=SOURCE, label=next(LABELS))
 
 
 def accepted_variances(n_draws):

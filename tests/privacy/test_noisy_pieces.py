@@ -20,7 +20,7 @@ from primo_scale.errors import UsageError
 from primo_scale.privacy import noisy_matrices, private_statistics
 from primo_scale.privacy.keystream_noise import KeystreamNoise
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
-from primo_scale.privacy.noisy_matrices import count_draws, noisy_cross, noisy_gram
+from primo_scale.privacy.noisy_matrices import noisy_cross, noisy_gram
 from primo_scale.privacy.private_statistics import Draw, privatise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 
@@ -101,9 +101,8 @@ def faults(matrices, scales, source):
         yield "a draw used twice or not at all"
     if len(set(source.labels)) < len(source.labels):
         yield "a label used twice"
-    draws = count_draws(matrices.layout, scales, gram_copies=matrices.gram_copies)
-    if draws != len(asked) - 1 or l != len(matrices.observed()):
-        yield "draws are miscounted"
+    if l != len(matrices.observed()):
+        yield "counts of phenotypes are missing"
 
 
 @settings(max_examples=20, deadline=None)

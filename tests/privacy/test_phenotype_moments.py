@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from crash import KILLED, killed_at
+from crash import KILLED, killed_at, steps_passed
 from scipy.stats import chi2
 
 from primo_scale.errors import BudgetRefused, InputError
@@ -14,8 +14,11 @@ from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments
 from primo_scale.privacy.calibration import release_mu
+from primo_scale.privacy.keystream_noise import KeystreamNoise
 from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.noise import lattice_noise
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
 from primo_scale.privacy.payer import Payer
 from primo_scale.privacy.phenotype_moments import (
     MOMENTS_SHARE,
@@ -27,16 +30,21 @@ from primo_scale.privacy.phenotype_moments import (
 )
 from primo_scale.privacy.sensitivity import Adjacency
 from primo_scale.privacy.spending import Account
+from primo_scale.privacy.steps import MOMENTS_STEPS
 
 PROMISE = Promise(2.0, 1e-6)
 ACCOUNT = Account("cohort")
 NOTHING = RawMoments(np.zeros((3, 5), dtype=np.int64))
 
 
+def at_hand(folder):
+    return NoiseAtHand(folder / "noise")
+
+
 def settle(folder, raw=NOTHING, promise=PROMISE):
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ACCOUNT, "people")
-        return pay_for_moments(raw, promise, folder / "moments.json", ledger=ledger, payer=payer)
+        return pay_for_moments(raw, promise, at_hand(folder), ledger=ledger, payer=payer)
 
 
 def pay(folder, raw=NOTHING, promise=PROMISE):
@@ -64,7 +72,7 @@ def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
 
 def test_paid_once_and_replayed(tmp_path) -> None:
     first, again = pay(tmp_path), pay(tmp_path)
-    assert again == first == read_moments(tmp_path / "moments.json")
+    assert again == first == read_moments(at_hand(tmp_path))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         (charge,) = ledger.balance(ACCOUNT).charges
         assert ledger.verify() == []
@@ -83,7 +91,7 @@ def test_moments_of_another_request_are_neither_paid_for_nor_lost(tmp_path, othe
     assert pay(tmp_path) == first
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert len(ledger.balance(ACCOUNT).charges) == 1
-    (tmp_path / "moments.json").unlink()
+    at_hand(tmp_path).moments.unlink()
     assert pay(tmp_path, **other).charge != first.charge
 
 
@@ -96,11 +104,13 @@ def test_the_receipt_says_what_was_paid_and_what_was_not(tmp_path) -> None:
     assert not receipt.opened_budget
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=9.0)
-    (tmp_path / "moments.json").unlink()
+    at_hand(tmp_path).moments.unlink()
     assert "is lost: paid again" in settle(tmp_path)[1].history
-    (tmp_path / "moments.json").unlink()
+    at_hand(tmp_path).moments.unlink()
     other = RawMoments(np.ones((3, 5), dtype=np.int64))
-    assert killed_at("reserved", pay, tmp_path, other) == KILLED
+    assert killed_at("draw begins", pay, tmp_path, other) == KILLED
+    for key in at_hand(tmp_path).directory.glob("*.key"):
+        key.unlink()
     assert "1 interrupted draws were charged too" in settle(tmp_path, other)[1].history
 
 
@@ -111,26 +121,52 @@ def test_refused_where_the_rest_of_the_release_could_not_be_paid(tmp_path) -> No
         pay(tmp_path)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.balance(ACCOUNT).charges == ()
-    assert not (tmp_path / "moments.json").exists()
+    assert not at_hand(tmp_path).moments.exists()
 
 
-@pytest.mark.parametrize(
-    ("label", "charges"),
-    [("before reserve", 1), ("reserved", 2), ("moments stored", 1), ("before drawn", 1),
-     ("drawn", 1)],
-)  # fmt: skip
-def test_a_crash_replays_what_was_stored_and_pays_again_for_the_rest(
-    tmp_path, label, charges
-) -> None:
+@pytest.mark.parametrize("label", MOMENTS_STEPS)
+def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label) -> None:
+    assert list(dict.fromkeys(steps_passed(pay, tmp_path / "whole"))) == list(MOMENTS_STEPS)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
     assert killed_at(label, pay, tmp_path) == KILLED
-    stored = read_moments(tmp_path / "moments.json")
+    stored, keys = read_moments(at_hand(tmp_path)), keys_of(tmp_path)
     done = pay(tmp_path)
-    assert stored in (None, done)
+    if MOMENTS_STEPS.index(label) >= MOMENTS_STEPS.index("reserved"):
+        assert done == stored or done == expected_from(keys)
+    else:
+        assert done.charge not in keys, "a key that was not paid for is not used"
+    assert pay(tmp_path) == done
+    assert keys_of(tmp_path) == {}, "a key that is kept undoes its noise"
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert len(ledger.balance(ACCOUNT).charges) == charges
+        (charge,) = ledger.balance(ACCOUNT).charges
         assert ledger.verify() == []
+    assert charge.id == done.charge
+
+
+def keys_of(folder):
+    """Key of every charge that lies in the work directory, used or not."""
+    directory = at_hand(folder).directory
+    return {path.stem: path.read_bytes() for path in directory.glob("*.*")}
+
+
+def expected_from(keys):
+    """What the one key that is at hand gives, drawn here."""
+    ((charge, key),) = keys.items()
+    sigma = moments_sigma(5, PROMISE)
+    noise = lattice_noise(15, sigma, source=KeystreamNoise(key), label="phenotype moments")
+    return NoisyMoments(tuple(map(tuple, noise.reshape(3, 5).tolist())), sigma, charge)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff", b'{"sums": 1}'])
+def test_damaged_moments_are_one_line(tmp_path, content) -> None:
+    first = pay(tmp_path)
+    whole = at_hand(tmp_path).moments.read_bytes()
+    at_hand(tmp_path).moments.write_bytes(content)
+    with pytest.raises(InputError, match=r"moments are damaged.*pays again"):
+        pay(tmp_path)
+    at_hand(tmp_path).moments.write_bytes(whole)
+    assert pay(tmp_path) == first
 
 
 def test_without_noise_they_are_the_means_and_sds() -> None:

@@ -258,3 +258,16 @@ def test_noise_beyond_the_sampler_is_refused() -> None:
     bounds = replace(BOUNDS, row_norm=2**57, n_samples=1)
     with pytest.raises(UsageError, match="64-bit sampling"):
         calibrate(bounds, Promise(1.0, 1e-6), Recipe(), split=1.0)
+
+
+def test_sums_leave_room_for_the_tail_of_the_noise() -> None:
+    """32 standard deviations beyond the largest sum still fit in 64 bits, and no person more."""
+    row_norm = 2**50
+    bounds = replace(BOUNDS, row_norm=row_norm, block_norms=None, n_samples=1)
+    sigma = max(calibrate(bounds, Promise(1.0, 1e-6), Recipe(), split=1.0).scales.gram)
+    most = (2**63 - 1 - 32 * math.ceil(sigma)) // row_norm
+    assert most * row_norm < 2**63 - 30 * sigma
+    whole = calibrate(replace(bounds, n_samples=most), Promise(1.0, 1e-6), Recipe(), split=1.0)
+    assert max(whole.scales.gram) == sigma
+    with pytest.raises(UsageError, match="would not fit 64-bit integers"):
+        calibrate(replace(bounds, n_samples=most + 1), Promise(1.0, 1e-6), Recipe(), split=1.0)

@@ -18,7 +18,6 @@ from pipelines.mechanism_statement import Stated, state_guarantee, state_mechani
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.privacy.calibration import Cost, release_mu
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise import Sampler
 from primo_scale.privacy.scales import calibrate
 from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit, phenotype_moments
 from primo_scale.release import statement as said
@@ -261,7 +260,6 @@ def _also(mode: str, mechanism: Mechanism, weights: ScoringWeights) -> Stated:
         summary="one noisy X'X for all phenotypes",
         reason="as given",
         n_fixed=1 + len(weights.covariates),
-        sampler=Sampler.OPENDP if mechanism.recipe.subsample is None else Sampler.KEYSTREAM,
         moments_sigma=moments,
     )
 

@@ -12,12 +12,11 @@ from release_examples import MODES, example_document, example_statement, example
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
 from primo_scale.methods.estimators import SHRINKAGES, EffectPrior, Estimator, prior_numbers
-from primo_scale.privacy.noise import KEYSTREAM_FROM_DRAWS, Sampler
 from primo_scale.release import recompute_method, stated_mechanism
 from primo_scale.release.document import schema_problems
 from primo_scale.release.recompute import guarantee_findings
 from primo_scale.release.recompute_method import PARAMETERS, estimation_problems
-from primo_scale.release.stated_mechanism import KEYSTREAM, OPENDP, Drawn, sampler_in_words
+from primo_scale.release.stated_mechanism import KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP, Drawn
 from primo_scale.release.verify import document_findings
 
 SCHEMA = Path(stated_mechanism.__file__).with_name("release.schema.json")
@@ -56,18 +55,12 @@ def test_the_numbers_are_those_of_the_estimators():
         assert {*prior_numbers(estimator, prior), *beside} == set(PARAMETERS[estimator])
 
 
-def test_the_samplers_are_those_that_draw():
-    assert str(Sampler.OPENDP) == OPENDP.sampler
-    assert str(Sampler.KEYSTREAM) == KEYSTREAM.sampler
-    assert recompute_method.KEYSTREAM_FROM_DRAWS == KEYSTREAM_FROM_DRAWS
-
-
 def test_the_schema_has_the_same_words():
     schema = json.loads(SCHEMA.read_bytes())
     mechanism = schema["$defs"]["mechanism"]["properties"]
     drawn = (OPENDP, KEYSTREAM)
     assert mechanism["sampler"]["enum"] == [
-        OPENDP.sampler, KEYSTREAM.sampler, sampler_in_words(KEYSTREAM, with_moments=True),
+        OPENDP.sampler, KEYSTREAM.sampler, KEYSTREAM_AND_OPENDP.sampler,
     ]  # fmt: skip
     assert mechanism["sampler_exactness"]["enum"] == [each.exactness for each in drawn]
     assert mechanism["rng"]["enum"] == [each.rng for each in drawn]
@@ -93,41 +86,63 @@ def test_no_other_sampler_can_be_stated(name, words):
 
 
 def restate_sampler(document: dict[str, Any], drawn: Drawn) -> None:
-    moments = document["mechanism"]["share"] < 1
     document["mechanism"] |= {
-        "sampler": sampler_in_words(drawn, with_moments=moments),
+        "sampler": drawn.sampler,
         "sampler_exactness": drawn.exactness,
         "rng": drawn.rng,
     }
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_only_a_subsample_needs_the_keystream_for_few_draws(mode):
-    document = example_document(mode)
-    needed = KEYSTREAM if document["mechanism"]["subsample"] else OPENDP
-    for drawn in (OPENDP, KEYSTREAM):
+def samplers_taken(document: dict[str, Any]) -> list[Drawn]:
+    """Samplers with which the document verifies; with any other the sampler alone fails."""
+    taken = []
+    for drawn in (KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP):
         restate_sampler(document, drawn)
         assert schema_problems(document) == []
-        assert failed(document) == ([] if drawn == needed else ["sampler"])
+        found = [finding.check for finding in guarantee_findings(document) if not finding.ok]
+        assert found in ([], ["sampler"])
+        if not found:
+            taken.append(drawn)
+    return taken
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_release_states_the_keystream(mode):
+    mechanism = example_document(mode)["mechanism"]
+    assert (mechanism["sampler"], mechanism["rng"]) == (KEYSTREAM.sampler, KEYSTREAM.rng)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_small_release_of_an_earlier_version_still_verifies(mode):
+    """It was drawn by OpenDP, unless X'X was of a subsample."""
+    document = example_document(mode)
+    old = [] if document["mechanism"]["subsample"] else [OPENDP]
+    assert samplers_taken(document) == [KEYSTREAM, *old]
 
 
 @pytest.mark.parametrize("mode", ["full", "moments"])
-@pytest.mark.parametrize("sizes, drawn", [([332, 290, 4], OPENDP), ([406, 173], KEYSTREAM)])
-def test_the_keystream_draws_from_100000_draws_on(mode, sizes, drawn):
+@pytest.mark.parametrize("sizes, few", [([332, 290, 4], True), ([406, 173], False)])
+def test_earlier_versions_took_the_keystream_from_100000_draws_on(mode, sizes, few):
     """X'X has d(d + 1)/2 in each block, X'C and X'Y 4 a variant, the rest 12: 99,999 and 100,000.
 
-    Phenotype moments are always drawn apart, and do not count.
+    Phenotype moments were always OpenDP's, and do not count.
     """
     document = example_document(mode)
     d = sum(sizes)
     document["cohort"] |= {"n_variants": d, "block_sizes": sizes}
     for query in document["mechanism"]["queries"]:
         query["shape"] = [d if length == 7 else length for length in query["shape"]]
-    assert sum(s * (s + 1) // 2 for s in sizes) + 4 * d + 12 == (100_000 - (drawn == OPENDP))
-    for each in (OPENDP, KEYSTREAM):
-        restate_sampler(document, each)
-        found = [f.check for f in guarantee_findings(document) if not f.ok]
-        assert found == ([] if each == drawn else ["sampler"])
+    assert sum(s * (s + 1) // 2 for s in sizes) + 4 * d + 12 == 100_000 - few
+    large = [KEYSTREAM_AND_OPENDP] if mode == "moments" else []
+    assert samplers_taken(document) == [KEYSTREAM, *([OPENDP] if few else large)]
+
+
+@pytest.mark.parametrize("name", ["sampler_exactness", "rng"])
+def test_the_words_of_another_sampler_are_found(name):
+    document = example_document()
+    field = {"sampler_exactness": "exactness"}.get(name, name)
+    document["mechanism"][name] = getattr(OPENDP, field)
+    assert failed(document) == ["sampler"]
 
 
 # ------------------------------------------------------------------------------------ methods

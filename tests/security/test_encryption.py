@@ -244,18 +244,19 @@ def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, seal
 def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypatch) -> None:
     """With it and the release whoever has it takes the noise off."""
     at_hand = NoiseAtHand(tmp_path / "private_statistics")
-    noise = at_hand.key("charge1")
-    file = at_hand.directory / "charge1.key"
+    charge = at_hand.prepare(())
+    noise = at_hand.begin(charge)
+    file = at_hand.directory / f"{charge}.key"
     assert noise not in file.read_bytes()
-    assert at_hand.key("charge1") == noise
+    assert at_hand.begin(charge) == noise
     file.rename(at_hand.directory / "charge2.key")
     with pytest.raises(InputError, match="damaged"):
-        at_hand.key("charge2")
+        at_hand.begin("charge2")
     monkeypatch.delenv(KEY_VARIABLE)
     with pytest.raises(InputError, match="is encrypted"):
-        at_hand.key("charge2")
-    assert (at_hand.directory / "plain.key").is_file() is False
-    assert at_hand.key("plain") == (at_hand.directory / "plain.key").read_bytes()
+        at_hand.begin("charge2")
+    plain = at_hand.prepare(())
+    assert at_hand.begin(plain) == (at_hand.directory / f"{plain}.key").read_bytes()
 
 
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:

@@ -1,0 +1,108 @@
+"""Noise in the work directory and a ledger that did not pay for it: no second charge for the same.
+
+A ledger that was lost, emptied or replaced counts no spending. What the work directory holds shows
+that there was some.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from crash import KILLED, killed_at
+from tiny_release import at_hand, charges_of, key_left, pay, pay_moments, statistics_of_nobody
+
+from primo_scale.errors import InputError
+from primo_scale.privacy.ledger import Ledger
+
+
+@pytest.fixture
+def raw(tmp_path):
+    return statistics_of_nobody(tmp_path / "raw")
+
+
+def replace_ledger(folder):
+    """Move the ledger away and put an empty new one in its place."""
+    path = folder / "ledger.sqlite"
+    path.rename(folder / "backup.sqlite")
+    Ledger(path).__exit__(None, None, None)
+    return path
+
+
+def refused(folder, raw, function, file):
+    """The ledger's name, the file that names the charge, and the remedy; nothing is spent."""
+    with pytest.raises(InputError, match="does not know a charge") as found:
+        function(folder, raw)
+    line = str(found.value)
+    assert str(folder / "ledger.sqlite") in line
+    assert str(file) in line
+    assert "from a backup" in line
+    assert charges_of(folder) == []
+
+
+@pytest.mark.parametrize("function", [pay, pay_moments])
+def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
+    (tmp_path / "work").mkdir()
+    _, charge = function(tmp_path, raw)
+    ledger = replace_ledger(tmp_path)
+    file = at_hand(tmp_path).moments if function is pay_moments else at_hand(tmp_path).store(charge)
+    for attempt in (pay, pay_moments):
+        refused(tmp_path, raw, attempt, file)
+    (tmp_path / "backup.sqlite").replace(ledger)
+    assert function(tmp_path, raw)[1] == charge
+    assert len(charges_of(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("label", ["draw begins", "block written", "statistics stored"])
+def test_a_draw_that_began_is_refused(tmp_path, raw, label):
+    (tmp_path / "work").mkdir()
+    assert killed_at(label, pay, tmp_path, raw) == KILLED
+    charge, _ = key_left(tmp_path)
+    replace_ledger(tmp_path)
+    refused(tmp_path, raw, pay, at_hand(tmp_path).directory / f"{charge}.key")
+
+
+def test_a_subsample_that_served_is_refused(tmp_path, raw):
+    (tmp_path / "work").mkdir()
+    at_hand(tmp_path).subsample_use.write_text("0123456789abcdef")
+    Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
+    refused(tmp_path, raw, pay, at_hand(tmp_path).subsample_use)
+
+
+@pytest.mark.parametrize("label", ["key stored", "reserved"])
+def test_a_key_from_which_nothing_was_drawn_is_not_refused(tmp_path, raw, label):
+    """No noise exists, so that there is nothing to draw a second time."""
+    (tmp_path / "work").mkdir()
+    assert killed_at(label, pay, tmp_path, raw) == KILLED
+    charge, _ = key_left(tmp_path)
+    ledger = replace_ledger(tmp_path)
+    _, paid = pay(tmp_path, raw)
+    assert paid != charge, "the key may be another request's in the ledger that was replaced"
+    (tmp_path / "backup.sqlite").replace(ledger)
+    with pytest.raises(InputError, match="does not know a charge"):
+        pay(tmp_path, raw)
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_an_empty_file_is_no_ledger(tmp_path, create):
+    path = tmp_path / "ledger.sqlite"
+    path.touch()
+    with pytest.raises(InputError, match=r"is an empty file.*Restore the ledger from a backup"):
+        Ledger(path, create=create)
+    assert path.stat().st_size == 0
+
+
+def test_a_new_ledger_is_never_empty_under_its_name(tmp_path, monkeypatch):
+    """A process that dies while it creates one leaves nothing that would be refused."""
+    sizes = []
+    link = os.link
+
+    def seen(source, target):
+        link(source, target)
+        sizes.append(target.stat().st_size)
+
+    monkeypatch.setattr("os.link", seen)
+    Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
+    assert len(sizes) == 1
+    assert sizes[0] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]

@@ -1,0 +1,219 @@
+"""Faults while noise is paid for and drawn: the same command continues, with one charge.
+
+Every file operation below the work directory fails in turn with an I/O error, and the process is
+killed inside the sampler. What the retry publishes is compared with noise that the test draws
+itself from the key that the fault left behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_release import (
+    MECHANISM,
+    PAYER,
+    at_hand,
+    charges_of,
+    key_left,
+    pay,
+    pay_moments,
+    statistics_of_nobody,
+)
+
+from primo_scale.errors import InputError, PrimoError, anticipated
+from primo_scale.privacy import keystream_noise
+from primo_scale.privacy.keystream_noise import KeystreamNoise
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.private_statistics import Draw, privatise
+from primo_scale.privacy.spending import ChargeState
+
+FORK = multiprocessing.get_context("fork")
+FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")
+
+
+@pytest.fixture
+def raw(tmp_path):
+    return statistics_of_nobody(tmp_path / "raw")
+
+
+def drawn_from(key, folder, raw):
+    """What a key gives, drawn by the test."""
+    draw = Draw(MECHANISM, KeystreamNoise(key), folder / "again", lambda *_: None)
+    return privatise(raw, draw).matrices.sha256()
+
+
+def in_a_child(folder, prepare, function, *arguments):
+    """Run ``function`` in a child after ``prepare()``; return its exit code and its error line."""
+
+    def child():
+        prepare()
+        try:
+            function(*arguments)
+        except (PrimoError, OSError) as error:
+            (folder / "line").write_text(str(anticipated(error)))
+            os._exit(1)
+
+    (folder / "line").unlink(missing_ok=True)
+    process = FORK.Process(target=child)
+    process.start()
+    process.join(60)
+    if process.exitcode is None:
+        process.kill()
+        raise TimeoutError("a child ran for more than a minute")
+    line = (folder / "line").read_text() if (folder / "line").exists() else ""
+    return process.exitcode, line
+
+
+def io_error_at(nth, below):
+    """Let the nth operation on files below a directory, and every one after it, fail with EIO."""
+
+    def prepare():
+        count = 0
+
+        def fail(path):
+            nonlocal count
+            if str(path).startswith(str(below)):
+                count += 1
+                if count >= nth:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+        flush, write = os.fsync, os.write
+        name_of = "/proc/self/fd/{}".format
+        os.fsync = lambda fd: (fail(os.readlink(name_of(fd))), flush(fd))[1]
+        os.write = lambda fd, data: (fail(os.readlink(name_of(fd))), write(fd, data))[1]
+        sys.addaudithook(
+            lambda event, values: (
+                event in FILE_EVENTS and fail(os.fsdecode(os.fspath(values[0])))
+                if event in FILE_EVENTS and isinstance(values[0], (str, bytes, os.PathLike))
+                else None
+            )
+        )
+
+    return prepare
+
+
+def check_retry(folder, raw, function):
+    """What a retry gives after a fault: one charge, and the noise of its key if that was left."""
+    left, before = key_left(folder), charges_of(folder)
+    (result, charge), (again, charge_again) = function(folder, raw), function(folder, raw)
+    (paid,) = charges_of(folder)
+    assert (paid.id, paid.state) == (charge, ChargeState.DRAWN)
+    assert [c.id for c in before] in ([], [charge])
+    if left is not None:
+        assert (left[0] == charge) == bool(before), "the key of the charge is the one that is used"
+        if before and function is pay:
+            assert result.sha256() == drawn_from(left[1], folder, raw)
+    assert charge_again == charge
+    assert result.sha256() == again.sha256() if function is pay else result == again
+    assert key_left(folder) is None, "a key that is kept undoes its noise"
+
+
+@pytest.mark.parametrize(
+    ("function", "every"),
+    [(pay, 9), (pay_moments, 1), pytest.param(pay, 1, marks=pytest.mark.slow)],
+)
+def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, function, every):
+    said, trials = set(), 0
+    for nth in range(1, 500, every):
+        folder = tmp_path / str(nth)
+        (folder / "work").mkdir(parents=True)
+        Ledger(folder / "ledger.sqlite").__exit__(None, None, None)
+        code, line = in_a_child(folder, io_error_at(nth, folder / "work"), function, folder, raw)
+        if code == 0:
+            break
+        assert code == 1, "an error, not a crash"
+        assert "\n" not in line
+        assert str(folder / "work") in line, "the file is named"
+        spent = bool(charges_of(folder))
+        assert ("Budget was spent, on charge" in line) == spent, line
+        assert ("No budget was spent" in line) == (not spent), line
+        said.add(spent)
+        trials += 1
+        check_retry(folder, raw, function)
+        shutil.rmtree(folder)
+    assert code == 0
+    assert said == {False, True}
+    assert trials > 9
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+@pytest.mark.parametrize("function", [pay, pay_moments])
+def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, function, chunk):
+    (tmp_path / "work").mkdir()
+
+    def kill_at_chunk():
+        fill, filled = keystream_noise._fill_chunk, []
+
+        def killing(key, scale, noise):
+            filled.append(key)
+            fill(key, scale, noise)
+            if len(filled) == chunk:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        keystream_noise._fill_chunk = killing
+
+    code, _ = in_a_child(tmp_path, kill_at_chunk, function, tmp_path, raw)
+    if function is pay_moments and chunk > 1:
+        assert code == 0  # it is one chunk
+    else:
+        assert code == -signal.SIGKILL
+        assert len(charges_of(tmp_path)) == 1
+    check_retry(tmp_path, raw, function)
+
+
+def test_an_error_of_a_retry_tells_what_the_loss_of_the_store_costs(tmp_path, raw):
+    """The key is gone: only the store holds the noise, and without it the command pays again."""
+    (tmp_path / "work").mkdir()
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget(PAYER.account, epsilon=5.0, delta=1e-6)
+    _, charge = pay(tmp_path, raw)
+    (chunk,) = at_hand(tmp_path).store(charge).glob("observed/c/0")
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(InputError, match="damaged") as found:
+        pay(tmp_path, raw)
+    line = str(found.value)
+    assert str(at_hand(tmp_path).store(charge)) in line
+    assert "without it the same command pays again" in line
+    assert len(charges_of(tmp_path)) == 1
+    chunk.write_bytes(whole)
+    assert pay(tmp_path, raw)[1] == charge
+    shutil.rmtree(at_hand(tmp_path).store(charge))
+    assert pay(tmp_path, raw)[1] != charge
+    assert len(charges_of(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
+def test_a_damaged_key_is_refused_and_not_replaced(tmp_path, raw, content):
+    """Another key for the same charge would be a second noise."""
+    (tmp_path / "work").mkdir()
+
+    def die():
+        keystream_noise._fill_chunk = lambda *_: os._exit(9)
+
+    assert in_a_child(tmp_path, die, pay, tmp_path, raw)[0] == 9
+    charge, whole = key_left(tmp_path)
+    file = at_hand(tmp_path).directory / f"{charge}.key"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="the key of the noise is damaged"):
+        pay(tmp_path, raw)
+    file.write_bytes(whole)
+    assert pay(tmp_path, raw)[1] == charge
+
+
+def test_the_harness_fails_what_it_says(tmp_path):
+    assert Path("/proc/self/fd").is_dir()
+
+    def touch():
+        (tmp_path / "work").mkdir()
+        (tmp_path / "work" / "a").write_bytes(b"x")
+
+    codes = [in_a_child(tmp_path, io_error_at(nth, tmp_path / "work"), touch)[0] for nth in (1, 9)]
+    assert codes == [1, 0]

@@ -1,0 +1,69 @@
+"""A release of a few numbers, paid for and drawn, for tests of faults and of lost ledgers."""
+
+from __future__ import annotations
+
+import numpy as np
+from whole_matrices import write_cross, write_gram
+
+from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.outcomes.moments import RawMoments
+from primo_scale.privacy.ledger import Ledger
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.noise_at_hand import NoiseAtHand
+from primo_scale.privacy.paid_statistics import pay_and_draw
+from primo_scale.privacy.payer import Payer
+from primo_scale.privacy.phenotype_moments import pay_for_moments
+from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.spending import Account
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+
+LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
+BOUNDS = PublicBounds(100, None, 1000, 2000, LAYOUT.sizes, 1000, LAYOUT.n_phenotypes)
+MECHANISM = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.3)
+PAYER = Payer(Account("cohort"), "people")
+
+
+def statistics_of_nobody(path):
+    """Statistics of nobody, all zero: what is published is the noise."""
+    writer = BlockMatricesWriter(path, "statistics", LAYOUT)
+    for block, size in enumerate(LAYOUT.sizes):
+        write_gram(writer, LAYOUT, block, np.zeros((size, size), np.int64))
+        write_cross(writer, LAYOUT, block, np.zeros((size, LAYOUT.n_outcomes), np.int64))
+    writer.write_outcome_gram(np.zeros((LAYOUT.n_outcomes,) * 2, np.int64))
+    writer.write_observed(np.zeros(LAYOUT.n_phenotypes, np.int64))
+    return RawStatistics(writer.finish({}), 1000, "digest", {})
+
+
+def at_hand(folder):
+    return NoiseAtHand(folder / "work" / "private_statistics")
+
+
+def pay(folder, raw):
+    """The private statistics, and the charge."""
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        paid = pay_and_draw(
+            raw, MECHANISM, at_hand(folder), ledger=ledger, payer=PAYER, on_block=lambda *_: None
+        )
+    return paid.private.matrices, paid.receipt.charge.id
+
+
+def pay_moments(folder, raw):
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        moments, receipt = pay_for_moments(
+            RawMoments(np.zeros((3, 2), dtype=np.int64)), Promise(1.0, 1e-6), at_hand(folder),
+            ledger=ledger, payer=PAYER,
+        )  # fmt: skip
+    return moments, receipt.charge.id
+
+
+def key_left(folder):
+    """The charge and key that a fault left behind, if it did."""
+    left = [p for end in ("key", "unused") for p in at_hand(folder).directory.glob(f"*.{end}")]
+    assert len(left) < 2
+    return (left[0].stem, left[0].read_bytes()) if left else None
+
+
+def charges_of(folder):
+    with Ledger(folder / "ledger.sqlite", create=False) as ledger:
+        assert ledger.verify() == []
+        return [charge for balance in ledger.balances() for charge in balance.charges]

@@ -94,13 +94,14 @@ class Published:
     @cached_property
     def _covariates(self) -> pd.DataFrame:
         path = self.path / "covariates.tsv"
-        return pd.read_csv(path, sep="\t", skiprows=1, na_filter=False).set_index("term")
+        return pd.read_csv(path, sep="\t", skiprows=1, na_filter=False, index_col="term")
 
     @cached_property
     def variant_weights(self) -> pd.DataFrame:
         """Weight of each variant (row) for each phenotype, for one copy of the effect allele."""
         path = self.path / "weights.tsv.gz"
-        table = pd.read_csv(path, sep="\t", na_filter=False, dtype={"chrom": str, "pos": int})
+        types = {"ID": str, "chrom": str, "pos": int}
+        table = pd.read_csv(path, sep="\t", na_filter=False, dtype=types)
         return table.set_index("ID").iloc[:, 5:]
 
     @cached_property

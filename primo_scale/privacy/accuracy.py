@@ -1,7 +1,8 @@
 """Accuracy of the scores that a release will give, from public sizes alone.
 
-The spectral planner of docs/maths/planner.md: with eigenvalues lambda of the genotypes' correlation, mean
-1, a phenotype of variance 1 and heritability h2 spread evenly over d variants, scores explain ::
+The spectral planner (docs/maths/planner.md). With eigenvalues lambda of the genotypes' correlation,
+of mean 1, and a phenotype of variance 1 whose heritability h2 is spread evenly over d variants,
+scores explain ::
 
     R^2 = h2 mean(lambda u / (1 + u)),    u = (n h2 / d) c^2 lambda^2 / (v lambda + s^2)
 

@@ -65,7 +65,7 @@ def noise_sizes() -> list[NoiseSizes]:
 
 
 def classical_limits() -> list[Figure]:
-    """Return the largest epsilon at which the classical formula is numerically private."""
+    """Return the largest epsilon at which the classical formula holds, and its delta above."""
     limits = [
         Figure(f"classical formula holds up to eps, delta = {delta:g}", _limit(delta), stated, True)
         for delta, stated in ((1e-5, "8.41"), (4e-8, "9.21"), (1e-10, "9.84"))

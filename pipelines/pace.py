@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from primo_scale.accumulate.amounts import Amount
+from primo_scale.accumulate.task_weights import Amount
 
 WINDOW_SECONDS = 600.0
 """What a rate is taken over: workers come and go, and what was hours ago says little."""

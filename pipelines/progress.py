@@ -17,7 +17,7 @@ from pipelines.command_line import LOGGER, log_as_json
 from pipelines.log_lines import about
 from pipelines.pace import Pace, duration
 from pipelines.progress_file import LIVE_PROGRESS
-from primo_scale.accumulate.amounts import Amount
+from primo_scale.accumulate.task_weights import Amount
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""LD blocks: which runs of neighbouring variants share a diagonal block of X'X."""
+"""LD blocks: runs of neighbouring variants that share a diagonal block of X'X."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 
 LEAST_INSIDE = 0.1
-"""Share of the variants that must lie inside a listed block: with positions of another genome build
-or blocks of other chromosomes hardly any do, and with the right ones nearly all."""
+"""Share of the variants that must lie inside a listed block. With the right blocks nearly all
+variants do; with another genome build or blocks of other chromosomes hardly any."""
 _WINDOW_PREFIX = "window:"
-# Fits 64 bits, and int() reads it: of thousands of digits it refuses to.
+# Limits the number to 64 bits; int() refuses numbers with thousands of digits.
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def block_boundaries(specification: str | None, variants: VariantTable) -> tuple[int, ...]:
-    """Boundaries of the LD blocks that ``--ld-blocks`` asks for.
+    """Return the boundaries of the LD blocks of ``--ld-blocks``.
 
     Parameters
     ----------
-    specification
+    specification : str or None
         None for one dense block; ``window:N`` for the fewest equal blocks of at most N variants
-        that do not cross a chromosome; else the path of a table of ``chrom start end`` (base
-        pairs, header optional, as LDetect publishes), in which a variant belongs to the last
-        block of its chromosome that starts at or before it.
+        that do not cross a chromosome; otherwise the path of a table of ``chrom start end`` (base
+        pairs, header optional, the format of LDetect). In a table, a variant belongs to the last
+        block of its chromosome that starts at or before the variant.
+    variants : VariantTable
+        Variants in file order.
 
     Returns
     -------
@@ -39,10 +41,11 @@ def block_boundaries(specification: str | None, variants: VariantTable) -> tuple
     Raises
     ------
     UsageError
-        A window that is not a positive whole number.
+        The window is not a positive whole number.
     InputError
-        A malformed file, a chromosome it does not list, or blocks that are not runs of
-        neighbouring variants in file order; less than `LEAST_INSIDE` of the variants inside blocks.
+        The file is malformed, does not list a chromosome, or has blocks that are not runs of
+        neighbouring variants in file order; or less than `LEAST_INSIDE` of the variants lie inside
+        blocks.
     """
     if specification is None:
         return (0, len(variants))
@@ -142,7 +145,7 @@ def _read_blocks(path: Path) -> dict[str, list[tuple[int, int]]]:
 
 
 def _runs(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
-    """Half-open index ranges of equal neighbours."""
+    """Return the half-open index ranges of equal neighbours."""
     if not len(values):
         return []
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1

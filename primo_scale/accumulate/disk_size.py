@@ -1,4 +1,4 @@
-"""What an accumulation keeps on the disk at most, from the shapes of the arrays it will create."""
+"""Peak disk use of an accumulation, from the shapes of its arrays."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from primo_scale.storage.chunks import array_bytes
 
 
 def disk_bytes(work: Workload) -> int:
-    """What workers exchange, outcomes and partial sums, and the statistics that it becomes."""
+    """Return the bytes of outcomes, partial sums and statistics."""
     return _outcome_bytes(work) + partial_bytes(work) + stored_bytes(work.plan.layout)
 
 
 def partial_bytes(work: Workload) -> int:
-    """What tasks commit, which is removed once statistics are finished."""
+    """Return the bytes that tasks commit, which are removed when the statistics are finished."""
     plan = work.plan
     arrays = partial_arrays(plan, work.multiplier_columns, work.largest_code)
     total = plan.n_samples if work.subsampled else 0

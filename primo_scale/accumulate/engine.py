@@ -22,14 +22,14 @@ from primo_scale.interruption import check
 
 LOGGER = logging.getLogger("primo_scale")
 
-# Enough to hide a task's round trip to the scheduler; few enough that no graph ever grows large.
+# Enough to hide the round trip of a task to the scheduler, and few enough to keep graphs small.
 _IN_FLIGHT_PER_THREAD = 8
 _RETRIES = 3
-# How often a task is submitted that workers die over. Dask gives it up each time once more of them
-# died than its scheduler allows: with its default of three after four, in a queue or Kubernetes
-# after eleven (`cluster.dask_settings`).
+# Number of times a task is submitted whose workers die. Dask gives up each submission when more
+# workers died than its scheduler allows: after four with the default of three, and after eleven in
+# a queue or Kubernetes (`cluster.dask_settings`).
 _TRIALS = 3
-# How often workers are counted while tasks run.
+# Interval between two counts of the workers while tasks run.
 _LOOK_SECONDS = 2.0
 
 
@@ -40,33 +40,34 @@ def run_tasks(
     order: Order,
     on_done: Callable[[Task], None],
 ) -> None:
-    """Run `function(address, task)` for every task, a bounded number at a time.
+    """Run `function(address, task)` for every task, with a bounded number of tasks in flight.
 
-    Workers may come and go, and all of them at once: what they were at is run again, and where
-    there are none the stream waits and says so.
+    Workers may be lost and may join at any time. The tasks of a lost worker are run again. If no
+    worker is left, the stream logs a warning and waits for new workers.
 
     Parameters
     ----------
-    client
-        A connected client.
-    function
-        Importable on the workers; commits its result itself. What it returns stays there: a worker
-        that dies after it committed takes nothing with it.
-    partials
-        The store of partial sums, at a place that the workers see.
-    order
-        Which tasks, and what they wait for.
-    on_done
-        Called in this process after each task.
+    client : Client
+        Connected client.
+    function : callable
+        Function that workers can import, and that commits its own result. Its return value is not
+        transferred, so that the death of a worker after a commit loses no result.
+    partials : Partials
+        Store of partial sums, at a location that the workers can access.
+    order : Order
+        Tasks and the order in which they may start.
+    on_done : callable
+        Function called in this process after each task.
 
     Raises
     ------
     ResourceError
-        Workers died again and again over one task.
+        Workers repeatedly died during the same task.
     InterruptedRun
-        The scheduler went away, or a signal asked to stop; what was committed stays.
+        The connection to the scheduler was lost, or a signal requested a stop; committed results
+        remain.
     PrimoError
-        Of a task, after some retries.
+        A task failed after several retries.
     """
     stream = _Stream(client, partial(function, partials.address), partials.store_id, order)
     workers = _WorkerThreads(client)
@@ -84,7 +85,7 @@ def run_tasks(
 
 
 class _Stream:
-    """Tasks on their way: those that wait, those that may not begin yet, those in flight."""
+    """Stream of tasks: ready to submit, held back until others are done, or in flight."""
 
     def __init__(
         self, client: Client, call: Callable[[Task], object], store_id: str, order: Order
@@ -93,17 +94,17 @@ class _Stream:
         self._waiting = deque(self._named([*order.first, *order.beside]))
         self._awaited, self._held_back = set(order.first), self._named(order.after)
         self._ended: SimpleQueue[Future] = SimpleQueue()
-        self._murders: Counter[Task] = Counter()
+        self._lost_workers: Counter[Task] = Counter()
         self.in_flight: dict[str, tuple[Task, Future]] = {}
 
     def fill(self, threads: int) -> None:
-        """Submit what may begin, for so many threads: workers come and go."""
+        """Submit the tasks that may start, for the current number of worker threads."""
         if not self._awaited:
             self._waiting.extend(self._held_back)
             self._held_back.clear()
         busy = max(1, threads)
         depth = _depth(busy, len(self._waiting) + len(self._held_back))
-        # A batch at a time: a graph of one task costs as much as a graph of many.
+        # Tasks are submitted in batches, because a graph of one task costs as much as a large one.
         if len(self.in_flight) > max(busy, depth // 2):
             return
         room = min(len(self._waiting), depth - len(self.in_flight))
@@ -117,7 +118,7 @@ class _Stream:
             future.add_done_callback(self._ended.put)
 
     def settle(self) -> Iterator[Task]:
-        """Tasks that ended well since; those that workers died over wait again."""
+        """Yield the tasks that succeeded since the last call, and requeue those of dead workers."""
         for future in _those_that_ended(self._ended):
             task, _ = self.in_flight[future.key]
             try:
@@ -131,16 +132,16 @@ class _Stream:
             future.release()
 
     def release(self) -> None:
-        """Let the cluster forget what is in flight."""
+        """Release the futures of all tasks in flight."""
         for _, future in self.in_flight.values():
             future.release()
 
     def _begin_again(self, task: Task, error: KilledWorker) -> None:
-        self._murders[task] += 1
-        if self._murders[task] == _TRIALS:
-            raise _murderous(task) from error
-        # Dask suspects whatever a dead worker had in hand. Another name, for it knows this one.
-        name = f"{task.key}-{self._store_id}-{self._murders[task]}"
+        self._lost_workers[task] += 1
+        if self._lost_workers[task] == _TRIALS:
+            raise _lost_worker_limit(task) from error
+        # Dask blames every task that a dead worker held, so the task gets a new name.
+        name = f"{task.key}-{self._store_id}-{self._lost_workers[task]}"
         self._waiting.appendleft((task, name))
 
     def _named(self, tasks: Sequence[Task]) -> list[tuple[Task, str]]:
@@ -148,16 +149,16 @@ class _Stream:
 
 
 def _depth(threads: int, waiting: int) -> int:
-    """How many tasks to have in flight.
+    """Return the number of tasks to keep in flight.
 
-    Dask gives a task to a worker when it is submitted, not when one is free. So the last ones are
-    held back until one can begin: all workers then end within one task of each other.
+    Dask assigns a task to a worker at submission, not when a worker is free. The last tasks are
+    therefore held back until they can start, so that all workers end within one task of each other.
     """
     return max(threads, min(_IN_FLIGHT_PER_THREAD * threads, waiting // 2))
 
 
 class _WorkerThreads:
-    """Threads of all workers, asked for now and then; says once when there are none left."""
+    """Number of threads of all workers, refreshed at intervals; logs the loss of all workers."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -167,7 +168,7 @@ class _WorkerThreads:
         self.look()
 
     def look(self) -> None:
-        """Ask, unless it was asked a moment ago."""
+        """Refresh the number of threads, unless it was refreshed less than `_LOOK_SECONDS` ago."""
         now = time.monotonic()
         if now - self._asked < _LOOK_SECONDS:
             return
@@ -181,7 +182,7 @@ class _WorkerThreads:
 
 
 def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:
-    """All tasks that ended by now; where there are none, the next to end within a while."""
+    """Yield all ended tasks; if there are none, wait up to `_LOOK_SECONDS` for the next one."""
     try:
         yield ended.get(timeout=_LOOK_SECONDS)
         while True:
@@ -191,15 +192,15 @@ def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:
 
 
 def _raise_failure(future: Future) -> None:
-    """Raise what a task ended with, unless it ended well.
+    """Raise the exception of a task, unless the task succeeded.
 
-    Its result is not asked for, and may have died with a worker since.
+    The result itself is not fetched, because it may have been lost with its worker.
     """
     if future.status in ("error", "cancelled"):
         future.result()
 
 
-def _murderous(task: Task) -> ResourceError:
+def _lost_worker_limit(task: Task) -> ResourceError:
     return ResourceError(
         "workers died again and again over one task, most likely for lack of memory",
         value=task.key,
@@ -212,7 +213,7 @@ def _scheduler_loss_explained() -> Iterator[None]:
     try:
         yield
     except (CancelledError, CommClosedError, ClosedClientError) as error:
-        # Said once, in one line: not again, with tracebacks, by a client that is being closed.
+        # The error is reported in one line; the closing client must not log it with tracebacks.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         raise InterruptedRun(

@@ -1,8 +1,9 @@
-"""What a failed task may say: kind of error, path, place in the code; never a value.
+"""Errors of failed tasks, reduced to kind of error, path and code location, without any value.
 
 An exception of a worker is logged there, pickled to the scheduler with its causes, and logged by
-whoever looks. Zarr's own error on a damaged chunk quotes both checksums, one of them of private
-integers; others quote shapes or values. So a task raises a new exception in place of what failed.
+every process that receives it. Zarr's error for a damaged chunk contains both checksums, one of
+them of private integers; other errors contain shapes or values. A task therefore raises a new
+exception in place of the original.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 class Contained:
-    """A block whose failure is kept here, as `failure`, rid of everything that may not travel.
+    """Context manager that stores an exception of its block as `failure`, without private details.
 
-    Raise it after the block, not inside an ``except``: an exception drags along those that were
-    being handled when it was raised.
+    Raise the stored exception after the block, not inside an ``except`` clause, because a raised
+    exception carries the exceptions that are being handled at that time.
 
     Attributes
     ----------
-    failure
-        None if the block came to its end.
+    failure : PrimoError or None
+        Reduced exception, or None if the block ended without one.
     """
 
     failure: PrimoError | None = None
@@ -40,7 +41,7 @@ class Contained:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception):  # nothing, or this process is being stopped
+        if not isinstance(error, Exception):  # no exception, or the process is being stopped
             return False
         self.failure = _what_may_travel(error)
         return True
@@ -59,7 +60,7 @@ def _what_may_travel(error: Exception) -> PrimoError:
 
 
 def _place_in_the_code(error: Exception) -> str:
-    """``path:line`` of the innermost line of this package that the error passed."""
+    """Return ``file:line`` of the innermost frame of this package in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
     innermost = (ours or frames)[-1]

@@ -1,10 +1,10 @@
-"""The plan of an accumulation: a pure function of public shapes, with no cluster in sight.
+"""Plan of an accumulation, a pure function of public shapes, independent of any cluster.
 
-Work is cut twice. A **row task** owns one stripe (a run of people): it measures row norms, clips
-rows, and sums Z'Z. A **tile task** owns one row group (a longer run of people) and one pair of
-column tiles inside an LD block: it sums that tile of X'X and, on the diagonal, the matching rows
-of X'Z. Tasks of the two kinds commit under their own keys, so what remains after any interruption
-is a set difference.
+Work is split in two ways. A **row task** covers one stripe (a run of people): it computes row
+norms, clips rows, and sums Z'Z. A **tile task** covers one row group (a longer run of people) and
+one pair of column tiles inside an LD block: it sums this tile of X'X and, on the diagonal, the
+matching rows of X'Z. Every task commits its result under its own key, so that the remaining tasks
+after an interruption are a set difference.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import sha256_of_json
 
-# A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of multiplying.
+# A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of the time of multiplying.
 DEFAULT_TILE = 2048
-# A chunk of the genotype store; blocks narrower than a tile are read for more people at a time.
+# People in a chunk of the genotype store. Blocks narrower than a tile are read for several chunks.
 _ROWS_PER_CHUNK = 8192
 _MOST_CHUNKS_PER_READ = 4
 _LARGEST_STRIPE = 65_536
 _FEWEST_STRIPES = 2
-# A tile task is of so many multiplications and additions or of less than twice as many: seconds on
-# a core, long against Dask's milliseconds and against writing its result, short against an
-# interruption. Those of outcomes do not count: for every row group X'Z lies on the disk once more.
+# A tile task has at least this number of multiplications and additions, and less than twice as
+# many: seconds on a core, which is long compared with Dask's milliseconds and with writing the
+# result, and short compared with an interruption. Operations on outcomes do not count, because
+# every additional row group stores another copy of X'Z.
 _TASK_OPERATIONS = 10**12
 _FEWEST_TILE_TASKS = 4
 
@@ -42,13 +43,13 @@ class RowTask:
 
     @property
     def key(self) -> str:
-        """Name of the task on the cluster; holds nothing but plan indices."""
+        """Name of the task on the cluster, which contains only indices of the plan."""
         return f"rows-{self.stripe}"
 
 
 @dataclass(frozen=True, order=True)
 class TileTask:
-    """One tile of X_b'X_b over one row group; with ``row_tile == column_tile`` also of X_b'Z."""
+    """One tile of X_b'X_b over one row group; on the diagonal, also the matching rows of X_b'Z."""
 
     row_group: int
     block: int
@@ -57,12 +58,12 @@ class TileTask:
 
     @property
     def on_diagonal(self) -> bool:
-        """Whether the matrix's diagonal runs through the tile."""
+        """Whether the tile lies on the diagonal of the matrix."""
         return self.row_tile == self.column_tile
 
     @property
     def key(self) -> str:
-        """Name of the task on the cluster; holds nothing but plan indices."""
+        """Name of the task on the cluster, which contains only indices of the plan."""
         return f"tile-{self.row_group}-{self.block}-{self.row_tile}-{self.column_tile}"
 
 
@@ -75,12 +76,12 @@ class Order:
 
     Attributes
     ----------
-    first
-        Those that are started before all others.
-    beside
-        Those that need nothing of them.
-    after
-        Those that are started when all of `first` are done.
+    first : sequence of Task
+        Tasks that start before all others.
+    beside : sequence of Task
+        Tasks that do not depend on `first`.
+    after : sequence of Task
+        Tasks that start when all tasks in `first` are done.
     """
 
     first: Sequence[Task] = ()
@@ -90,21 +91,21 @@ class Order:
 
 @dataclass(frozen=True)
 class Plan:
-    """How one accumulation is cut into tasks.
+    """Split of one accumulation into tasks.
 
     Attributes
     ----------
-    layout
+    layout : BlockLayout
         Blocks and outcome columns.
-    n_samples
+    n_samples : int
         Number of people n.
-    row_group, stripe
-        People in a tile task and in a row task, multiples of `rows_per_read`: a chunk of clipped
-        rows has one writer.
-    rows_per_read
-        People in memory at a time, a multiple of 4.
-    tile
-        Variants on a side of a tile.
+    row_group, stripe : int
+        Number of people in a tile task and in a row task. Both are multiples of `rows_per_read`, so
+        that every chunk of clipped rows has one writer.
+    rows_per_read : int
+        Number of people in memory at a time, a multiple of 4.
+    tile : int
+        Number of variants along a side of a tile.
     """
 
     layout: BlockLayout
@@ -133,52 +134,52 @@ class Plan:
         return -(-self.n_samples // self.stripe)
 
     def fits_int32(self, largest: int) -> bool:
-        """Whether no sum of products of at most `largest` over a row group can leave int32."""
+        """Return whether a sum over a row group of products up to `largest` always fits int32."""
         return min(self.row_group, self.n_samples) * largest <= LARGEST_INT32
 
     def gram_type(self, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
-        """Type of the sums of a committed tile of X'X."""
+        """Return the data type of a committed tile of X'X."""
         return np.dtype(np.int32 if self.fits_int32(largest_code**2) else np.int64)
 
     def people(self, task: Task) -> slice:
-        """People of a task."""
+        """Return the people of a task."""
         size = self.stripe if isinstance(task, RowTask) else self.row_group
         start = size * (task.stripe if isinstance(task, RowTask) else task.row_group)
         return slice(start, min(start + size, self.n_samples))
 
     def reads(self, task: Task) -> Iterator[slice]:
-        """People of a task, as many at a time as are held in memory."""
+        """Yield the people of a task in parts that are read together."""
         people = self.people(task)
         for start in range(people.start, people.stop, self.rows_per_read):
             yield slice(start, min(start + self.rows_per_read, people.stop))
 
     def n_tiles(self, block: int) -> int:
-        """Number of tiles along a side of a block."""
+        """Return the number of tiles along a side of a block."""
         return -(-self.layout.size(block) // self.tile)
 
     def variants(self, block: int, tile: int) -> slice:
-        """Variants of one tile of a block, as indices into the whole genotype matrix."""
+        """Return the variants of one tile of a block, as indices into the whole genotype matrix."""
         inside = self.inside(block, tile)
         first = self.layout.boundaries[block]
         return slice(first + inside.start, first + inside.stop)
 
     def inside(self, block: int, tile: int) -> slice:
-        """Variants of one tile, as indices into the block."""
+        """Return the variants of one tile, as indices into the block."""
         start = tile * self.tile
         return slice(start, min(start + self.tile, self.layout.size(block)))
 
     def row_tasks(self) -> Iterator[RowTask]:
-        """All row tasks, in order."""
+        """Yield all row tasks, in order."""
         yield from (RowTask(stripe) for stripe in range(self.n_stripes))
 
     def tile_tasks(self) -> Iterator[TileTask]:
-        """All tile tasks: the upper triangle of every block, for every row group."""
+        """Yield all tile tasks: the upper triangle of every block, for every row group."""
         for group in range(self.n_row_groups):
             for block in range(self.layout.n_blocks):
                 yield from self.tiles_of(group, block)
 
     def longest_first(self, tasks: Iterable[TileTask]) -> list[TileTask]:
-        """Tile tasks by the number of products, so that all workers end at about the same time."""
+        """Sort tile tasks by work, largest first, so that workers end at about the same time."""
 
         def products(task: TileTask) -> int:
             rows, columns = task.row_tile, task.column_tile
@@ -190,13 +191,13 @@ class Plan:
         return sorted(tasks, key=products, reverse=True)
 
     def tiles_of(self, row_group: int, block: int) -> Iterator[TileTask]:
-        """Tile tasks of one block and row group."""
+        """Yield the tile tasks of one block and row group."""
         for row in range(self.n_tiles(block)):
             for column in range(row, self.n_tiles(block)):
                 yield TileTask(row_group, block, row, column)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that fixes the meaning of a committed partial."""
+        """Return all parameters that determine the content of a committed partial sum."""
         return {
             "boundaries": list(self.layout.boundaries),
             "n_fixed": self.layout.n_fixed,
@@ -221,7 +222,7 @@ def _length(part: slice) -> int:
 
 
 def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
-    """Cut an accumulation from its public shapes alone, so that every retry cuts it alike."""
+    """Plan an accumulation from its public shapes alone, so that every retry has the same plan."""
     widest = min(DEFAULT_TILE, max(layout.sizes))
     chunks = min(_MOST_CHUNKS_PER_READ, max(1, DEFAULT_TILE // widest))
     rows = chunks * _ROWS_PER_CHUNK
@@ -238,10 +239,10 @@ AnyTask = TypeVar("AnyTask", RowTask, TileTask)
 
 
 def remaining(tasks: Iterator[AnyTask], committed: Collection[Task]) -> list[AnyTask]:
-    """Tasks of a plan whose results are not committed yet."""
+    """Return the tasks of a plan whose results are not committed yet."""
     return [task for task in tasks if task not in committed]
 
 
 def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:
-    """Digest of the plan and of everything that decides what its tasks would sum."""
+    """Return a digest of the plan and of all inputs that determine the sums."""
     return sha256_of_json({"plan": plan.to_json(), "inputs": inputs})

@@ -41,15 +41,15 @@ class Where:
 
     Attributes
     ----------
-    threads
+    threads : int
         Threads of this process that run tasks; 0: workers run them.
-    local_workers
+    local_workers : int
         Worker processes on this machine; 0: a scheduler elsewhere has its own.
-    worker_limit
+    worker_limit : int or None
         Bytes that each worker may have, here or elsewhere; None: not known.
-    work_dir
+    work_dir : Path
         Where statistics go; need not exist yet.
-    bytes_there
+    bytes_there : int
         What lies there already of what is counted as needed.
     """
 
@@ -66,17 +66,17 @@ class Needs:
 
     Attributes
     ----------
-    tasks
+    tasks : int
         Row and tile tasks in all.
-    read_bytes
+    read_bytes : int
         What they read of the genotype store, much of it several times.
-    disk_bytes
+    disk_bytes : int
         Largest size of outcomes, partial sums and statistics in the work directory.
-    task_bytes
+    task_bytes : int
         Peak memory of one task.
-    worker_bytes
+    worker_bytes : int
         Peak memory of one worker process.
-    client_bytes
+    client_bytes : int
         What this process takes on beyond what it holds, for anything but tasks.
     """
 

@@ -1,4 +1,4 @@
-"""Reading ahead: the next people are read while these are multiplied."""
+"""Read-ahead: the next people are read while the current people are multiplied."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _Read = TypeVar("_Read")
 
 
 def read_ahead(read: Callable[[_Part], _Read], parts: Iterable[_Part]) -> Iterator[_Read]:
-    """What `read` gives for every part, in order; one more is under way while one is in use.
+    """Yield ``read(part)`` for every part, in order, and read the next part in a thread.
 
-    Memory is therefore that of two: the one in use and the one being read. Waiting for a disk or a
-    network, checking a checksum and copying bytes let go of the interpreter's lock.
+    Two parts are in memory at a time: the one in use and the one being read. Waiting for a disk or
+    a network, verifying a checksum and copying bytes all release the interpreter lock.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
         ahead = None

@@ -1,7 +1,6 @@
-"""From the partial sums of tasks to statistics: every tile once the last of its tasks is done.
+"""Reduction of partial sums to statistics; each tile is summed when its last task is done.
 
-So the client works and its disk writes while workers compute, and after the last task there is
-little left to wait for.
+The client thus sums and writes while workers compute, and little work remains after the last task.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from primo_scale.storage.tiles import (
     whole_tiles,
 )
 
-_Region = tuple[int, int, int]  # a block, and a square of the grid that its X'X is summed by
+_Region = tuple[int, int, int]  # a block, and the row and column of a square in its X'X
 
 
 class Reduction:
-    """Sums the row groups of partial sums into statistics, region by region of X'X.
+    """Sum of partial sums over row groups, computed per region of X'X.
 
-    Integer sums commute, so the result depends neither on how people were cut into groups nor on
-    the order of tasks. Memory depends on the cutting alone, see `reduction_bytes`.
+    Integer sums commute, so the result depends neither on the row groups nor on the order of tasks.
+    Memory depends only on the plan (see `reduction_bytes`).
 
     Parameters
     ----------
-    partials
-        The checkpoint.
-    path
-        Where the statistics go; what an unfinished run left there is replaced.
+    partials : Partials
+        Checkpoint with the partial sums.
+    path : Place
+        Location of the statistics. Output of an unfinished run is replaced.
     """
 
     def __init__(self, partials: Partials, path: Place) -> None:
@@ -75,7 +74,7 @@ class Reduction:
         self._threads.shutdown(cancel_futures=True)
 
     def add(self, task: Task) -> None:
-        """Take a task for committed; what it was the last of is summed in a while.
+        """Record a committed task, and start to sum the regions that are now complete.
 
         Raises
         ------
@@ -91,15 +90,20 @@ class Reduction:
             _raise_unless_damaged(self._under_way.popleft())
 
     def finish(self) -> RawStatistics:
-        """Sum what was not summed yet, and declare the statistics complete.
+        """Sum the remaining regions, and mark the statistics as complete.
+
+        Returns
+        -------
+        RawStatistics
+            Complete statistics.
 
         Raises
         ------
         DamagedChunk
             A tile was never committed, or is damaged.
         """
-        # What seemed damaged is looked at again: a network file system may take its time to show
-        # this machine what another wrote.
+        # Regions that seemed damaged are read again, because a network file system may show the
+        # data of another machine with a delay.
         in_threads(self._sum_region, (key for key in self._regions if not self._is_summed(key)))
         layout, writer = self._partials.plan.layout, self._created.result()
         blocks = range(layout.n_blocks)
@@ -119,7 +123,7 @@ class Reduction:
         return BlockMatricesWriter(self._path, KIND, plan.layout, largest_gram=largest)
 
     def _touched(self, task: TileTask) -> list[_Region]:
-        """Regions that the tile of a task reaches into: one, unless tiles are of an odd size."""
+        """Return the regions that the tile of a task overlaps: one, except for odd tile sizes."""
         rows, columns = (
             range(part.start // self._side, (part.stop - 1) // self._side + 1)
             for part in (
@@ -130,7 +134,7 @@ class Reduction:
         return [(task.block, row, column) for row in rows for column in columns if row <= column]
 
     def _is_summed(self, key: _Region) -> bool:
-        """Whether a region is done, waiting for it if it is under way."""
+        """Return whether a region is summed, after waiting if it is in progress."""
         future = self._sums.get(key)
         return future is not None and future.exception() is None
 
@@ -148,10 +152,10 @@ class Reduction:
 
 
 def reduction_bytes(plan: Plan) -> int:
-    """Largest memory that a `Reduction` takes beyond what the process holds, whatever d and n.
+    """Return the peak memory that a `Reduction` adds to the process, in bytes, for any d and n.
 
-    A thread holds a region of X'X or a panel of X'Z, what it adds to it, and the bytes that this
-    was read from.
+    Each thread holds a region of X'X or a panel of X'Z, the partial sum that it adds, and the bytes
+    that the partial sum is read from.
     """
     q = plan.layout.n_outcomes
     region = 3 * min(whole_tiles(plan.tile), max(plan.layout.sizes)) ** 2
@@ -166,7 +170,7 @@ def _raise_unless_damaged(ended: Future[None]) -> None:
 
 
 def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:
-    """Sum of `selection` over row groups, the first axis."""
+    """Return the sum of `selection` over row groups, the first axis."""
     groups = array.shape[0]
     total = _group(array, 0, selection).astype(np.int64)
     for group in range(1, groups):
@@ -177,9 +181,10 @@ def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:
 def _summed_region(
     array: Array, region: Tile, tile_side: int, kind: np.dtype[np.signedinteger[Any]]
 ) -> Integers:
-    """A region of X_b'X_b in integers of a `kind`; tiles below the diagonal are never computed.
+    """Return a region of X_b'X_b as integers of type `kind`.
 
-    Where tiles are smaller than a region on the diagonal, the rest of it is mirrored.
+    Tiles below the diagonal are never computed. If a diagonal region has several tiles, its lower
+    part is mirrored from the upper part.
     """
     tiles = list(region.cut(tile_side))
     if len(tiles) == 1:

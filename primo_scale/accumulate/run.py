@@ -1,51 +1,51 @@
-"""Accumulation from end to end: what remains, run it, and meanwhile sum what is done."""
+"""Accumulation from end to end: run the remaining tasks, and sum finished tiles concurrently."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.partials import Partials
 from primo_scale.accumulate.plan import Order, Task, remaining
 from primo_scale.accumulate.reduction import Reduction
 from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulate.task_weights import Amount, Scales
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.places import Place
 
 LOGGER = logging.getLogger("primo_scale")
-# A disk that goes on tearing what is written to it is not worked around.
+# Number of attempts with damaged partial sums; a disk that keeps damaging data is an error.
 _ROUNDS = 3
 Progress = Callable[[Amount, Amount], None]
 RunTasks = Callable[[Partials, Order, Callable[[Task], None]], None]
-"""Runs tasks and calls back after each: on threads of this process or through a Dask client."""
+"""Function that runs tasks on threads or a Dask cluster, and calls back after each task."""
 
 
 def accumulate(
     run_tasks: RunTasks, partials: Partials, destination: Place, on_progress: Progress
 ) -> RawStatistics:
-    """Run every task that is not committed yet, and sum the row groups.
+    """Run all tasks that are not committed yet, and sum the row groups.
 
     Parameters
     ----------
     run_tasks : callable
-        `thread_stream.run_on_threads` or `engine.run_tasks`, with their other arguments given.
-    partials
-        The checkpoint, empty or half filled.
-    destination
-        Where the finished statistics go.
-    on_progress
-        Called with (done, in all), also for what was committed before.
+        `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound.
+    partials : Partials
+        Checkpoint with the partial sums committed so far.
+    destination : Place
+        Location of the finished statistics.
+    on_progress : Progress
+        Function called with (done, total), which include tasks committed earlier.
 
     Returns
     -------
     RawStatistics
-        The same integers whatever the workers, the order and the interruptions.
+        Statistics, which do not depend on workers, order or interruptions.
 
     Raises
     ------
     InputError
-        What is committed is damaged, computed again and damaged again.
+        Partial sums were damaged repeatedly, although they were computed again.
     """
     for _ in range(_ROUNDS):
         try:
@@ -53,8 +53,8 @@ def accumulate(
                 _run_what_remains(run_tasks, partials, reduction, on_progress)
                 return reduction.finish()
         except DamagedChunk:
-            # What is committed was listed, not read. Reading it all takes a while, so it is for
-            # the day when a disk was full, or the power went.
+            # Committed results are only listed at the start. Reading them all takes a while, so it
+            # is done only after damage, for example by a full disk or a power failure.
             damaged = partials.drop_damaged()
             if not damaged:
                 raise
@@ -72,8 +72,8 @@ def _run_what_remains(
     plan = partials.plan
     committed = partials.committed()
     rows = remaining(plan.row_tasks(), committed)
-    # A tile sums clipped rows, so a row group that had to be clipped again voids nothing: the
-    # clipping is a function of the inputs alone and gives the same rows.
+    # Clipping is a function of the inputs alone and gives the same rows again, so committed tiles
+    # remain valid if a stripe must be clipped again.
     tiles = plan.longest_first(remaining(plan.tile_tasks(), committed))
     scales = Scales.of(partials)
     done = scales.amount(committed)
@@ -88,7 +88,7 @@ def _run_what_remains(
         on_progress(done, total)
         reduction.add(task)
 
-    # Beside the diagonal a tile needs nothing of the row tasks, unless they scale people back.
+    # Off-diagonal tiles do not depend on row tasks, unless row tasks clip genotype rows.
     free = [] if partials.may_clip else [task for task in tiles if not task.on_diagonal]
     bound = tiles if partials.may_clip else [task for task in tiles if task.on_diagonal]
     run_tasks(partials, Order(rows, free, bound), count)

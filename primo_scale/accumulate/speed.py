@@ -1,7 +1,7 @@
-"""How long an accumulation will take: operations counted from the plan, rates measured here.
+"""Predicted duration of an accumulation, from operation counts and measured rates.
 
-A prediction for the operator, never for a release. It takes every core for one like this, free
-for this run, and the disk for one of `STORE_RATE`.
+The prediction serves the operator and is never part of a release. It assumes that every core is
+like the current one and free for this run, and that the disk has the rate `STORE_RATE`.
 """
 
 from __future__ import annotations
@@ -20,29 +20,31 @@ from primo_scale.kernels.packed import add_squared_norms, decode_into
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
 
 STORE_RATE = 10**9
-"""Bytes a second that stores are taken to be read and written at, checksums included."""
+"""Assumed rate of reading and writing stores, including checksums, in bytes per second."""
 
-# Wide enough for every kernel's own tiles, and a few milliseconds each.
+# Wide enough for the tiles of every kernel, at a few milliseconds per measurement.
 _ROWS, _PEOPLE, _COLUMNS = 512, 4096, 64
 _REPEATS = 2
-# Of starting workers and of leaving them (measured on two cores).
+# Time to start and to stop workers (measured on two cores).
 _START_SECONDS = 3.0
-# Of flushing one piece of the finished statistics to the disk (measured on a virtual disk).
+# Time to flush one chunk of the finished statistics to the disk (measured on a virtual disk).
 _FLUSH_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds on one core of this machine.
+    """Seconds per operation on one core of this machine.
 
     Attributes
     ----------
-    diagonal, beside
-        For a multiplication of codes on the diagonal, where half of them are spared, and beside.
-    outcomes, outcome_gram
-        For a multiplication of outcome planes with codes, and with themselves, half spared.
-    decoding, norms
-        For a genotype.
+    diagonal, beside : float
+        Time per multiplication of codes in a diagonal tile, of which only half is computed, and in
+        an off-diagonal tile.
+    outcomes, outcome_gram : float
+        Time per multiplication of outcome planes with codes, and of outcome planes with themselves,
+        of which only half is computed.
+    decoding, norms : float
+        Time to decode a genotype, and to add it to a squared norm.
     """
 
     diagonal: float
@@ -54,13 +56,13 @@ class Rates:
 
 
 def measure_rates(kernel: str, largest_code: int) -> Rates:
-    """Time what tasks spend their time on, in some tens of milliseconds, on made-up genotypes.
+    """Measure the operations of tasks on synthetic genotypes, in some tens of milliseconds.
 
     Parameters
     ----------
-    kernel
-        One of `primo_scale.kernels.NAMES`.
-    largest_code
+    kernel : str
+        Name of a kernel, one of `primo_scale.kernels.NAMES`.
+    largest_code : int
         Largest magnitude of a genotype code.
     """
     genotypes = choose_kernel(kernel, largest_code)
@@ -85,7 +87,7 @@ def measure_rates(kernel: str, largest_code: int) -> Rates:
 
 
 def bytes_read(work: Workload) -> int:
-    """What all tasks read of the genotype store: whole chunks, whatever they need of them.
+    """Return the bytes that all tasks read from the genotype store, in whole chunks.
 
     A tile is read once for every tile that it is multiplied with.
     """
@@ -100,7 +102,7 @@ def bytes_read(work: Workload) -> int:
 
 
 def core_seconds(work: Workload, rates: Rates) -> float:
-    """Time of all tasks together, on one core."""
+    """Return the total time of all tasks on one core, in seconds."""
     plan = work.plan
     diagonal = beside = 0
     for block, size in enumerate(plan.layout.sizes):
@@ -121,7 +123,7 @@ def core_seconds(work: Workload, rates: Rates) -> float:
 
 
 def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
-    """Time from here to the finished statistics, on `cores` like the one that was measured."""
+    """Return the seconds until the statistics are finished, on `cores` like the measured core."""
     reading = (bytes_read(work) + partial_bytes(work)) / STORE_RATE
     layout = work.plan.layout
     flushed = layout.n_blocks + sum(1 for b in range(layout.n_blocks) for _ in layout.tiles(b))
@@ -130,7 +132,7 @@ def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
 
 
 def _tile_heights(work: Workload, block: int) -> int:
-    """Variants that the tile tasks of a block read, of each person."""
+    """Return the number of variants that the tile tasks of a block read per person."""
     return work.plan.layout.size(block) * work.plan.n_tiles(block)
 
 
@@ -139,7 +141,7 @@ def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:
 
 
 def _seconds(action: Callable[[], object]) -> float:
-    """The shorter of a few times: others may use the machine too."""
+    """Return the shortest of several durations, because other processes may use the machine."""
     times = []
     for _ in range(_REPEATS):
         start = time.perf_counter()

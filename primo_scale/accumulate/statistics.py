@@ -1,4 +1,4 @@
-"""Raw statistics: exact, private, and with one way out (`primo_scale.privacy`)."""
+"""Raw statistics, which are exact and private; only `primo_scale.privacy` may release them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ KIND = "statistics"
 
 @dataclass(frozen=True)
 class RawStatistics:
-    """Exact integer statistics of a cohort. PRIVATE: never to be published as they are.
+    """Exact integer statistics of a cohort. PRIVATE: they must never be published.
 
     Attributes
     ----------
-    matrices
-        X'X by blocks, X'Z, Z'Z and the numbers observed.
-    n_samples
+    matrices : BlockMatrices
+        X'X by blocks, X'Z, Z'Z and the numbers of observed values.
+    n_samples : int
         Number of people n.
-    sha256
-        Digest of the integers; private too, since it would confirm a guess of them.
-    inputs
-        Digests of what was summed, and the norms it was clipped to: `Inputs.to_json`.
+    sha256 : str
+        SHA-256 digest of the integers, as hexadecimal text; private, since it can confirm a guess.
+    inputs : dict of str to Any
+        Digests of the inputs, and the clipping norms, as `Inputs.to_json` returns them.
     """
 
     matrices: BlockMatrices
@@ -39,7 +39,7 @@ class RawStatistics:
 
 
 def finished_plan_digest(path: Place) -> str | None:
-    """Digest of the plan whose finished statistics are at `path`, or None if there are none."""
+    """Return the plan digest of the finished statistics at `path`, or None if there are none."""
     if not is_complete(path, KIND):
         return None
     return str(attributes_of(open_group(path, KIND))["plan_digest"])
@@ -51,7 +51,7 @@ def open_raw_statistics(path: Place, layout: BlockLayout, n_samples: int) -> Raw
     Raises
     ------
     InputError
-        There are none, they were never finished, have another shape, or are damaged.
+        The statistics do not exist, are unfinished, have another shape, or are damaged.
     """
     attributes = attributes_of(open_group(path, KIND))
     matrices = BlockMatrices(path, KIND, layout)
@@ -68,12 +68,12 @@ def open_raw_statistics(path: Place, layout: BlockLayout, n_samples: int) -> Raw
 
 
 def remove_partials(path: Place) -> None:
-    """Delete the partial sums of a finished accumulation, and who was in a subsample with them.
+    """Delete the partial sums of a finished accumulation, including its secret subsample list.
 
     Raises
     ------
     InputError
-        The list of a subsample cannot be deleted, and it must not stay.
+        The subsample list cannot be deleted. It must not remain.
     """
     store = store_at(path)
     inside = f"/{SUBSAMPLE}/"

@@ -46,19 +46,19 @@ class Workload:
 
     Attributes
     ----------
-    plan
+    plan : Plan
         How it is cut.
-    kernel
+    kernel : str
         Name of the kernel that multiplies genotypes and outcomes.
-    largest_code
+    largest_code : int
         Largest magnitude of a genotype code.
-    chunk_shape
+    chunk_shape : tuple of (int, int)
         (variants, people) of a chunk of the genotype store.
-    may_clip
+    may_clip : bool
         Whether genotypes could be beyond their bounds, so that norms are measured.
-    multiplier_columns
+    multiplier_columns : int
         Row multipliers a person: one for each block that has a bound of its own.
-    subsampled
+    subsampled : bool
         Whether X'X is summed over some of the people.
     """
 
@@ -111,11 +111,11 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
 
     Parameters
     ----------
-    work
+    work : Workload
         What is summed.
-    tasks
+    tasks : int
         Tasks in all.
-    reduction
+    reduction : int
         Of `accumulate.reduction.reduction_bytes`.
     """
     return (
@@ -198,15 +198,15 @@ def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int,
 
     Parameters
     ----------
-    name
+    name : str
         Of the kernel.
-    left, right
+    left, right : int
         Rows of the operands.
-    people
+    people : int
         Columns of both.
-    largest
+    largest : int
         Largest magnitude of their entries.
-    same
+    same : bool
         Whether they are one array.
     """
     operands = (right,) if same else (left, right)

@@ -1,1 +1,1 @@
-"""Where tasks run: profiles of clusters, ways to start and to reach them, certificates."""
+"""Clusters that tasks run on: profiles, start-up and connections, certificates."""

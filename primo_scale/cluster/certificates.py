@@ -1,12 +1,12 @@
-"""Certificates of one cluster: whoever has them is part of it, and nobody else gets a word in.
+"""TLS certificates of one cluster: only their holders can connect to it.
 
-A Dask port unpickles what it is sent and runs it, so being able to talk to a cluster is being able
-to run code as its owner. With these certificates both ends of a connection prove, before the first
-byte of Dask's protocol is read, that they hold a certificate of the cluster's own authority.
+A Dask port unpickles and runs the data that it receives, so that every peer of a cluster can run
+code as its owner. With these certificates both ends of a connection prove, before the first byte of
+Dask's protocol is read, that they hold a certificate of the cluster's own authority.
 
-The authority's private key is thrown away as soon as it has signed one certificate: client,
-scheduler and workers share that one, and no further one can ever be made. To shut somebody out is
-to make new ones (`renew_certificates`) and to start the cluster again.
+The authority's private key is discarded after it has signed one certificate, which client,
+scheduler and workers share; no further certificate can be issued. To exclude a holder, make new
+certificates (`renew_certificates`) and restart the cluster.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Period:
     end: datetime.datetime
 
 
-# The first and the last moment that a certificate can name (RFC 5280, section 4.1.2.5).
+# The first and the last time that a certificate can state (RFC 5280, section 4.1.2.5).
 _ALWAYS = _Period(
     datetime.datetime(1950, 1, 1, tzinfo=datetime.UTC),
     datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC),
@@ -59,16 +59,17 @@ _ALWAYS = _Period(
 
 @dataclass(frozen=True)
 class Certificates:
-    """The certificates in a directory, found to be whole, private and in force.
+    """Certificates in a directory, checked to be complete, private and valid.
 
     Attributes
     ----------
-    directory
-        Holds ``ca.pem``, ``cert.pem`` and ``key.pem``.
-    expires
-        After this no new connection is made.
-    fingerprint
-        SHA-256 of the authority's certificate, in hexadecimal: equal on machines of one cluster.
+    directory : Path
+        Directory that holds ``ca.pem``, ``cert.pem`` and ``key.pem``.
+    expires : datetime
+        Time after which new connections fail.
+    fingerprint : str
+        SHA-256 digest of the authority's certificate, as hexadecimal text. It is equal on all
+        machines of a cluster.
     """
 
     directory: Path
@@ -82,7 +83,7 @@ def make_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certifica
     Raises
     ------
     InputError
-        `directory` exists.
+        `directory` already exists.
     """
     with directory_published_at_end(directory) as staging:
         _write(staging, _from_now(days))
@@ -90,14 +91,15 @@ def make_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certifica
 
 
 def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certificates:
-    """Replace the authority and the certificate, whatever state the old ones are in.
+    """Replace the authority and the certificate, even if the old ones are damaged or expired.
 
-    A running cluster goes on with what it has read and refuses the new ones: start it again.
+    A running cluster keeps the certificates that it has read and refuses the new ones, so it must
+    be restarted.
 
     Raises
     ------
     InputError
-        `directory` holds no certificates, or others may enter it.
+        `directory` holds no certificates, or other users have access to it.
     """
     _check_private(directory)
     if not (directory / AUTHORITY_FILE).is_file():
@@ -112,22 +114,24 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
 
 @contextmanager
 def throw_away_certificates(parent: Path) -> Iterator[Path]:
-    """Make certificates that are valid for one run, whatever clocks show meanwhile.
+    """Make certificates for one run, which are valid at any clock time.
 
-    Dask's own ``Security.temporary()`` does not serve: its certificate is valid from the second it
-    is made, for 365 days, so a clock that is set back, or is behind on a worker, breaks the run.
+    Dask's ``Security.temporary()`` is not suitable: its certificate is valid for 365 days from the
+    second of its creation, so a clock that is set back, or that is late on a worker, breaks the
+    run.
 
     Parameters
     ----------
-    parent
-        Private directory that the workers see.
+    parent : Path
+        Private directory that the workers can read.
 
     Yields
     ------
     Path
-        A directory in `parent` that is deleted at the end.
+        Directory of the certificates in `parent`, deleted at the end.
     """
-    # Certificates of a command that was killed: the work directory's lock shows that it is gone.
+    # Delete the certificates of a killed command; the lock of the work directory shows that it
+    # no longer runs.
     for left in parent.glob(f"{_THROW_AWAY}*"):
         shutil.rmtree(left)
     directory = parent / f"{_THROW_AWAY}{uuid.uuid4().hex}"
@@ -145,20 +149,20 @@ def read_certificates(directory: Path) -> Certificates:
     Raises
     ------
     InputError
-        A file is missing or is no certificate, others may read them, they do not belong together
-        (an interrupted renewal), or they have expired.
+        A file is missing or is not a certificate, other users can read the files, the files do not
+        belong together (after an interrupted renewal), or the certificates have expired.
     """
     _check_private(directory)
     return read_mounted_certificates(directory)
 
 
 def read_mounted_certificates(directory: Path) -> Certificates:
-    """`read_certificates` of a secret that is mounted in a pod, with only one user to read it.
+    """Read certificates from a secret mounted in a pod, without a check of file permissions.
 
     Raises
     ------
     InputError
-        As `read_certificates`, whoever may read them.
+        As in `read_certificates`, except for permissions.
     """
     try:
         authority = x509.load_pem_x509_certificate((directory / AUTHORITY_FILE).read_bytes())
@@ -192,21 +196,21 @@ def read_mounted_certificates(directory: Path) -> Certificates:
 
 
 def security_for(directory: Path) -> Security:
-    """What Dask needs to speak TLS 1.3 alone, with holders of the same certificates alone.
+    """Return the Dask settings that allow only TLS 1.3 between holders of the same certificates.
 
-    For a client, a scheduler and workers alike: all of them refuse peers without a certificate
-    of the authority in `directory`, and connections that are not encrypted.
+    Client, scheduler and workers use the same settings. Each refuses unencrypted connections and
+    peers without a certificate of the authority in `directory`.
 
     Raises
     ------
     InputError
-        As `read_certificates`.
+        As in `read_certificates`.
     """
     return security_of(read_certificates(directory).directory.resolve())
 
 
 def security_of(directory: Path) -> Security:
-    """`security_for` certificates that were checked, or that are only named."""
+    """Return the settings of `security_for` without a check of the certificates."""
     from distributed.security import Security
 
     certificate, key = str(directory / CERTIFICATE_FILE), str(directory / KEY_FILE)
@@ -224,24 +228,24 @@ def security_of(directory: Path) -> Security:
 
 
 def security_towards(address: str, tls: Path | bool) -> Security | None:
-    """How to connect to the scheduler at `address`; None: in plain text.
+    """Return the TLS settings for the scheduler at `address`, or None for plain text.
 
     Parameters
     ----------
-    address
-        As Dask writes it; without a protocol it is ``tcp://``.
-    tls
-        Directory of the cluster's certificates; True: those of Dask's own configuration, for an
-        address that asks for encryption; False: the user vouches for everybody on the network,
-        and plain text is accepted.
+    address : str
+        Address in Dask's notation; without a protocol it is ``tcp://``.
+    tls : Path or bool
+        Directory of the cluster's certificates. True takes the certificates of Dask's own
+        configuration if the address is encrypted; False accepts plain text, for a network that the
+        user trusts.
 
     Raises
     ------
     UsageError
-        Plain text to another machine that nobody asked for, certificates for a plain address, or
-        none for an encrypted one.
+        The address is plain text on another machine although `tls` is True, certificates are given
+        for a plain address, or an encrypted address has no certificates.
     InputError
-        As `read_certificates`.
+        As in `read_certificates`.
     """
     if address.startswith("tls://"):
         return security_for(tls) if isinstance(tls, Path) else _configured_security(address)
@@ -264,21 +268,21 @@ def security_towards(address: str, tls: Path | bool) -> Security | None:
 
 
 def _is_loopback(address: str) -> bool:
-    """Return whether `address` is of this machine; names but localhost are not looked up."""
+    """Return whether `address` is on this machine; only the name localhost is resolved."""
     try:
         host = urlsplit(f"//{address.rpartition('://')[2]}").hostname
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:  # a name, or no address at all
+    except ValueError:  # a host name, or not an address
         return False
 
 
 def _configured_security(address: str) -> Security:
-    """Certificates that the user configured Dask with.
+    """Return the TLS settings of the user's Dask configuration.
 
     Raises
     ------
     UsageError
-        There are none.
+        The configuration has no certificates.
     """
     from distributed.security import Security
 
@@ -294,7 +298,7 @@ def _configured_security(address: str) -> Security:
 
 
 def _check_private(directory: Path) -> None:
-    """Refuse certificates that others may read: they are all it takes to join the cluster."""
+    """Refuse certificates that other users can read, because any holder can join the cluster."""
     if not directory.is_dir():
         raise InputError(
             "no such directory",
@@ -319,7 +323,7 @@ def _from_now(days: int) -> _Period:
 
 
 def _write(directory: Path, period: _Period) -> None:
-    """Write a new authority's certificate, the one that it signs, and the key to that."""
+    """Write a new authority's certificate, the certificate that it signs, and the key of that."""
     authority, certificate, key = _issue(period)
     pem = serialization.Encoding.PEM
     unencrypted = serialization.NoEncryption()
@@ -332,7 +336,7 @@ def _write(directory: Path, period: _Period) -> None:
 def _issue(
     period: _Period,
 ) -> tuple[x509.Certificate, x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """An authority, the one certificate that it ever signs, and the key to that certificate."""
+    """Return an authority, the only certificate that it signs, and the key of that certificate."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     authority = (
@@ -356,7 +360,7 @@ def _issue(
 
 
 def _form(name: str, key: ec.EllipticCurvePrivateKey, period: _Period) -> x509.CertificateBuilder:
-    """What both certificates say of their subject."""
+    """Return a builder with the fields that both certificates share."""
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()

@@ -1,4 +1,4 @@
-"""A connected client for whatever cluster a profile asks for."""
+"""Dask clients connected to the cluster of a profile."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from primo_scale.cluster.profile import (
 from primo_scale.errors import InputError
 
 _CONNECT_TIMEOUT_SECONDS = 30
-# Pods are scheduled, their image is pulled, and then they start.
+# Includes scheduling the pods, pulling their image and starting them.
 _PODS_TIMEOUT_SECONDS = 1800
 
 
 @contextmanager
 def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
-    """Start or reach the cluster that is asked for, and end what was started.
+    """Start or connect to the cluster of a profile, and stop at the end what was started.
 
     Parameters
     ----------
-    profile
-        What is asked for.
-    scratch
-        Private directory in the work directory, which job-queue workers must see too.
+    profile : ClusterProfile
+        Profile of the cluster.
+    scratch : Path
+        Private directory in the work directory, which job-queue workers must also be able to read.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def _scheduler_client(profile: SchedulerProfile) -> Client:
 
 @contextmanager
 def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Client]:
-    # Not every site has these: what they need is imported where it is asked for.
+    # dask-jobqueue is optional, so it is imported only here.
     from primo_scale.cluster.job_queue import job_queue_cluster
 
     with (
@@ -88,7 +88,7 @@ def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Clien
 
 @contextmanager
 def _certificates(tls: Tls, scratch: Path) -> Iterator[Path | None]:
-    """Directory of the certificates asked for, made for this run alone where none are named."""
+    """Yield the directory of the certificates, which are made for this run if none are named."""
     if isinstance(tls, Path):
         yield read_certificates(tls).directory
     elif not tls:
@@ -130,8 +130,8 @@ def _connected(
     except (OSError, ValueError, TimeoutError):
         if client is not None:
             client.close()
-    # A client that never connected closes itself when it is collected, under a lock of the event
-    # loop: let that happen here and not in the middle of starting whatever comes next.
+    # An unconnected client closes itself when it is garbage-collected, under a lock of the event
+    # loop. Collecting it here avoids that during the start of the next cluster.
     client = None
     gc.collect()
     raise InputError(

@@ -1,8 +1,8 @@
-"""Keeping jobs in a queue for as long as there is work, whatever happens to them there.
+"""Adaptive scaling that keeps jobs in a queue while there is work, even if jobs are lost.
 
-Dask's own adaptive scaling sees workers, not jobs. It never replaces a job that ends before its
-worker arrives, nor one of several processes, nor one whose submission failed; and it asks for few
-workers here, since it sees the few tasks in flight and not those still to come.
+Dask's own adaptive scaling counts workers, not jobs. It never replaces a job that ends before its
+worker connects, a job with several processes, or a job whose submission failed. It also requests
+too few workers here, because it sees only the few tasks in flight and not the remaining ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distributed.core import Status
 
 LOGGER = logging.getLogger("primo_scale")
 
-# One line a job of the user's, its number first.
+# Commands that list the user's jobs, one per line, with the job number first.
 _LISTINGS = {
     "slurm": ("squeue", "--noheader", "--format=%i", "--user"),
     "pbs": ("qselect", "-u"),
@@ -29,28 +29,28 @@ _LISTINGS = {
 }
 _JOB_NUMBER = re.compile(r"^\s*(\d+)", re.MULTILINE)
 _LARGEST_PAUSE_SECONDS = 600
-# Workers without work are given back after so long: the next stage may be about to start.
+# Time after which idle workers are released; the next stage may start within it.
 _IDLE_SECONDS = 60
 _INTERVAL_SECONDS = 2
 
 
 class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
-    """Adaptive scaling that looks after jobs.
+    """Adaptive scaling that tracks jobs instead of workers.
 
     Parameters
     ----------
-    cluster
-        A running cluster of dask-jobqueue.
-    kind
-        Which queue.
-    poll_seconds
-        How often it may be asked for its jobs.
-    processes
-        Worker processes of a job.
-    logs
-        Where jobs print to, for a warning that says so.
-    minimum, maximum
-        Workers.
+    cluster : dask_jobqueue.JobQueueCluster
+        Running cluster.
+    kind : str
+        Kind of queue, a key of `_LISTINGS`.
+    poll_seconds : int
+        Shortest time between two listings of the queue, in seconds.
+    processes : int
+        Number of worker processes in a job.
+    logs : Path
+        Directory of the jobs' output, for warnings.
+    minimum, maximum : int
+        Limits of the number of workers.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         self._processes = processes
         self._logs = logs
         self._next_listing = monotonic() + poll_seconds
-        self._proved: set[str] = set()  # jobs whose worker came
+        self._proved: set[str] = set()  # jobs whose worker connected
         self._pause = 0.0
         self._resume_at = 0.0
         super().__init__(
@@ -81,21 +81,21 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         )
 
     async def target(self) -> int:
-        """All workers that are allowed while they have work to wait for; else as many as have."""
+        """Return the maximum while more tasks than threads are waiting, else the busy workers."""
         scheduler = self.cluster.scheduler
         unfinished = len(scheduler.queued) + len(scheduler.unrunnable)
         unfinished += sum(len(worker.processing) for worker in scheduler.workers.values())
-        # The client keeps several tasks in flight for each worker until it has no more to give.
+        # The client keeps several tasks in flight for each worker until no tasks are left.
         if unfinished > scheduler.total_nthreads:
             return int(self.maximum)
         return min(unfinished, len(self.plan))
 
     async def scale_up(self, n: int) -> None:
-        """Submit jobs, and learn of a refusal, which Dask's own leaves to the event loop."""
+        """Submit jobs and raise on a refusal, which Dask's own method leaves to the event loop."""
         await submit_jobs(self.cluster, -(-n // self._processes))
 
     async def workers_to_close(self, target: int) -> list[str]:
-        """Workers of jobs that are idle altogether, as many as there are above `target`."""
+        """Return the workers of completely idle jobs, at most as many as exceed `target`."""
         by_job: dict[str, list[Any]] = {}
         for worker in self.cluster.scheduler.workers.values():
             by_job.setdefault(self._job_of(str(worker.name)), []).append(worker)
@@ -104,14 +104,14 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         return [str(worker.name) for ws in idle[:surplus] for worker in ws]
 
     async def adapt(self) -> None:
-        """Forget jobs that are gone, then submit or end some; pause where the queue refuses."""
+        """Remove lost jobs, then submit or end jobs; pause if the queue refuses a job."""
         self._note_arrivals()
         if monotonic() < self._resume_at:
             return
         try:
             await self._forget_lost_jobs()
             await super().adapt()
-        except (RuntimeError, OSError) as error:  # dask-jobqueue's word for a failed command
+        except (RuntimeError, OSError) as error:  # raised by dask-jobqueue for a failed command
             forget_unsubmitted(self.cluster)
             self._wait_longer()
             LOGGER.warning(
@@ -128,7 +128,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
             self._pause = 0.0
 
     async def _forget_lost_jobs(self) -> None:
-        """Notice jobs that the queue no longer has, so that others take their places."""
+        """Remove the jobs that the queue no longer lists, so that new jobs replace them."""
         if monotonic() < self._next_listing:
             return
         known = {name: job.job_id for name, job in self._jobs().items() if job.job_id is not None}
@@ -140,7 +140,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         _forget(self.cluster, set(lost))
         useless = set(lost.values()) - self._proved
         if useless:
-            # Perhaps every job of this profile ends at once: do not fill the queue's records.
+            # Possibly every job of this profile fails at once; a pause limits the submissions.
             self._wait_longer()
             LOGGER.warning(
                 "jobs ended before their worker came: %d; see %s. The next try is in %d s",
@@ -148,7 +148,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
             )  # fmt: skip
 
     async def _jobs_in_queue(self) -> set[str] | None:
-        """Numbers of the user's jobs; None: the queue does not answer just now."""
+        """Return the numbers of the user's jobs, or None if the queue does not answer."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._listing,
@@ -169,19 +169,19 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         self._resume_at = monotonic() + self._pause
 
     def _job_of(self, worker: str) -> str:
-        """Name of a worker's job: several processes of one job have a number more."""
+        """Return the name of a worker's job; with several processes a number is appended to it."""
         return worker if self._processes == 1 else worker.rpartition("-")[0]
 
 
 async def submit_jobs(cluster: Any, jobs: int) -> None:
-    """Have at least so many jobs in the queue.
+    """Submit jobs until the queue has at least `jobs` of them.
 
     Raises
     ------
     RuntimeError
         The submit command failed.
     OSError
-        There is none.
+        The submit command does not exist.
     """
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())
@@ -189,17 +189,17 @@ async def submit_jobs(cluster: Any, jobs: int) -> None:
 
 
 def forget_unsubmitted(cluster: Any) -> None:
-    """Let Dask see which jobs the queue did not take, so that it tries again."""
+    """Remove the jobs that the queue did not accept from Dask's records, so that it retries."""
     _forget(cluster, {name for name, job in cluster.workers.items() if job.job_id is None})
 
 
 def _forget(cluster: Any, names: set[str]) -> None:
     for name in names & cluster.workers.keys():
-        # Closing a cluster insists on it for every job that there ever was.
+        # Closing the cluster requires this status of every job.
         cluster.workers.pop(name).status = Status.closed
 
 
 def last_line(error: BaseException) -> str:
-    """The end of what a failed submit command said."""
+    """Return the last line of the message of a failed submit command."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__

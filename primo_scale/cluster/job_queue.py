@@ -1,7 +1,7 @@
 """Workers as jobs of SLURM, PBS, LSF or SGE, through dask-jobqueue.
 
-The scheduler runs in the command's own process; dask-jobqueue writes the job scripts and submits
-them; `JobKeeper` keeps as many jobs as the profile allows for as long as there is work.
+The scheduler runs in the process of the command. dask-jobqueue writes the job scripts and submits
+them. `JobKeeper` keeps as many jobs as the profile allows while there is work.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from primo_scale.errors import InputError
 from primo_scale.storage.files import make_private_directory
 
 _CLASSES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE"}
-# Of the walltime, kept free for a last task to finish and a worker to leave; and as much again for
-# workers to leave one after another.
+# Share of the walltime reserved for a last task to finish and a worker to close. The same time
+# again is reserved for workers to close one after another.
 _MARGIN, _LARGEST_MARGIN_SECONDS = 0.1, 300
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
-    # After which Dask ends the job of a lost worker. `JobKeeper` looks after jobs: one that was
-    # requeued keeps its place, and so does a job that has taken the name of one that is gone.
+    # Time after which Dask ends the job of a lost worker. `JobKeeper` tracks jobs instead, so that
+    # a requeued job keeps its place, and so does a job with the name of a lost one.
     "distributed.deploy.lost-worker-timeout": "365 days",
 }
 
 
 def job_script(profile: JobQueueProfile, certificates: Path | None, logs: str) -> str:
-    """The script that is submitted for a job, for a scheduler and a job of no particular name.
+    """Return the job script with placeholders for the addresses of scheduler and job.
 
     Parameters
     ----------
-    profile
-        Whose queue.
-    certificates
-        Directory of those that the workers show; None: without TLS.
-    logs
-        Directory for what the job prints.
+    profile : JobQueueProfile
+        Profile of the queue.
+    certificates : Path or None
+        Directory of the workers' certificates, or None without TLS.
+    logs : str
+        Directory of the job's output.
     """
     job_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster").job_cls
     scheme, tls = "tcp", {}
     if certificates is not None:
         scheme, tls = "tls", {"security": security_of(certificates), "protocol": "tls://"}
-    with TemporaryDirectory() as somewhere:  # dask-jobqueue makes the directory that it names
+    with TemporaryDirectory() as somewhere:  # dask-jobqueue creates its log directory
         options = _job_options(profile, somewhere)
         job = job_class(f"{scheme}://SCHEDULER:PORT", name="NAME", **options, **tls)
         return str(job.job_script()).replace(somewhere, logs)
@@ -70,21 +70,21 @@ def job_queue_cluster(
     certificates: Path | None,
     scratch: Path,
 ) -> Iterator[Any]:
-    """Start a scheduler here, submit a first job, and keep jobs in the queue until the end.
+    """Start a scheduler in this process, submit a first job, and keep jobs in the queue.
 
     Parameters
     ----------
-    profile
-        What is asked for.
-    certificates
-        Directory of certificates that the workers see; None: without TLS.
-    scratch
-        Private directory that the workers see.
+    profile : JobQueueProfile
+        Profile of the queue.
+    certificates : Path or None
+        Directory of certificates that the workers can read, or None without TLS.
+    scratch : Path
+        Private directory that the workers can read.
 
     Yields
     ------
     distributed.deploy.Cluster
-        For a client to connect to.
+        Running cluster to connect a client to.
 
     Raises
     ------
@@ -102,9 +102,9 @@ def job_queue_cluster(
             security=security,
             scheduler_options={
                 "dashboard": False,
-                "dashboard_address": "127.0.0.1:0",  # of no pages at all, but on some port
+                "dashboard_address": "127.0.0.1:0",  # the server has no pages but needs a port
                 "port": listener.port,
-                # Neither given: the workers' interface, or every one.
+                # If neither is given, the scheduler uses the workers' interface, or all.
                 **{name: value for name, value in place.items() if value is not None},
             },
             silence_logs=logging.CRITICAL,
@@ -127,7 +127,7 @@ def job_queue_cluster(
 
 
 def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
-    """Learn of a wrong queue or account now, and not from a log that nobody reads."""
+    """Submit the first job, so that a wrong queue or account is an error at the start."""
     try:
         cluster.sync(submit_jobs, cluster, max(1, profile.jobs.minimum))
     except FileNotFoundError as error:
@@ -148,7 +148,7 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
 
 
 def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:
-    """What dask-jobqueue needs to know for a job; nothing that matters is left to its own files."""
+    """Return all options of dask-jobqueue, so that its configuration files have no effect."""
     jobs, workers = profile.jobs, profile.workers
     options: dict[str, Any] = {
         "cores": jobs.cores,
@@ -186,7 +186,7 @@ def _worker_arguments(profile: JobQueueProfile) -> list[str]:
 
 
 def _lifetime(profile: JobQueueProfile) -> tuple[int, int]:
-    """Seconds after which a worker leaves, and how much sooner or later it may be."""
+    """Return the lifetime of a worker and its random variation, in seconds."""
     walltime = seconds(profile.jobs.walltime)
     margin = min(int(_MARGIN * walltime), _LARGEST_MARGIN_SECONDS)
     workers = profile.workers
@@ -197,7 +197,7 @@ def _lifetime(profile: JobQueueProfile) -> tuple[int, int]:
 
 
 def _walltime(profile: JobQueueProfile) -> str:
-    """LSF counts minutes."""
+    """Return the walltime in the format of the queue; LSF counts in minutes."""
     walltime = profile.jobs.walltime
     if profile.kind != "lsf":
         return walltime
@@ -206,7 +206,7 @@ def _walltime(profile: JobQueueProfile) -> str:
 
 
 def _prologue(profile: JobQueueProfile) -> list[str]:
-    """Shell lines before the worker starts: what it spills is nobody else's to read."""
+    """Return the shell lines before the worker starts; umask keeps spilled data private."""
     encrypted = {} if profile.tls is False else ENCRYPTED_ENVIRONMENT
     settings = {**WORKER_ENVIRONMENT, **encrypted}
     exported = [f"export {name}={value}" for name, value in settings.items()]

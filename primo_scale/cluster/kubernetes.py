@@ -1,9 +1,9 @@
 """Workers as pods: a DaskCluster resource for the Dask operator, applied by kubectl.
 
-dask-kubernetes' own `KubeCluster` speaks to schedulers without TLS alone (2026.3: ``tcp://`` is
-written into it), and so does the operator's autoscaler, which otherwise asks a web page that tells
-how many tasks there are. So the number of workers is fixed here, and what a cluster has no room
-for waits.
+`KubeCluster` of dask-kubernetes connects only to schedulers without TLS (2026.3 hard-codes
+``tcp://``). So does the operator's autoscaler; its alternative is a web page that reveals the
+number of tasks. The number of workers is therefore fixed, and pods that do not fit the cluster
+wait.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _RESOURCE = "daskcluster.kubernetes.dask.org"
 _PORT, _WEB_PORT = 8786, 8787
 _SCRATCH, _CERTIFICATES = "/scratch", "/etc/primo-scale-tls"
 _SCHEDULER_ENVIRONMENT = {
-    # It says "ok" and nothing else, to the probe.
+    # The health page answers the probe with "ok" and reveals nothing else.
     "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": '["distributed.http.health"]',
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES),
 }
 
 
 def manifest(profile: KubernetesProfile) -> dict[str, Any]:
-    """The DaskCluster resource that a profile asks for.
+    """Return the DaskCluster resource of a profile.
 
     Parameters
     ----------
-    profile
-        What is asked for.
+    profile : KubernetesProfile
+        Profile of the cluster.
 
     Returns
     -------
     dict
-        As ``kubectl apply`` reads it, in the operator's version v1.
+        Resource for ``kubectl apply``, in version v1 of the operator.
     """
     pods = profile.pods
     selector = {"dask.org/cluster-name": profile.name, "dask.org/component": "scheduler"}
@@ -74,19 +74,19 @@ def manifest(profile: KubernetesProfile) -> dict[str, Any]:
 
 @contextmanager
 def applied(profile: KubernetesProfile) -> Iterator[str]:
-    """Have the cluster made, and deleted at the end.
+    """Create the cluster, and delete it at the end.
 
-    A command that was killed leaves it there, and finds it again when it is run again.
+    A killed command leaves the cluster in place, and the same command finds it again.
 
     Yields
     ------
     str
-        Address of the scheduler, which may take a while to come up.
+        Address of the scheduler, which may not answer at once.
 
     Raises
     ------
     InputError
-        kubectl is missing, or refuses.
+        kubectl is missing or fails.
     """
     if profile.address is None:
         raise ValueError("a profile that was read has an address")
@@ -117,7 +117,7 @@ def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
 def _worker(profile: KubernetesProfile) -> dict[str, Any]:
     pods = profile.pods
     scheme = "tls" if profile.tls else "tcp"
-    # The operator names the scheduler without TLS in the environment: the argument comes first.
+    # The operator sets an address without TLS in the environment; the argument overrides it.
     scheduler = f"{scheme}://{profile.name}-scheduler.{profile.namespace}.svc:{_PORT}"
     options = {
         "--name": "$(DASK_WORKER_NAME)",
@@ -179,7 +179,7 @@ def _pod(profile: KubernetesProfile, container: dict[str, Any]) -> dict[str, Any
     return {
         "containers": [container],
         "volumes": volumes,
-        # Whoever takes over a worker gets no key to the cluster.
+        # An attacker who takes over a worker gets no Kubernetes credentials.
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": pods.user},
         **_placement(pods),

@@ -19,44 +19,45 @@ from primo_scale.machine import usable_cpus
 
 LOGGER = logging.getLogger("primo_scale")
 
-# How often a cluster is started of which a worker dies meanwhile.
+# Number of attempts to start a cluster if a worker dies during the start.
 _TRIALS = 3
 _SETTINGS = {
     **NO_WEB_PAGES,
     **SELDOM_INTERRUPTED,
     "distributed.nanny.pre-spawn-environ": WORKER_PROCESS,
-    # A worker whose last word is minutes old would be started again, and all of them if somebody
-    # sets the clock. Here the end of a process is seen at once, and a busy one is left alone.
+    # Dask would restart a worker without a heartbeat for minutes, and all workers after a clock
+    # change. On this machine the end of a process is detected at once without heartbeats.
     "distributed.scheduler.worker-ttl": None,
 }
 
 
 def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> LocalCluster:
-    """Start worker processes that leave Ctrl-C to this process.
+    """Start worker processes that ignore Ctrl-C, which this process handles.
 
-    A terminal sends SIGINT to every process of the job. Processes started while it is ignored go
-    on ignoring it, so that only this one stops, and closes them in order. A Ctrl-C in the second
-    or two of starting is lost; blocking it instead does not last, since multiprocessing unblocks.
+    A terminal sends SIGINT to every process of the job. Processes that start while SIGINT is
+    ignored keep ignoring it, so that only this process stops and closes the workers in order. A
+    Ctrl-C in the second or two of the start is lost. Blocking the signal instead has no lasting
+    effect, because multiprocessing unblocks it.
 
-    Dask gives up a cluster of which a worker is killed while it starts. Such a cluster is started
-    anew, a few times.
+    Dask gives up a cluster if a worker is killed during the start. Such a cluster is started again,
+    up to `_TRIALS` times in total.
 
     Parameters
     ----------
-    profile
-        How many, and how much memory each may have.
-    security
-        On a shared machine anyone may connect to a loopback port, and whoever joins a Dask cluster
-        runs code as its owner.
-    scratch
-        Directory for their spill, inside the work directory.
+    profile : LocalProfile
+        Number of workers and their memory limit.
+    security : Security
+        TLS settings. They are needed because any user of a shared machine can connect to a loopback
+        port, and every peer of a Dask cluster can run code as its owner.
+    scratch : Path
+        Directory for spilled data, inside the work directory.
 
     Raises
     ------
     ResourceError
-        Workers died again and again while they were starting.
+        Workers died during every start.
     InterruptedRun
-        A signal asked to stop.
+        A signal requested a stop.
     """
     for _ in range(_TRIALS):
         check()
@@ -70,7 +71,7 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
 
 
 class _WorkerDied(Exception):
-    """A worker process ended before it had joined the cluster."""
+    """Error for a worker process that ended before it joined the cluster."""
 
 
 def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalCluster:
@@ -90,7 +91,7 @@ def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalC
                 # A failed task is reported once, by the error of this process.
                 silence_logs=logging.CRITICAL,
             )
-    except RuntimeError as error:  # "Nanny failed to start": its process was killed meanwhile
+    except RuntimeError as error:  # "Nanny failed to start", because its process was killed
         raise _WorkerDied from error
     finally:
         if in_main_thread:

@@ -1,4 +1,4 @@
-"""Workers of this machine that Dask gives up are started anew."""
+"""Replacement of lost workers on this machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _GONE = (Status.closed, Status.failed)
 
 @contextmanager
 def workers_replaced(cluster: LocalCluster) -> Iterator[None]:
-    """Keep as many workers as there are now.
+    """Keep the number of workers constant during the block.
 
-    Dask starts a worker that died again, but only once: one that dies while it is starting, or
-    that is not back within a quarter of a minute on a busy machine, is given up, and with the last
-    of them a run would wait for ever.
+    Dask restarts a dead worker only once. It gives up a worker that dies during the restart, or
+    that takes longer than a quarter of a minute on a busy machine. After the loss of all workers a
+    run would wait forever.
     """
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(cluster, len(cluster.worker_spec), ended))
@@ -35,13 +35,13 @@ def _watch(cluster: LocalCluster, wanted: int, ended: threading.Event) -> None:
     while not ended.wait(_LOOK_SECONDS):
         lost = [name for name in list(cluster.worker_spec) if _is_lost(cluster, name)]
         if lost or len(cluster.worker_spec) < wanted:
-            # Dead again before it was there: the next look finds it.
+            # A worker that dies during its start is found by the next check.
             with suppress(RuntimeError, OSError):
                 cluster.sync(_replace, cluster, lost, wanted)
 
 
 def _is_lost(cluster: LocalCluster, name: object) -> bool:
-    # Asked for once: Dask's own thread may forget the worker at any moment.
+    # One lookup only, because Dask's own thread may remove the worker at any time.
     worker = cluster.workers.get(name)
     return worker is None or worker.status in _GONE
 

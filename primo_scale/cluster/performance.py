@@ -1,4 +1,4 @@
-"""Dask's performance report of a run, for its owner's eyes: it shows tasks, times and machines."""
+"""Dask's performance report of a run, which is private: it shows tasks, times and machines."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from primo_scale.storage.files import write_atomically
 
 PACKAGE = "bokeh"
 INSTALL = "pip install 'primo-scale[report]'"
-"""What draws the report, and how to get it."""
+"""Package that draws the report, and the command that installs it."""
 
-# Dask's template loads it from its web site, which would learn of every look at the report.
+# Dask's template loads the icon from its web site, which could log every view of the report.
 _ICON = re.compile(rb'<link rel="shortcut icon"[^>]*>')
 
 
 @contextmanager
 def performance_reported(client: Client, path: Path) -> Iterator[None]:
-    """Write what the cluster did during the block to one HTML file, mode 0600.
+    """Write a report of the cluster's activity during the block to an HTML file, mode 0600.
 
-    The page holds its scripts and loads nothing from elsewhere. It shows the last 100,000 tasks at
-    most (Dask's ``distributed.scheduler.dashboard.tasks.task-stream-length``). Where the
-    block fails there is no report.
+    The page contains its scripts and loads no other resources. It shows at most the last 100,000
+    tasks (Dask's ``distributed.scheduler.dashboard.tasks.task-stream-length``). If the block fails,
+    no report is written.
 
     Parameters
     ----------
-    client
-        Connected, and the current one.
-    path
-        Replaced if it exists.
+    client : Client
+        Connected client, which must be the current client.
+    path : Path
+        Path of the report. An existing file is replaced.
 
     Raises
     ------
     InputError
-        The scheduler's Python lacks Bokeh; before the block.
+        The scheduler's Python lacks Bokeh. This is raised before the block.
     """
     if client.run_on_scheduler(importlib.util.find_spec, PACKAGE) is None:
         raise InputError(
@@ -53,6 +53,6 @@ def performance_reported(client: Client, path: Path) -> Iterator[None]:
         report = performance_report(str(draft), mode="inline")
         report.__enter__()
         yield
-        # Not after a failure: it would ask a scheduler that may be what failed.
+        # Not called after a failure, because it queries the scheduler, which may have failed.
         report.__exit__(None, None, None)
         write_atomically(path, _ICON.sub(b"", draft.read_bytes()))

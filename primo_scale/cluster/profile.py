@@ -1,7 +1,7 @@
-"""Profiles: where tasks run, as a TOML file says it.
+"""Profiles, which describe in a TOML file where tasks run.
 
-Every default that a cluster needs to survive a weekend is here, so that ``kind = "slurm"`` alone is
-a profile that works. What a profile may say is documented beside the examples in ``cluster/``.
+The defaults are sufficient for a long unattended run, so that ``kind = "slurm"`` alone is a valid
+profile. The keys of a profile are documented next to the examples in ``cluster/``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from primo_scale.machine import memory_limit, usable_cpus
 JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")
 KINDS = ("local", *JOB_QUEUES, "kubernetes", "scheduler")
 
-# Names go into job scripts, which a shell and a queue read: nothing that either would interpret.
+# Names go into job scripts, so they must not contain characters that a shell or queue interprets.
 _NAME = r"[A-Za-z0-9._@%:/+-]+", "letters, digits and ._@%:/+-"
 _LINE = r"[^\r\n]+", "one line"
 _SIZE = r"[0-9]+(\.[0-9]+)?[KMGT]i?B", "a size such as 8GiB"
@@ -29,17 +29,17 @@ _ADDRESS = r"(tcp|tls)://[A-Za-z0-9.\[\]:-]+:[0-9]+", "tcp://HOST:PORT or tls://
 
 
 Tls = Path | bool
-"""Directory of certificates, as ``pipelines.certificates`` makes it; or whether TLS is on."""
+"""Directory of certificates made by ``pipelines.certificates``, or whether TLS is used."""
 
 
 @dataclass(frozen=True)
 class ThreadsProfile:
-    """Threads of the command's own process: what runs where nothing is asked for.
+    """Threads of the command's own process, the default.
 
     Attributes
     ----------
     threads : int
-        Number of threads, one for each CPU that this process may use.
+        Number of threads; by default one for each CPU that this process may use.
     """
 
     threads: int = field(default_factory=usable_cpus)
@@ -51,10 +51,11 @@ class LocalProfile:
 
     Attributes
     ----------
-    workers
-        Processes; None: one for each usable CPU.
-    memory_limit
-        Of each, such as ``4GiB``; None: the share of one CPU, see `worker_memory`.
+    workers : int or None
+        Number of processes; None stands for one per usable CPU.
+    memory_limit : str or None
+        Memory limit of each process, such as ``4GiB``; None stands for the share of one CPU (see
+        `worker_memory`).
     """
 
     workers: int | None = at_least(1, None)
@@ -63,14 +64,14 @@ class LocalProfile:
 
 @dataclass(frozen=True)
 class SchedulerProfile:
-    """A Dask scheduler that runs already and has workers.
+    """Running Dask scheduler with workers.
 
     Attributes
     ----------
-    address
-        As the scheduler prints it.
-    tls
-        Certificates; False: an address without encryption is meant.
+    address : str
+        Address that the scheduler prints.
+    tls : Tls
+        Certificates; False permits an address without encryption.
     """
 
     address: str = text(*_ADDRESS)
@@ -79,30 +80,34 @@ class SchedulerProfile:
 
 @dataclass(frozen=True)
 class Jobs:
-    """What is asked of the queue for each job, and how many jobs there may be.
+    """Resources of each job, and the number of jobs.
 
     Attributes
     ----------
-    minimum, maximum
-        Jobs that are kept although there is nothing to do, and at most.
-    cores, memory
-        Of one job; each is one worker process.
-    walltime
-        After which the queue ends a job.
-    queue, account
-        As the site calls them (SLURM: partition).
-    directives
-        Further options of the submit command, each a line of the script's head.
-    prologue
+    minimum : int
+        Number of jobs that are kept without work.
+    maximum : int
+        Largest number of jobs.
+    cores : int
+        Cores of a job. Each core runs one worker process.
+    memory : str
+        Memory of a job, such as ``8GiB``.
+    walltime : str
+        Time limit of a job, as hours:minutes:seconds.
+    queue, account : str or None
+        Names at the site (in SLURM a queue is a partition).
+    directives : tuple of str
+        Further options of the submit command, each of which is a line in the header of the script.
+    prologue : tuple of str
         Shell commands before the worker starts, such as ``module load``.
-    resources
-        PBS ``select``, SGE ``-l``: in place of what is made of cores and memory.
-    python
-        Interpreter on the nodes; None: the path of the one that runs now.
-    logs
-        Directory for what jobs print; None: in the work directory.
-    poll
-        How often the queue is asked which jobs there still are.
+    resources : str or None
+        Resource request that replaces cores and memory: PBS ``select``, SGE ``-l``.
+    python : str or None
+        Interpreter on the nodes; None stands for the path of the current interpreter.
+    logs : Path or None
+        Directory of the jobs' output; None stands for a directory in the work directory.
+    poll : str
+        Interval between two listings of the queue, as hours:minutes:seconds.
     """
 
     minimum: int = at_least(0, 0)
@@ -122,19 +127,19 @@ class Jobs:
 
 @dataclass(frozen=True)
 class JobWorkers:
-    """How a worker process behaves in its job.
+    """Settings of a worker process in its job.
 
     Attributes
     ----------
-    scratch
+    scratch : str
         Directory on the node's own disk.
-    interface
-        Network interface that workers listen on, such as ``ib0``; None: Dask's choice.
-    death_timeout
-        After which a worker without a scheduler ends, and with it its job.
-    lifetime, lifetime_stagger
-        After which a worker finishes and leaves, give or take; None: so that the job ends a little
-        before its walltime.
+    interface : str or None
+        Network interface that workers listen on, such as ``ib0``; None stands for Dask's choice.
+    death_timeout : str
+        Time after which a worker without a scheduler ends, and its job with it.
+    lifetime, lifetime_stagger : str or None
+        Time after which a worker closes, and its random variation; None stands for values that end
+        the job shortly before its walltime.
     """
 
     scratch: str = text(*_DIRECTORY, "${TMPDIR:-/tmp}")
@@ -146,15 +151,15 @@ class JobWorkers:
 
 @dataclass(frozen=True)
 class Listener:
-    """Where the scheduler, which runs in the command's own process, listens.
+    """Address of the scheduler, which runs in the command's own process.
 
     Attributes
     ----------
-    host, interface
-        Address or network interface that the nodes reach; at most one of the two. Neither: every
-        interface, which needs TLS.
-    port
-        0: any that is free.
+    host, interface : str or None
+        Address or network interface that the nodes can reach; at most one of the two. Without
+        either, the scheduler listens on every interface, which requires TLS.
+    port : int
+        TCP port; 0 stands for any free port.
     """
 
     host: str | None = text(*_HOST, None)
@@ -168,13 +173,18 @@ class JobQueueProfile:
 
     Attributes
     ----------
-    kind
-        One of `JOB_QUEUES`.
-    jobs, workers, scheduler
-        See there.
-    tls
-        Certificates of your own; True: throw-away ones in the work directory, which the workers
-        see; False: none, on a network where every machine is trusted.
+    kind : str
+        Kind of queue, one of `JOB_QUEUES`.
+    jobs : Jobs
+        Resources and number of the jobs.
+    workers : JobWorkers
+        Settings of the worker processes.
+    scheduler : Listener
+        Address of the scheduler.
+    tls : Tls
+        The user's own certificates. True stands for temporary certificates in the work directory,
+        which the workers can read; False stands for no TLS, on a network where every machine is
+        trusted.
     """
 
     kind: str
@@ -186,7 +196,7 @@ class JobQueueProfile:
 
 @dataclass(frozen=True)
 class Volume:
-    """A persistent volume claim, and where scheduler and workers see it."""
+    """Persistent volume claim, and its mount path in scheduler and worker pods."""
 
     claim: str = text(*_LABEL)
     path: str = text(r"/[A-Za-z0-9._/-]*", "an absolute path")
@@ -195,28 +205,32 @@ class Volume:
 
 @dataclass(frozen=True)
 class Pods:
-    """What scheduler and worker pods are made of.
+    """Parameters of scheduler and worker pods.
 
     Attributes
     ----------
-    image
-        Container with this version of primo_scale: ``cluster/Containerfile``.
-    workers
-        Worker pods.
-    cpus, memory
-        Of a worker pod; each is one worker process.
-    tls_secret
-        Secret with ca.pem, cert.pem and key.pem: the files of ``tls``.
-    volumes
-        Where genotypes and the work directory are, under the same paths as for the command.
-    user
-        Number of the user that owns the work directory.
-    node_selector, service_account, image_pull_secret
-        As Kubernetes calls them.
-    lifetime, lifetime_stagger
-        After which a worker starts afresh, give or take.
-    death_timeout
-        After which a worker without a scheduler starts again.
+    image : str
+        Container image with this version of primo_scale, from ``cluster/Containerfile``.
+    workers : int
+        Number of worker pods.
+    cpus : int
+        CPUs of a worker pod. Each CPU runs one worker process.
+    memory : str
+        Memory of a worker pod, such as ``8Gi``.
+    tls_secret : str
+        Name of the secret with ca.pem, cert.pem and key.pem, the files of ``tls``.
+    volumes : tuple of Volume
+        Volumes of the genotypes and the work directory, with the same paths as for the command.
+    user : int
+        Numeric id of the user that owns the work directory.
+    node_selector : dict of str to str
+        Labels of the nodes that may run the pods.
+    service_account, image_pull_secret : str or None
+        Names of the Kubernetes service account and image pull secret.
+    lifetime, lifetime_stagger : str
+        Time after which a worker restarts, and its random variation.
+    death_timeout : str
+        Time after which a worker without a scheduler restarts.
     """
 
     image: str = text(*_NAME)
@@ -236,22 +250,23 @@ class Pods:
 
 @dataclass(frozen=True)
 class KubernetesProfile:
-    """Workers as pods that the Dask operator makes of a DaskCluster resource.
+    """Workers as pods that the Dask operator creates from a DaskCluster resource.
 
     Attributes
     ----------
-    pods
-        See there.
-    name
-        Of the resource: one for each run, and the same when it is run again.
-    namespace
-        Where it is made.
-    address
-        Of the scheduler as the command sees it; None: the service's name inside the cluster.
-    context
-        Of kubectl; None: the current one.
-    tls
-        Certificates of the command; False: none, where every pod is trusted.
+    pods : Pods
+        Parameters of the pods.
+    name : str
+        Name of the resource, unique per run. A repeated run must use the same name.
+    namespace : str
+        Namespace of the resource.
+    address : str or None
+        Address of the scheduler for the command; None stands for the name of the service inside the
+        cluster.
+    context : str or None
+        Context of kubectl; None stands for the current context.
+    tls : Tls
+        Certificates of the command; False stands for no TLS, if every pod is trusted.
     """
 
     pods: Pods
@@ -267,16 +282,16 @@ Profile = ThreadsProfile | ClusterProfile
 
 
 def seconds(duration: str) -> int:
-    """Seconds of ``hours:minutes:seconds``."""
+    """Return the seconds of a duration ``hours:minutes:seconds``."""
     hours, minutes, rest = map(int, duration.split(":"))
     return 3600 * hours + 60 * minutes + rest
 
 
 def worker_memory(profile: Profile) -> int | None:
-    """Bytes that each worker process may have; None: known by the scheduler elsewhere alone.
+    """Return the memory limit of each worker process in bytes, or None for a running scheduler.
 
-    On this machine one number for whoever starts workers and for whoever says what they need: Dask
-    would take ``0.5`` for a share, and its own share of the machine knows of few control groups.
+    On this machine the start of workers and the pre-flight check use this same number. Dask would
+    read ``0.5`` as a share, and its own default share of the machine ignores most control groups.
     """
     if isinstance(profile, LocalProfile):
         whole = memory_limit()
@@ -291,12 +306,12 @@ def worker_memory(profile: Profile) -> int | None:
 
 
 def is_size(text: str) -> bool:
-    """Whether `size_bytes` reads it: a number with a unit."""
+    """Return whether `size_bytes` can parse a text: a number with a unit."""
     return re.fullmatch(_SIZE[0], text) is not None
 
 
 def size_bytes(size: str) -> int:
-    """Bytes of ``8GiB`` and the like."""
+    """Return the bytes of a size such as ``8GiB``."""
     number = size.rstrip("KMGTiB")
     step = 1024 if "i" in size else 1000
     return int(float(number) * step ** (1 + "KMGT".index(size[len(number)])))

@@ -1,4 +1,4 @@
-"""Profiles read from files, checked, and refused where strangers could listen."""
+"""Reading and checking of profile files; profiles open to other users of a network are refused."""
 
 from __future__ import annotations
 
@@ -25,13 +25,18 @@ def read_profile(file: Path) -> Profile:
 
     Parameters
     ----------
-    file
-        A TOML file with a key ``kind``.
+    file : Path
+        TOML file with a key ``kind``.
+
+    Returns
+    -------
+    Profile
+        Checked profile.
 
     Raises
     ------
     InputError
-        It says something that is unknown, of a wrong type, not allowed or not safe.
+        A key is unknown, or a value has a wrong type or is not allowed or not safe.
     """
     table = load_toml(file)
     kind = table.get("kind")
@@ -71,7 +76,7 @@ def _check_job_queue(profile: JobQueueProfile, file: Path) -> None:
 
 
 def _check_interfaces(profile: JobQueueProfile, file: Path) -> None:
-    """Whoever reaches an open port of Dask runs code as its owner: name the network at least."""
+    """Refuse to listen on every interface, since a peer of an open Dask port can run any code."""
     listener = profile.scheduler
     everywhere = listener.interface is None and listener.host in (None, "0.0.0.0", "::")
     if everywhere or profile.workers.interface is None:

@@ -1,4 +1,4 @@
-"""Strict reading of TOML into frozen dataclasses: nothing unknown, nothing of another type."""
+"""Strict reading of TOML into frozen dataclasses: unknown keys and wrong types are errors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _KINDS = {
 
 
 def text(pattern: str, meaning: str, default: Any = MISSING) -> Any:
-    """Declare a text that must match all of `pattern`; `meaning` tells a user what is allowed."""
+    """Declare a text field that must fully match `pattern`; `meaning` describes it in errors."""
     return field(default=default, metadata={"pattern": re.compile(pattern), "meaning": meaning})
 
 
 def at_least(least: int, default: Any = MISSING) -> Any:
-    """Declare a whole number with a smallest value."""
+    """Declare an integer field with a smallest value."""
     return field(default=default, metadata={"least": least})
 
 
@@ -38,9 +38,9 @@ def load_toml(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        It is no TOML.
+        The file is not valid TOML.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -51,24 +51,29 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 
 def read_table(wanted: type[T], table: dict[str, Any], file: Path, above: str = "") -> T:
-    """Make a dataclass of a TOML table.
+    """Return a dataclass with the values of a TOML table.
 
     Parameters
     ----------
-    wanted
-        A dataclass; its fields are the keys that are allowed, its type hints their types. A `Path`
-        is taken relative to the file.
-    table
-        The parsed table.
-    file
-        Where it stands, for errors and relative paths.
-    above
-        Names of the tables around it, with a final dot.
+    wanted : type of T
+        Dataclass whose fields are the allowed keys and whose type hints are their types. A `Path`
+        is relative to the directory of the file.
+    table : dict of str to Any
+        Parsed table.
+    file : Path
+        Path of the TOML file, for errors and relative paths.
+    above : str
+        Names of the enclosing tables, with a final dot.
+
+    Returns
+    -------
+    T
+        Instance of `wanted`.
 
     Raises
     ------
     InputError
-        An unknown or missing key, a wrong type, or a value that is not allowed.
+        A key is unknown or missing, or a value has a wrong type or is not allowed.
     """
     known = {declared.name: declared for declared in fields(wanted)}  # type: ignore[arg-type]
     unknown = next((key for key in table if key not in known), None)

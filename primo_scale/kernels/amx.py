@@ -1,9 +1,8 @@
 """AMX instructions that Numba does not offer: products of 16 x 64 bytes with 64 x 16 bytes.
 
-A *tile* is one of eight registers of 16 rows of 64 bytes. Four of them hold the sums of a block of
-32 x 32 while people pass by in the others: each one that is loaded is multiplied twice. The
-functions here emit LLVM instructions and take addresses; `primo_scale.kernels.product_amx` decides
-what they point at.
+A *tile* is one of eight registers of 16 rows of 64 bytes. Four tiles hold the sums of a 32 x 32
+block, and the others hold the operands: each loaded operand is multiplied twice. The functions here
+emit LLVM instructions and take addresses; `primo_scale.kernels.product_amx` passes the addresses.
 """
 
 from __future__ import annotations
@@ -33,11 +32,12 @@ TILE_ROWS = 16
 TILE_BYTES = TILE_ROWS * VECTOR_BYTES
 BLOCK_ROWS = 2 * TILE_ROWS
 STEP_BYTES = 2 * TILE_BYTES
-"""Of 32 right rows of 64 people."""
+"""Bytes of 32 right rows of 64 people."""
 
 _TILES = 8
 _SUMS, _LEFT, _RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)
-# Of two vectors, numbered 0-15 and 16-31: their first halves interleaved, and their second.
+# Shuffle masks of two vectors with lanes 0-15 and 16-31: their first halves interleaved, and their
+# second halves interleaved.
 _HALVES = [
     ir.Constant(V16, [start + lane // 2 + lane % 2 * LANES for lane in range(LANES)])
     for start in (0, LANES // 2)
@@ -45,7 +45,7 @@ _HALVES = [
 
 
 def _whole_tiles() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """What `configure_tiles` reads: palette 1, bytes of a row and rows of every tile."""
+    """Return the input of `configure_tiles`: palette 1, bytes per row and rows of every tile."""
     configuration = np.zeros(64, dtype=np.uint8)
     configuration[0] = 1
     configuration[16 : 16 + 2 * _TILES].view(np.uint16)[:] = VECTOR_BYTES
@@ -58,7 +58,7 @@ WHOLE_TILES = _whole_tiles()
 
 @intrinsic
 def configure_tiles(_context: Any, configuration: Any) -> Any:
-    """Give this thread eight tiles, of the sizes that are written at an address."""
+    """Configure eight tiles for this thread, with the sizes stored at an address."""
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
         """Emit the instruction."""
@@ -70,7 +70,7 @@ def configure_tiles(_context: Any, configuration: Any) -> Any:
 
 @intrinsic
 def release_tiles(_context: Any) -> Any:
-    """Let this thread's tiles go, so that the system need not save them."""
+    """Release this thread's tiles, so that the system does not need to save them."""
 
     def generate(context: Any, builder: Builder, _signature: Any, _arguments: list[Value]) -> Value:
         """Emit the instruction."""
@@ -89,12 +89,12 @@ def add_block(_context: Any, left: Any, right: Any, steps: Any, sums: Any) -> An
     Parameters
     ----------
     left, right : intp
-        Addresses of two tiles a step, as `stack` and `interleave` write them.
+        Addresses of two tiles per step, in the layouts of `stack` and `interleave`.
     steps : intp
-        Steps of 64 people, at least one.
+        Number of steps of 64 people, at least one.
     sums : intp
-        Address of four tiles: of the upper left rows with either half of the right ones, then of
-        the lower.
+        Address of four tiles: the upper left rows with both halves of the right rows, then the
+        lower left rows with both halves.
     """
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
@@ -102,7 +102,7 @@ def add_block(_context: Any, left: Any, right: Any, steps: Any, sums: Any) -> An
         left, right, steps, sums = arguments
 
         def step(offset: Value, _totals: list[Value]) -> list[Value]:
-            """One turn of the loop: each load just before it is needed."""
+            """Emit one iteration of the loop, with each load just before its first use."""
             rows, columns = builder.add(left, offset), builder.add(right, offset)
             _move(builder, "tileloadd64", _LEFT[0], rows, 0)
             _move(builder, "tileloadd64", _RIGHT[0], columns, 0)
@@ -126,7 +126,7 @@ def add_block(_context: Any, left: Any, right: Any, steps: Any, sums: Any) -> An
 
 @intrinsic
 def stack(_context: Any, rows: Any, stride: Any, tile: Any) -> Any:
-    """Lay 64 bytes of 16 rows out as a left operand: one row after the other.
+    """Store 64 bytes of 16 rows as a left operand, one row after another.
 
     Parameters
     ----------
@@ -147,11 +147,11 @@ def stack(_context: Any, rows: Any, stride: Any, tile: Any) -> Any:
 
 @intrinsic
 def interleave(_context: Any, rows: Any, stride: Any, tile: Any) -> Any:
-    """Lay 64 bytes of 16 rows out as a right operand: four bytes of each row, then the next four.
+    """Store 64 bytes of 16 rows as a right operand: four bytes of each row, then the next four.
 
-    That is a square of 16 x 16 words of 32 bits, transposed. To interleave the upper half of its
-    rows with the lower half rotates the bits of a word's place by one; four times exchange the
-    number of its row with that of its column.
+    This transposes a square of 16 x 16 words of 32 bits. Interleaving the upper half of the rows
+    with the lower half rotates the bits of each word's index by one; after four times, row and
+    column numbers are exchanged.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _store(builder: Builder, vectors: list[Value], tile: Value) -> None:
 
 
 def _move(builder: Builder, direction: str, tile: int, address: Value, number: int) -> None:
-    """Load a register from the tile of this number at an address, or store it there."""
+    """Emit a load or a store between a register and the tile of this number at an address."""
     place = pointer(builder, builder.add(address, word(number * TILE_BYTES)), I8)
     _emit(builder, direction, ir.Constant(I8, tile), place, word(VECTOR_BYTES))
 
@@ -198,6 +198,6 @@ def _multiply(builder: Builder, sums: int, left: int, right: int) -> None:
 
 
 def _emit(builder: Builder, name: str, *operands: Value) -> None:
-    """One instruction that gives nothing back."""
+    """Emit one instruction without a result."""
     kinds = [operand.type for operand in operands]
     builder.call(function(builder, f"llvm.x86.{name}", kinds, ir.VoidType()), operands)

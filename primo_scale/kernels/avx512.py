@@ -1,9 +1,9 @@
 """AVX-512 instructions that Numba does not offer, as the inner loops of integer products.
 
-A *tile* is the product of a few left rows with a few right rows along one run of people. All its
-sums stay in registers for the whole run, and the lanes of each are added up at its end. The
+A *tile* is the product of a few left rows with a few right rows along one run of people. All sums
+of a tile stay in registers for the whole run, and the lanes of each sum are added at its end. The
 functions here emit LLVM instructions and take addresses; `primo_scale.kernels.product_avx512`
-passes these addresses.
+passes the addresses.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from primo_scale.kernels.emitting import (
 LEFT_ROWS = 6
 RIGHT_ROWS = 4
 SUMS = 32
-"""int32 that a byte tile writes: 6 x 4 sums, rounded up to whole vectors."""
+"""Number of int32 values that a byte tile writes: 6 x 4 sums, rounded up to whole vectors."""
 
 _ZERO = ir.Constant(V16, [0] * LANES)
 
 _QUARTERS = range(0, LANES, 4)
-# Lanes that each round of `_transposed_sum` takes of two vectors, numbered 0-15 and 16-31.
+# Lanes of two vectors, numbered 0-15 and 16-31, that each round of `_transposed_sum` selects.
 _ROUNDS = [
     *(
         [[quarter + lane for quarter in _QUARTERS for lane in half] for half in halves]
@@ -51,18 +51,18 @@ BYTE_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vnni"})
 
 @intrinsic
 def byte_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sums: Any) -> Any:
-    """Product of 6 rows of uint8 with 4 rows of int8: ``sums[6 x 4] = left @ right.T``.
+    """Multiply 6 rows of uint8 by 4 rows of int8: ``sums[6 x 4] = left @ right.T``.
 
-    ``vpdpbusd`` multiplies 64 pairs and adds each four products to an int32 lane, modulo 2^32.
+    ``vpdpbusd`` multiplies 64 pairs and adds every four products to an int32 lane, modulo 2^32.
 
     Parameters
     ----------
     left, right, sums : intp
-        Addresses.
+        Addresses of the operands and of the sums.
     stride : intp
-        Bytes from one row to the next, of both.
+        Bytes from one row to the next, in both operands.
     steps : intp
-        Vectors of 64 people, at least one.
+        Number of vectors of 64 people, at least one.
     """
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
@@ -89,7 +89,7 @@ def byte_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
 
 @intrinsic
 def store_unsigned(_context: Any, codes: Any, target: Any, steps: Any) -> Any:
-    """Copy ``64 * steps`` int8 from one address to another, each with 128 added to it."""
+    """Copy ``64 * steps`` int8 values from one address to another, and add 128 to each."""
 
     def generate(context: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
         """Emit the instructions."""
@@ -111,7 +111,7 @@ def store_unsigned(_context: Any, codes: Any, target: Any, steps: Any) -> Any:
 
 @intrinsic
 def code_sum(_context: Any, codes: Any, steps: Any) -> Any:
-    """Sum of ``64 * steps`` int8 at an address, as int32."""
+    """Return the int32 sum of ``64 * steps`` int8 values at an address."""
 
     def generate(_target: Any, builder: Builder, _signature: Any, arguments: list[Value]) -> Value:
         """Emit the instructions."""
@@ -131,7 +131,7 @@ def code_sum(_context: Any, codes: Any, steps: Any) -> Any:
 
 
 def _store_lane_sums(builder: Builder, totals: list[Value], address: Value) -> None:
-    """Add up the lanes of each vector and store the sums one after the other as int32."""
+    """Add the lanes of each vector, and store the sums consecutively as int32."""
     padded = totals + [_ZERO] * (-len(totals) % LANES)
     for start in range(0, len(padded), LANES):
         sums = _transposed_sum(builder, padded[start : start + LANES])
@@ -140,10 +140,11 @@ def _store_lane_sums(builder: Builder, totals: list[Value], address: Value) -> N
 
 
 def _transposed_sum(builder: Builder, vectors: list[Value]) -> Value:
-    """Lane k of the result is the sum of all lanes of vector k, for sixteen vectors.
+    """Return a vector whose lane k is the sum of all lanes of vector k, for sixteen vectors.
 
-    Four rounds halve the number of vectors: each pair is interleaved both ways and added. The
-    first two rounds work within the 128-bit quarters that one instruction shuffles.
+    Each of four rounds halves the number of vectors: every pair is interleaved in both ways, and
+    the results are added. The first two rounds stay within the 128-bit quarters that one
+    instruction shuffles.
     """
     for low, high in _ROUNDS:
         masks = [ir.Constant(V16, lanes) for lanes in (low, high)]

@@ -1,4 +1,4 @@
-"""Which kernel multiplies on this machine."""
+"""Choice of the product kernel on this machine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ from primo_scale.kernels.products import ProductKernel, ProductSum
 
 
 def choose_kernel(name: str, largest_code: int) -> ProductKernel:
-    """Return the kernel called `name`, or the fastest one that this machine can run.
+    """Return the kernel called `name`, or the fastest kernel that this machine can run.
 
-    Every kernel gives the same integers, so machines of one cluster may choose differently.
+    All kernels return the same integers, so machines of one cluster may choose different kernels.
 
     Parameters
     ----------
-    name
-        One of `primo_scale.kernels.NAMES`.
-    largest_code
-        Bound on the magnitude of the codes on both sides. It decides how the BLAS kernels cut
-        their sums, and never which kernel is chosen.
+    name : str
+        Name of a kernel, one of `primo_scale.kernels.NAMES`.
+    largest_code : int
+        Bound on the magnitude of the codes on both sides. It determines how the BLAS kernels split
+        their sums, and does not affect the choice.
+
+    Returns
+    -------
+    ProductKernel
+        Kernel that this machine can run.
 
     Raises
     ------
@@ -51,15 +56,15 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
 def warmed_up(name: str, largest_code: int) -> str:
     """Compile the kernel that `choose_kernel` chooses, and return its name.
 
-    Workers load the compiled functions from the disk; otherwise each of them compiles its own.
+    Workers then load the compiled functions from the disk, and do not compile them themselves.
 
     Raises
     ------
     UsageError
-        As `choose_kernel`.
+        As in `choose_kernel`.
     """
     kernel = choose_kernel(name, largest_code)
-    # Two rows: Numba compiles again for an array of one, which has no room between its rows.
+    # Two rows, because Numba compiles a different version for a single, contiguous row.
     packed, table = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 4), dtype=np.int8)
     codes = decode(packed, table, 4)
     scale_columns(codes, np.zeros(1, dtype=np.intp), np.full(1, UNCLIPPED))

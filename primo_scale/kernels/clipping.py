@@ -1,12 +1,12 @@
-"""Clipping of integer rows to an integer squared norm, proved without floating point.
+"""Clipping of integer rows to an integer squared norm, without floating point.
 
-A row ``q`` with ``||q||^2 > N`` is multiplied by ``r / 2^31``, ``r = isqrt(floor(2^62 N /
-||q||^2))``, every entry rounded toward zero. Then
+A row ``q`` with ``||q||^2 > N`` is multiplied by ``r / 2^31``, where ``r = isqrt(floor(2^62 N /
+||q||^2))``, and every entry is rounded toward zero. Then
 
-    ``sum_j floor(|q_j| r / 2^31)^2 <= ||q||^2 r^2 / 2^62 <= N``,
+    ``sum_j floor(|q_j| r / 2^31)^2 <= ||q||^2 r^2 / 2^62 <= N``.
 
-so the inequality the privacy guarantee rests on holds for every input, whatever the compiler or
-the processor does with floats (docs/maths/clipping-and-integers.md, Theorem 1).
+The inequality, on which the privacy guarantee depends, thus holds for every input, whatever the
+compiler or the processor does with floats (docs/maths/clipping-and-integers.md, Theorem 1).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from primo_scale.kernels.compiling import compiled
 _FRACTION_BITS = 31
 
 UNCLIPPED = 1 << _FRACTION_BITS
-"""The multiplier of a row that is left as it is."""
+"""Multiplier of a row that is not clipped."""
 
 _Int16 = npt.NDArray[np.int16]
 _Int64 = npt.NDArray[np.int64]
@@ -30,36 +30,37 @@ _Entry = TypeVar("_Entry", np.int8, np.int16, np.int32)
 
 
 def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> _Int64:
-    """Exact squared norm of every row.
+    """Return the exact squared norm of every row.
 
     Parameters
     ----------
     rows : ndarray of int8, int16 or int32, shape (people, columns)
-        Any memory layout: pass variant-major codes as ``codes.T``, no copy is made.
+        Rows in any memory layout. Pass variant-major codes as ``codes.T``; no copy is made.
 
     Returns
     -------
     ndarray of int64, shape (people,)
+        Squared norms.
     """
-    # dtype= makes einsum widen in its small buffer instead of copying the whole tile to int64.
+    # With dtype=, einsum converts in a small buffer instead of copying the whole tile to int64.
     return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.int64, casting="safe"))
 
 
 def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
-    """Multipliers, over 2^31, that bring squared norms down to at most `limit`.
+    """Return the multipliers, in units of 2^-31, that reduce squared norms to at most `limit`.
 
     Parameters
     ----------
     norms : ndarray of int64, shape (people,)
         Squared norms.
     limit : int or ndarray of int64, shape (people,)
-        Largest squared norm allowed, not negative; one integer may be of any size.
+        Largest allowed squared norm, not negative. A single integer may be of any size.
 
     Returns
     -------
     ndarray of int64, shape (people,)
         ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit / norm))``, which
-        is below it.
+        is smaller.
 
     Raises
     ------
@@ -83,14 +84,15 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
     Parameters
     ----------
     entries : ndarray of int8, int16 or int32
-        At most 32 bits wide, so that the product fits int64.
+        Entries of at most 32 bits, so that the product fits int64.
     multipliers : ndarray of int64
-        In ``[0, 2^31]``, broadcast against `entries`: ``multipliers`` for entries of shape
-        (columns, people), ``multipliers[:, None]`` for (people, columns).
+        Multipliers in ``[0, 2^31]``, broadcast against `entries`: pass ``multipliers`` for entries
+        of shape (columns, people), and ``multipliers[:, None]`` for (people, columns).
 
     Returns
     -------
     ndarray like `entries`
+        Scaled entries.
     """
     shape = np.broadcast_shapes(entries.shape, multipliers.shape)
     scaled = np.empty(shape, entries.dtype)
@@ -101,34 +103,36 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
 def scale_columns(
     entries: npt.NDArray[np.int8], columns: npt.NDArray[np.intp], multipliers: _Int64
 ) -> None:
-    """`scale_entries` in some columns, in place and without the interpreter lock.
+    """Apply `scale_entries` to some columns, in place and without the interpreter lock.
 
     Parameters
     ----------
     entries : ndarray of int8, shape (rows, people)
-        Changed.
+        Entries, which are changed in place.
     columns : ndarray of intp, shape (k,)
+        Indices of the columns to scale.
     multipliers : ndarray of int64, shape (k,)
-        In ``[0, 2^31]``.
+        Multipliers in ``[0, 2^31]``.
     """
     _scale_columns(entries, columns, multipliers)
 
 
 def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
-    """Clip some columns of every row, as a vector of their own, to a squared norm.
+    """Clip the vector of some columns of every row to a squared norm.
 
     Parameters
     ----------
     rows : ndarray of int16, shape (people, columns)
-        Left as it is.
+        Rows, which are not changed.
     columns : slice
-        The columns that are clipped together; the others are copied.
+        Columns that are clipped together; the others are copied.
     limit : int or ndarray of int64, shape (people,)
-        Largest squared norm of those columns in one row, not negative.
+        Largest squared norm of these columns in one row, not negative.
 
     Returns
     -------
     ndarray of int16, shape (people, columns)
+        Clipped rows.
     """
     clipped = rows.copy()
     part = clipped[:, columns]
@@ -139,7 +143,7 @@ def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
 
 @compiled
 def _scaled(entry: Any, multiplier: Any) -> Any:
-    # A shift floors, so it is applied to the magnitude: that is rounding toward zero.
+    # A shift rounds down, so applying it to the magnitude rounds toward zero.
     magnitude = (abs(np.int64(entry)) * multiplier) >> _FRACTION_BITS
     return magnitude if entry >= 0 else -magnitude
 

@@ -1,4 +1,4 @@
-"""How functions of this package are compiled."""
+"""Compilation of the functions of this package."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numba
 
 
 def compiled(function: Any) -> Any:
-    """Compile by Numba when first called, and keep that on the disk; lets go of the GIL.
+    """Compile a function with Numba at its first call, with a disk cache and without the GIL.
 
-    The copy on the disk is renewed when the function's own file changes. After a change of
-    `avx512`, `amx` or `emitting` alone, touch the files whose functions use it.
+    The disk cache is renewed if the function's own file changes. After a change of only `avx512`,
+    `amx` or `emitting`, touch the files whose functions use them.
     """
     return numba.njit(nogil=True, cache=True, boundscheck=False)(function)

@@ -1,7 +1,7 @@
-"""Emitting LLVM instructions into functions that Numba compiles.
+"""Emission of LLVM instructions into functions that Numba compiles.
 
-For what Numba does not offer: `primo_scale.kernels.avx512` and `amx` name instructions of one kind
-of processor each. Addresses are integers throughout, since Numba has no pointers.
+The module serves instructions that Numba does not offer: `primo_scale.kernels.avx512` and `amx`
+each use those of one kind of processor. Addresses are integers, since Numba has no pointers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value = Any
 
 
 def intrinsic(function: Any) -> Any:
-    """Let compiled functions call what `function` emits."""
+    """Make `function`, which emits instructions, callable from compiled functions."""
     return numba_intrinsic(function)
 
 
@@ -34,7 +34,7 @@ def loop(
     n_totals: int,
     step: Callable[[Value, list[Value]], list[Value]],
 ) -> list[Value]:
-    """Run `step` on zero totals `steps` times and pass it the byte offset of each turn."""
+    """Emit a loop of `steps` iterations of `step`, which gets its byte offset and the totals."""
     before, again, after = (
         builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     )  # fmt: skip
@@ -56,22 +56,22 @@ def loop(
 
 
 def load(builder: Builder, base: Value, stride: Value, row: int, offset: Value) -> Value:
-    """Load the vector at byte `offset` of a row."""
+    """Emit a load of the vector at byte `offset` of a row."""
     address = builder.add(builder.add(base, builder.mul(stride, word(row))), offset)
     return builder.load(pointer(builder, address, V16), align=1)
 
 
 def pointer(builder: Builder, address: Value, kind: Any) -> Value:
-    """An address, as LLVM wants it."""
+    """Return an address as an LLVM pointer."""
     return builder.inttoptr(address, kind.as_pointer())
 
 
 def function(builder: Builder, name: str, arguments: list[Any], result: Any = V16) -> Value:
-    """LLVM's own function for an instruction."""
+    """Return LLVM's function for an instruction."""
     existing = builder.module.globals.get(name)
     return existing or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
 
 
 def word(value: int) -> Value:
-    """A constant of 64 bits."""
+    """Return a 64-bit constant."""
     return ir.Constant(I64, value)

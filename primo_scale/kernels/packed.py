@@ -1,12 +1,11 @@
-"""Compiled passes over packed genotypes: PLINK's own bit layout, four to a byte, variant-major.
+"""Compiled passes over packed genotypes in PLINK's bit layout, four per byte, variant-major.
 
 A packed row holds one variant; its byte ``b`` holds samples ``4b .. 4b+3``, the first in the two
 lowest bits. The raw values are those of the PLINK 1 .bed format: 0 homozygous A1, 1 missing,
-2 heterozygous, 3 homozygous A2. Bits after the last sample are padding: ignored when read, zero
-when written here.
+2 heterozygous, 3 homozygous A2. Bits after the last sample are padding, which is ignored on reading
+and zero on writing.
 
-Every kernel releases the GIL and works on as many bytes at once as the processor has lanes: the
-arithmetic below is branch-free so that the compiler vectorises it.
+Every kernel releases the GIL. The arithmetic has no branches, so that the compiler vectorises it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _WORDS_PER_PASS = 256  # whose sums, 16 KiB, stay in the first-level cache
 
 
 def packed_width(n_samples: int) -> int:
-    """Bytes of one packed row."""
+    """Return the number of bytes of one packed row."""
     return -(-n_samples // GENOTYPES_PER_BYTE)
 
 
@@ -62,9 +61,9 @@ def decode(
 def decode_into(
     codes: npt.NDArray[np.int8], packed: PackedGenotypes, table: npt.NDArray[np.int8]
 ) -> npt.NDArray[np.int8]:
-    """`decode` all samples of whole bytes into memory at hand, and return the part written.
+    """Decode all samples of whole bytes into existing memory, and return the part written.
 
-    Asking the system for fresh memory costs several times what decoding does.
+    Allocating new memory takes several times longer than decoding.
 
     Parameters
     ----------
@@ -87,12 +86,12 @@ def decode_into(
 def add_squared_norms(
     norms: npt.NDArray[np.int64], packed: PackedGenotypes, table: npt.NDArray[np.int8]
 ) -> None:
-    """Add every sample's squared norm over these variants, without decoding them first.
+    """Add the squared norm of every sample over these variants, without decoding them first.
 
     Parameters
     ----------
     norms : ndarray of int64, shape (n_samples,)
-        Added to in place.
+        Sums that the squared norms are added to, in place.
     packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
     table : ndarray of int8, shape (v, 4)
         Code of raw value 0, 1, 2, 3 for each variant.
@@ -135,7 +134,7 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
     Returns
     -------
     ndarray of uint8, shape (v, ceil(k / 4))
-        Padding bits zero.
+        Packed genotypes, with padding bits zero.
     """
     width = packed_width(len(keep))
     if _is_byte_aligned_run(keep):
@@ -155,14 +154,14 @@ def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedG
     Parameters
     ----------
     packed : ndarray of uint8, shape (n, width)
-        One row per sample, four variants to a byte.
+        Packed genotypes with one row per sample and four variants per byte.
     columns : ndarray of intp, shape (v,)
-        The variants wanted, positions below ``4 * width``.
+        Positions of the requested variants, below ``4 * width``.
 
     Returns
     -------
     ndarray of uint8, shape (v, ceil(n / 4))
-        Padding bits zero.
+        Packed genotypes, with padding bits zero.
     """
     result = np.zeros((len(columns), packed_width(len(packed))), dtype=np.uint8)
     _transpose(packed, columns, result)
@@ -179,8 +178,8 @@ def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
     Returns
     -------
     ndarray of uint8, shape (width,)
-        The raw value ``MISSING`` in the place of a sample that has no call, else 0. The results
-        of two sets of variants combine by bitwise and.
+        Packed raw values: ``MISSING`` for a sample without a call, else 0. The results of two sets
+        of variants combine by a bitwise and.
     """
     result = np.full(packed.shape[1], 0x55, dtype=np.uint8)
     _and_missing(packed, result)
@@ -188,7 +187,7 @@ def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
 
 
 def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
-    """Whole 64-bit words of 32 samples, the first in the lowest bits; zeros after the last."""
+    """Return 64-bit words of 32 samples, the first in the lowest bits, zero after the last."""
     if packed.shape[1] % 8:
         padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
@@ -197,7 +196,7 @@ def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same entries; of arrays that may be written to, Numba compiles a version more."""
+    """Return a read-only view, so that Numba does not compile a version for writable arrays."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -210,9 +209,9 @@ def _is_byte_aligned_run(keep: npt.NDArray[np.intp]) -> bool:
 
 @compiled
 def _decode_words(packed: Any, table: Any, words: Any) -> None:
-    # One 32-bit word per packed byte: spread its four 2-bit fields to four bytes, then build the
-    # code by exclusive or of masked differences, which cannot carry from one byte to the next.
-    # The casts keep Numba from widening to 64 bits, which would halve the lanes.
+    # One 32-bit word per packed byte: its four 2-bit fields are spread to four bytes, and the code
+    # is the exclusive or of masked differences, which cannot carry from one byte to the next.
+    # The casts prevent Numba from widening to 64 bits, which would halve the number of lanes.
     for v in range(packed.shape[0]):
         source, target = packed[v], words[v]
         t0, t1 = u32(table[v, 0]), u32(table[v, 1])
@@ -235,9 +234,9 @@ def _decode_words(packed: Any, table: Any, words: Any) -> None:
 
 @compiled
 def _add_squares(words: Any, squares: Any, most: Any, sums: Any) -> None:
-    # Every eighth field of a word at a time, in 16 bits each, which hold the squares of `most`
-    # variants. The exclusive or is that of _decode_words. 64-bit words throughout: Numba widens
-    # narrower ones to them, at a third of the speed.
+    # Every eighth field of a word is added at a time, in 16 bits each, which hold the squares of
+    # `most` variants. The exclusive or is that of _decode_words. All words have 64 bits, because
+    # Numba widens narrower words to them, at a third of the speed.
     short = np.zeros((8, _WORDS_PER_PASS), dtype=np.uint64)
     for first in range(0, words.shape[1], _WORDS_PER_PASS):
         last = min(first + _WORDS_PER_PASS, words.shape[1])
@@ -274,7 +273,7 @@ def _add_squares(words: Any, squares: Any, most: Any, sums: Any) -> None:
 
 @compiled
 def _count(words: Any, n_samples: Any, counts: Any) -> None:
-    # Eight bytes at a time; the flags of one word sit in the even bits, and popcount adds them.
+    # Eight bytes at a time; the flags of one word are in the even bits, and `_ones` counts them.
     even = np.uint64(0x5555555555555555)
     whole = n_samples // 32
     last = (np.uint64(1) << np.uint64(2 * (n_samples % 32))) - np.uint64(1)
@@ -295,7 +294,7 @@ def _count(words: Any, n_samples: Any, counts: Any) -> None:
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _ones(flags: Any) -> Any:
-    """Bits set in a word that has bits in even places only."""
+    """Return the number of bits set in a word with bits only in even positions."""
     pairs = (flags + (flags >> np.uint64(2))) & np.uint64(0x3333333333333333)
     bytes_ = (pairs + (pairs >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return (bytes_ * np.uint64(0x0101010101010101)) >> np.uint64(56)
@@ -306,7 +305,7 @@ def _repack(packed: Any, keep: Any, result: Any) -> None:
     whole = keep.shape[0] // 4
     source = keep >> 2
     shifts = ((keep & 3) << 1).astype(np.uint32)
-    # Four consecutive samples are a byte, or parts of two: no need to move them one by one.
+    # Four consecutive samples are one byte or parts of two bytes, and are moved together.
     run = np.empty(whole, dtype=np.bool_)
     for b in range(whole):
         run[b] = (

@@ -25,30 +25,31 @@ from primo_scale.kernels.emitting import VECTOR_BYTES
 from primo_scale.kernels.processor import lends_tiles
 from primo_scale.kernels.products import Int8, Int32, spread_rows, whole_vectors
 
-# One right block of a run stays in the first-level cache (16 KiB of 48) while left ones pass by;
-# these, their sums and the other right ones in the second (0.9 of 2 MiB). Longer runs load and
-# store sums less often, but then both operands come from the second-level cache: 1.3 times slower.
+# One right block of a run stays in the first-level cache (16 KiB of 48) during the loop over left
+# blocks; left blocks, sums and the other right blocks stay in the second-level cache (0.9 of
+# 2 MiB). Longer runs load and store sums less often, but then both operands come from the
+# second-level cache, which is 1.3 times slower.
 _RUN_STEPS = 8
 _LEFT_BLOCKS, _RIGHT_BLOCKS = 16, 8
 
 
 class Amx:
-    """Any int8 codes, 16,384 products an instruction."""
+    """Kernel for any int8 codes, with 16,384 products per instruction."""
 
     name = "amx"
     needs = "a processor with AMX, and a system that lends it"
 
     def is_available(self) -> bool:
-        """Whether this process may use the instructions."""
+        """Return whether this process may use the instructions."""
         return lends_tiles()
 
     def zeros(self, rows: int, columns: int) -> tuple[Int32, tuple[int, int]]:
-        """An empty sum of whole blocks, of four tiles each, and the shape that is wanted of it."""
+        """Return a zero sum of whole blocks, of four tiles each, and the shape of the result."""
         shape = _n_blocks(rows), _n_blocks(columns), 2, 2, TILE_ROWS, TILE_ROWS
         return np.zeros(shape, dtype=np.int32), (rows, columns)
 
     def add(self, total: tuple[Int32, tuple[int, int]], left: Int8, right: Int8) -> None:
-        """Add ``left @ right.T`` modulo 2^32; above the diagonal alone if they are one array."""
+        """Add ``left @ right.T`` modulo 2^32; only the upper triangle if both are one array."""
         same = left is right
         right = whole_vectors(right)
         left = right if same else whole_vectors(left)
@@ -56,7 +57,7 @@ class Amx:
         _add_blocks(total[0], rows, columns, same)
 
     def read(self, total: tuple[Int32, tuple[int, int]]) -> Int32:
-        """The sum as an array."""
+        """Return the sum as an array."""
         sums, shape = total
         matrix = np.empty(shape, dtype=np.int32)
         _write_rows(sums, matrix)
@@ -64,7 +65,7 @@ class Amx:
 
 
 def whole_blocks(rows: int) -> int:
-    """Rows that tiles are made for: so many, and some that only pad."""
+    """Return the number of rows after padding to whole blocks."""
     return _n_blocks(rows) * BLOCK_ROWS
 
 
@@ -73,7 +74,7 @@ def _n_blocks(rows: int) -> int:
 
 
 def _tiles(codes: Int8, *, on_the_right: bool) -> Int8:
-    """Tiles of an operand, shape (blocks of 32 rows, steps of 64 people, bytes of two tiles)."""
+    """Return the tiles, shape (blocks of 32 rows, steps of 64 people, bytes of two tiles)."""
     shape = _n_blocks(len(codes)), codes.shape[1] // VECTOR_BYTES, STEP_BYTES
     tiles = spread_rows(1, math.prod(shape)).reshape(shape)
     _write_tiles(codes, _last_block(codes), tiles, on_the_right)
@@ -81,7 +82,7 @@ def _tiles(codes: Int8, *, on_the_right: bool) -> Int8:
 
 
 def _last_block(codes: Int8) -> Int8:
-    """Rows that fill no block, with zeros beyond them; laid out like `whole_vectors`."""
+    """Return the last rows, zero-padded to a whole block, in the layout of `whole_vectors`."""
     whole = len(codes) // BLOCK_ROWS * BLOCK_ROWS
     block = spread_rows(BLOCK_ROWS, codes.shape[1])
     block[: len(codes) - whole] = codes[whole:]
@@ -91,7 +92,7 @@ def _last_block(codes: Int8) -> Int8:
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _address(codes: Any, last: Any, block: Any) -> Any:
-    """Where 32 rows of codes begin."""
+    """Return the address of a block of 32 rows."""
     if (block + 1) * BLOCK_ROWS > codes.shape[0]:
         return last.ctypes.data
     return codes.ctypes.data + block * BLOCK_ROWS * codes.strides[0]
@@ -99,7 +100,7 @@ def _address(codes: Any, last: Any, block: Any) -> Any:
 
 @compiled
 def _write_tiles(codes: Any, last: Any, tiles: Any, on_the_right: Any) -> None:
-    """Two tiles of every 32 rows and 64 people, as an operand on either side has them."""
+    """Write two tiles for every 32 rows and 64 people, in the layout of a left or right operand."""
     stride = codes.strides[0]
     for block in range(tiles.shape[0]):
         rows = _address(codes, last, block)
@@ -124,7 +125,7 @@ def _add_blocks(total: Any, left: Any, right: Any, same: Any) -> None:
             for first in range(0, right.shape[1], _RUN_STEPS):
                 steps = min(_RUN_STEPS, right.shape[1] - first)
                 for j in columns:
-                    # Of a product with itself, only blocks on the diagonal or above it.
+                    # For a product of an array with itself, only blocks on or above the diagonal.
                     for i in range(first_row, min(last_row, j + 1) if same else last_row):
                         add_block(
                             left.ctypes.data + i * left.strides[0] + first * STEP_BYTES,
@@ -137,7 +138,7 @@ def _add_blocks(total: Any, left: Any, right: Any, same: Any) -> None:
 
 @compiled
 def _write_rows(sums: Any, matrix: Any) -> None:
-    """The sums of blocks, of their halves and of a half's rows, as rows of a matrix."""
+    """Write the sums, ordered by block, half and row, as rows of a matrix."""
     for row in range(matrix.shape[0]):
         block, half, inside = row // BLOCK_ROWS, row // TILE_ROWS % 2, row % TILE_ROWS
         for start in range(0, matrix.shape[1], TILE_ROWS):

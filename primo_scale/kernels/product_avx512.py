@@ -20,24 +20,24 @@ from primo_scale.kernels.processor import host_features
 from primo_scale.kernels.products import ArraySums, Int8, Int32, spread_rows, whole_vectors
 
 _VECTOR = 64
-# A panel of right rows stays in the second-level cache (1 MiB or more a core) while all left
-# rows pass by; longer runs of people spend less time on adding up lanes.
+# A panel of right rows stays in the second-level cache (1 MiB or more per core) during the loop
+# over left rows. Longer runs of people spend less time on adding lanes.
 _RUN = 8192
 _PANEL_ROWS = 120
 
 
 class Vnni(ArraySums):
-    """Any int8 codes, 64 products an instruction."""
+    """Kernel for any int8 codes, with 64 products per instruction."""
 
     name = "vnni"
     needs = "a processor with AVX-512 VNNI"
 
     def is_available(self) -> bool:
-        """Whether this processor has the instructions."""
+        """Return whether this processor has the instructions."""
         return host_features() >= BYTE_FEATURES
 
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
-        """Add ``left @ right.T`` modulo 2^32; above the diagonal alone if they are one array."""
+        """Add ``left @ right.T`` modulo 2^32; only the upper triangle if both are one array."""
         same = left is right
         right = whole_vectors(right, RIGHT_ROWS)
         left = right if same else whole_vectors(left)
@@ -47,10 +47,10 @@ class Vnni(ArraySums):
 
 @compiled
 def _add_byte_products(total: Any, left: Any, unsigned: Any, right: Any, same: Any) -> None:
-    """Add ``left @ right.T``, of operands laid out alike and zero beyond their people.
+    """Add ``left @ right.T`` for operands of the same layout, which are zero after the last person.
 
-    ``vpdpbusd`` wants one side unsigned: it gets ``left + 128``, and ``128 sum(right)`` is taken
-    off again, modulo 2^32 as everything here.
+    ``vpdpbusd`` requires one unsigned operand: it gets ``left + 128``, and ``128 sum(right)`` is
+    subtracted from the result. All arithmetic is modulo 2^32.
     """
     stride = right.strides[0]
     for i in range(left.shape[0]):
@@ -65,7 +65,7 @@ def _add_byte_products(total: Any, left: Any, unsigned: Any, right: Any, same: A
         for panel in range(0, total.shape[1], _PANEL_ROWS):
             stop = min(panel + _PANEL_ROWS, total.shape[1])
             for i in range(0, total.shape[0], LEFT_ROWS):
-                # Of a product with itself, only tiles that reach the diagonal or lie above it.
+                # For a product of an array with itself, only tiles on or above the diagonal.
                 start = max(panel, i // RIGHT_ROWS * RIGHT_ROWS) if same else panel
                 for j in range(start, stop, RIGHT_ROWS):
                     byte_tile(

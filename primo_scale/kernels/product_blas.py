@@ -1,8 +1,8 @@
 """Exact integer products through floating-point BLAS, on any processor.
 
-A sum of integer products is exact in floating point as long as no partial sum can leave the
-mantissa, whatever order BLAS adds in: 2^24 for float32, 2^53 for float64. People are cut so that
-the bound holds, and that every part fits int32.
+A sum of integer products is exact in floating point, in any order of addition, if no partial sum
+exceeds the mantissa: 2^24 for float32, 2^53 for float64. People are split so that the bound holds
+and every part fits int32.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CONVERTED_ENTRIES = 1 << 23
 
 
 class Blas(ArraySums):
-    """Products in one floating-point type.
+    """Kernel that multiplies in one floating-point type.
 
     Parameters
     ----------
-    kind
-        float32 or float64.
-    largest_code
+    kind : type of np.floating[Any]
+        Floating-point type, float32 or float64.
+    largest_code : int
         Bound on the magnitude of the codes on both sides. The larger it is, the fewer people a
         partial sum can hold exactly.
     """
@@ -39,7 +39,7 @@ class Blas(ArraySums):
         self._run = EXACT_SUM[self._kind] // max(1, largest_code**2)
 
     def is_available(self) -> bool:
-        """Everywhere."""
+        """Return True: every machine can run this kernel."""
         return True
 
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
@@ -47,6 +47,6 @@ class Blas(ArraySums):
         run = min(self._run, max(1, CONVERTED_ENTRIES // max(len(left), len(right))))
         for start in range(0, left.shape[1], run):
             first = left[:, start : start + run].astype(self._kind)
-            # numpy hands a product of an array with its own transpose to SYRK: half the work.
+            # numpy uses SYRK for an array times its own transpose, which halves the work.
             second = first if right is left else right[:, start : start + run].astype(self._kind)
             total += (first @ second.T).astype(np.int32)

@@ -1,7 +1,7 @@
 """Exact int8 products by PyTorch: oneDNN (VNNI, AMX) on processors, cuBLAS on NVIDIA GPUs.
 
-PyTorch is an optional dependency (docs/dependencies.md). It is imported only when ``--kernel``
-names one of these two kernels: neither is chosen automatically.
+PyTorch is an optional dependency (docs/dependencies.md). It is imported only if ``--kernel`` names
+one of these two kernels; they are never chosen automatically.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 from primo_scale.kernels.products import Int8, Int32
 
-# cuBLAS takes int8 operands whose sides are multiples of these; zeros change no sum.
+# cuBLAS requires int8 operands with sides that are multiples of these; zero padding changes no sum.
 _ROW_MULTIPLE = 32
 _PEOPLE_MULTIPLE = 16
 _CHECKED_PEOPLE = 1024
 
 
 class Torch:
-    """Products by ``torch._int_mm`` on one kind of device.
+    """Kernel that multiplies with ``torch._int_mm`` on one kind of device.
 
     Parameters
     ----------
-    device
-        ``cpu`` or ``cuda``.
+    device : str
+        Kind of device, ``cpu`` or ``cuda``.
     """
 
     def __init__(self, device: str) -> None:
@@ -46,9 +46,9 @@ class Torch:
 
     @cached_property
     def _is_exact(self) -> bool:
-        """Whether the largest codes multiply to what they should.
+        """Whether products of the largest codes are exact.
 
-        On processors without VNNI, oneDNN adds pairs of products in 16 bits that saturate.
+        On processors without VNNI, oneDNN adds pairs of products in saturating 16-bit arithmetic.
         """
         codes = np.repeat(np.array([[-128], [127]], dtype=np.int8), _CHECKED_PEOPLE, axis=1)
         total = self.zeros(2, 2)
@@ -57,7 +57,7 @@ class Torch:
         return bool(np.array_equal(self.read(total), wide @ wide.T))
 
     def zeros(self, rows: int, columns: int) -> Any:
-        """An empty sum on the device, with the shape that is wanted of it."""
+        """Return a zero sum on the device, and the shape of the result."""
         shape = (_up(rows, _ROW_MULTIPLE), _up(columns, _ROW_MULTIPLE))
         total = self._torch.zeros(shape, dtype=self._torch.int32, device=self._device)
         return total, (rows, columns)
@@ -69,7 +69,7 @@ class Torch:
         total[0].add_(self._torch._int_mm(first, second.t()))
 
     def read(self, total: Any) -> Int32:
-        """The sum as an array."""
+        """Return the sum as an array."""
         tensor, (rows, columns) = total
         return np.ascontiguousarray(tensor.cpu().numpy()[:rows, :columns])
 

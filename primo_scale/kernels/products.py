@@ -1,8 +1,8 @@
-"""Exact products of int8 matrices along people: one interface, and one way to sum them.
+"""Exact products of int8 matrices, summed over people: the interface of kernels, and the sum.
 
-A kernel adds ``left @ right.T`` to an int32 array modulo 2^32. That is exact as long as the true
-sum fits int32, whatever wraps on the way, so `ProductSum` moves the int32 sum to int64 before it
-could stop fitting. Which kernel did the work can therefore not be seen in the result.
+A kernel adds ``left @ right.T`` to an int32 array modulo 2^32. The result is exact if the true sum
+fits int32, even if intermediate values wrap. `ProductSum` moves the int32 sum to int64 before the
+true sum could exceed int32. The result therefore does not depend on the kernel.
 """
 
 from __future__ import annotations
@@ -20,64 +20,64 @@ Int64 = npt.NDArray[np.int64]
 LARGEST_INT32 = 2**31 - 1
 LARGEST_BYTE = 128
 """Largest magnitude of an int8."""
-_SQUARE = 128  # entries a side, whose transpose stays in the cache
+_SQUARE = 128  # side of a square whose transpose stays in the cache
 _LINE = 64  # bytes of a cache line, and of the widest vector
 
 
 class ProductKernel(Protocol):
-    """One way to multiply.
+    """Interface of the kernels.
 
     Attributes
     ----------
-    name
-        As ``--kernel`` calls it.
-    needs
-        What a machine must have to run it.
+    name : str
+        Name of the kernel, a value of ``--kernel``.
+    needs : str
+        Hardware and software that the kernel requires, for an error message.
     """
 
     name: str
     needs: str
 
     def is_available(self) -> bool:
-        """Whether this machine can run it."""
+        """Return whether this machine can run the kernel."""
 
     def zeros(self, rows: int, columns: int) -> Any:
-        """An empty sum, of whatever type the kernel adds to."""
+        """Return a zero sum, of a type that the kernel chooses."""
 
     def add(self, total: Any, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32, for shapes (rows, people) and (columns, people).
 
-        There is at least one person. If both are one object, entries below the diagonal may be
-        left out.
+        There is at least one person. If both are the same object, the kernel may skip entries below
+        the diagonal.
         """
 
     def read(self, total: Any) -> Int32:
-        """The sum as an array, shape (rows, columns)."""
+        """Return the sum as an array, shape (rows, columns)."""
 
 
 class ArraySums:
-    """The sums of a kernel that adds to numpy arrays."""
+    """Mixin for kernels whose sums are numpy arrays."""
 
     def zeros(self, rows: int, columns: int) -> Int32:
-        """An empty sum."""
+        """Return a zero sum."""
         return np.zeros((rows, columns), dtype=np.int32)
 
     def read(self, total: Int32) -> Int32:
-        """The sum as an array."""
+        """Return the sum as an array."""
         return total
 
 
 class ProductSum:
-    """``sum of left @ right.T`` over any number of people, exactly.
+    """Exact sum of ``left @ right.T`` over any number of people.
 
     Parameters
     ----------
-    kernel
-        Who multiplies.
-    shape
-        Rows of left and of right.
-    largest
-        Bound on the magnitude of what one person can add to one entry.
+    kernel : ProductKernel
+        Kernel that multiplies.
+    shape : tuple of (int, int)
+        Numbers of rows of left and right.
+    largest : int
+        Bound on the magnitude of one person's contribution to an entry.
     """
 
     def __init__(self, kernel: ProductKernel, shape: tuple[int, int], largest: int) -> None:
@@ -88,9 +88,9 @@ class ProductSum:
         self._wide: Int64 | None = None
 
     def add(self, left: Int8, right: Int8) -> None:
-        """Add the people of one read; the same object twice for a product with itself."""
+        """Add the people of one read. Pass the same object twice for a product with itself."""
         people = left.shape[1]
-        if people == 0:  # a read of which nobody was sampled
+        if people == 0:  # a read without a person of the subsample
             return
         if people > self._most_people:
             for start in range(0, people, self._most_people):
@@ -106,7 +106,10 @@ class ProductSum:
         self._people += people
 
     def total(self) -> Int32 | Int64:
-        """The sum so far, int32 if that was wide enough for it; lower triangles may be missing."""
+        """Return the sum, as int32 if it was never moved to int64.
+
+        If left and right were the same object, the lower triangle may be missing.
+        """
         if self._wide is None and self._narrow is not None:
             return self._kernel.read(self._narrow)
         self._widen()
@@ -123,7 +126,7 @@ class ProductSum:
 
 
 def mirrored(upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The symmetric matrix with this upper triangle, in place."""
+    """Copy the upper triangle to the lower triangle, in place, and return the symmetric matrix."""
     for start in range(0, len(upper), _SQUARE):
         rows = slice(start, start + _SQUARE)
         on_diagonal = upper[rows, rows]
@@ -135,15 +138,15 @@ def mirrored(upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def row_stride(people: int) -> int:
-    """Bytes between rows that are whole cache lines and not a power of two apart.
+    """Return a row stride in bytes, in whole cache lines and not a power of two.
 
-    Rows a power of two apart compete for the same few places in a cache.
+    Rows at a distance of a power of two compete for the same few sets of a cache.
     """
     return -(-people // _LINE) * _LINE + _LINE
 
 
 def spread_rows(rows: int, people: int) -> Int8:
-    """Uninitialised int8 of shape (rows, people), aligned and `row_stride` apart."""
+    """Return an uninitialised int8 array of shape (rows, people), aligned, with `row_stride`."""
     stride = row_stride(people)
     memory = np.empty(rows * stride + _LINE, dtype=np.int8)
     start = -memory.ctypes.data % _LINE
@@ -151,9 +154,9 @@ def spread_rows(rows: int, people: int) -> Int8:
 
 
 def whole_vectors(codes: Int8, row_multiple: int = 1) -> Int8:
-    """The same array where it is whole vectors of people in `spread_rows`, else a copy.
+    """Return the array itself if it has whole vectors in the layout of `spread_rows`, else a copy.
 
-    Rows are made a multiple of `row_multiple`; whatever is added is zero.
+    A copy is zero-padded to whole vectors, and its number of rows to a multiple of `row_multiple`.
     """
     rows, people = codes.shape
     height, width = -(-rows // row_multiple) * row_multiple, -(-people // _LINE) * _LINE
@@ -166,7 +169,7 @@ def whole_vectors(codes: Int8, row_multiple: int = 1) -> Int8:
 
 
 def whole_rows(codes: Int8) -> Int8:
-    """Rows of `spread_rows` with the room between them: contiguous, as compilers like it."""
+    """Return the rows of `spread_rows` with their padding, which makes them contiguous."""
     return np.lib.stride_tricks.as_strided(codes, (len(codes), codes.strides[0]))
 
 
@@ -176,18 +179,19 @@ def byte_planes(rows: Int16) -> Int8:
     Parameters
     ----------
     rows : ndarray of int16, shape (people, q)
+        Values z.
 
     Returns
     -------
     ndarray of int8, shape (2 q, people)
-        High bytes, then low bytes.
+        High bytes, followed by low bytes.
     """
     columns = np.ascontiguousarray(rows.T)
     return np.vstack([(columns >> 8).astype(np.int8), ((columns & 255) - 128).astype(np.int8)])
 
 
 def with_ones(planes: Int8) -> Int8:
-    """The planes and a row of ones, which `from_byte_planes` needs for the 128."""
+    """Return the planes and a row of ones, which `from_byte_planes` needs for the term 128."""
     rows, people = planes.shape
     result = spread_rows(rows + 1, people)
     result[:rows] = planes
@@ -196,7 +200,7 @@ def with_ones(planes: Int8) -> Int8:
 
 
 def from_byte_planes(sums: npt.NDArray[np.signedinteger[Any]]) -> Int64:
-    """``codes @ z``, shape (v, q), from codes times planes and ones, shape (v, 2 q + 1)."""
+    """Return ``codes @ z``, shape (v, q), from codes times planes and ones, shape (v, 2 q + 1)."""
     wide = sums.astype(np.int64)
     q = wide.shape[1] // 2
     return np.asarray(256 * wide[:, :q] + wide[:, q : 2 * q] + 128 * wide[:, 2 * q :])

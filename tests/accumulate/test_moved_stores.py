@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from small_cohort import D, N, write_cohort
 
-from primo_scale.accumulate.amounts import Scales
 from primo_scale.accumulate.checkpoint import open_partials
 from primo_scale.accumulate.partials import Inputs
 from primo_scale.accumulate.plan import Plan
 from primo_scale.accumulate.reduction import Reduction
 from primo_scale.accumulate.row_rules import LongRecords, RowRule
+from primo_scale.accumulate.task_weights import Scales
 from primo_scale.accumulate.tasks import run_task
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection

@@ -1,4 +1,4 @@
-"""A SLURM of one node, and a cohort with the statistics that a run on this machine gives."""
+"""Fixtures: a SLURM of one node, and a cohort with its statistics from a run on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Commands of a SLURM of one node that is there for the tests alone."""
+    """Provide the commands of a one-node SLURM that only the tests use."""
     for program in ("slurmctld", "slurmd", "sbatch", "munge"):
         if shutil.which(program) is None:
             missing(f"SLURM ({program})")
@@ -37,7 +37,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
-    """A small cohort, and the digest of its statistics summed on this machine."""
+    """Provide a small cohort, and the digest of its statistics summed on this machine."""
     directory = tmp_path_factory.mktemp("cohort")
     prefix = directory / "c"
     _run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,

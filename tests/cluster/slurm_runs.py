@@ -1,4 +1,4 @@
-"""Runs on a SLURM of one node: what tests need to start, watch and strike them."""
+"""Helpers that start, watch and disturb runs on a SLURM of one node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of hangs alone: nothing here is about how long something takes.
+# Limit that detects hangs; the tests make no assertion about durations.
 LIMIT_SECONDS = 600
 PRELOAD = Path(__file__).with_name("gated_tasks.py")
 PROFILE = """\
@@ -36,23 +36,23 @@ interface = "lo"
 
 @dataclass(frozen=True)
 class Slurm:
-    """Commands of the SLURM that the environment names."""
+    """Commands of the SLURM in the environment."""
 
     def call(self, *words: object) -> str:
-        """What a command prints."""
+        """Return the output of a command."""
         return subprocess.run(
             list(map(str, words)), check=True, capture_output=True, text=True
         ).stdout
 
     def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
-        """Numbers of the worker jobs in a state."""
+        """Return the numbers of the worker jobs in a state."""
         listing = self.call(
             "squeue", "--noheader", "--format=%i", f"--states={state}", f"--name={name}"
         )
         return listing.split()
 
     def state(self, job: str) -> str:
-        """State of a job, also for a while after it ended."""
+        """Return the state of a job, which is available for a while after its end."""
         facts = self.call("scontrol", "--oneliner", "show", "job", job)
         return facts.partition("JobState=")[2].split()[0]
 
@@ -79,18 +79,18 @@ class Cohort:
     digest: str = ""
 
     def with_digest(self, said: str) -> Cohort:
-        """The digest in what a command said."""
+        """Return the digest in the output of a command."""
         return replace(self, digest=digest_in(said))
 
     def tables(self) -> list[str]:
-        """Options for phenotypes, covariates, bounds, the model and the budget."""
+        """Return the options for phenotypes, covariates, bounds, the model and the budget."""
         names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
         files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
         model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
         return [*files, *model, "--epsilon", "2", "--delta", "1e-7", "--accept-noise"]
 
     def accumulate_options(self, work: Path) -> list[str]:
-        """Of pipelines.accumulate."""
+        """Return the options of pipelines.accumulate."""
         return ["--genotypes", f"{self.prefix}.zarr", *self.tables(), "--work-dir", str(work)]
 
 
@@ -113,11 +113,11 @@ class Command:
     log: Path
 
     def said(self) -> str:
-        """What the command printed until now."""
+        """Return the output of the command so far."""
         return self.log.read_text() if self.log.exists() else ""
 
     def lives(self) -> set[str]:
-        """JOB.RESTART of every job in which a task came to the gate."""
+        """Return JOB.RESTART of every job with a task that reached the gate."""
         return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
 
     def open_gate(self) -> None:
@@ -128,7 +128,7 @@ class Command:
 def gated_command(
     directory: Path, command: str, arguments: Sequence[object], *, jobs: str = "", workers: str = ""
 ) -> Command:
-    """A command with a profile of its own; `jobs` and `workers` are added to its tables."""
+    """Return a command with its own profile; `jobs` and `workers` are added to the tables."""
     gate, profile = directory / "gate", directory / "slurm.toml"
     gate.mkdir()
     profile.write_text(PROFILE.format(gate=gate, preload=PRELOAD, jobs=jobs, workers=workers))
@@ -137,7 +137,7 @@ def gated_command(
 
 
 class Run:
-    """A running command, which does not outlive the test."""
+    """Running command, which ends with the test."""
 
     def __init__(self, command: Command) -> None:
         self.command = command
@@ -155,7 +155,7 @@ class Run:
             self.process.wait()
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
-        """Until something is true, while the command runs."""
+        """Wait until a condition is true, while the command runs."""
 
         def true_or_ended() -> object:
             assert self.process.poll() is None, f"ended before {what}: {self.command.said()}"
@@ -164,11 +164,11 @@ class Run:
         wait_for(true_or_ended, what, self.command.said)
 
     def wait_for_new_life(self, before: set[str], what: str) -> None:
-        """Until a task comes to the gate in a job that did not have one."""
+        """Wait until a task reaches the gate in a new job."""
         self.wait_for(lambda: self.command.lives() - before, what)
 
     def finish(self) -> str:
-        """Open the gate, and give the digest of the statistics."""
+        """Open the gate, and return the digest of the statistics."""
         self.command.open_gate()
         assert self.process.wait(LIMIT_SECONDS) == 0, self.command.said()
         return digest_in(self.command.said())
@@ -177,7 +177,7 @@ class Run:
 def wait_for(
     condition: Callable[[], object], what: str, said: Callable[[], str] = lambda: ""
 ) -> None:
-    """Until something is true."""
+    """Wait until a condition is true."""
     end = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < end, f"no {what} in {LIMIT_SECONDS} s: {said()}"
@@ -185,6 +185,6 @@ def wait_for(
 
 
 def digest_in(said: str) -> str:
-    """The digest that a command printed."""
+    """Return the digest that a command printed."""
     (line,) = [line for line in said.splitlines() if line.startswith("statistics sha256: ")]
     return line.partition(": ")[2]

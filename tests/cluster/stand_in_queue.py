@@ -19,7 +19,7 @@ KIND = os.environ["STAND_IN_KIND"]
 
 
 def submit(script: str) -> None:
-    """Start a job, and say so as its queue does."""
+    """Start a job, and print the confirmation of its queue."""
     job = subprocess.Popen(
         ["bash", "-c", script],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -35,7 +35,7 @@ def submit(script: str) -> None:
 
 
 def alive() -> list[str]:
-    """Numbers of the jobs that run."""
+    """Return the numbers of the running jobs."""
     numbers = []
     for path in sorted(QUEUE.iterdir()):
         with suppress(OSError):
@@ -45,7 +45,7 @@ def alive() -> list[str]:
 
 
 def show() -> None:
-    """List jobs as the command asked does."""
+    """List jobs in the format of the emulated command."""
     head = "job-ID  prior   name       user         state submit/start at     queue\n" + "-" * 80
     lines = {
         "pbs": [f"{number}.server" for number in alive()],
@@ -56,7 +56,7 @@ def show() -> None:
 
 
 def end(number: str) -> None:
-    """End a job; one that is gone is an error, as everywhere."""
+    """End a job; a job that does not exist is an error, as in the real queues."""
     os.killpg(int(number), signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""A DaskCluster is applied before a run and deleted after it, by a kubectl that takes notes."""
+"""A DaskCluster is applied before a run and deleted after it, by a kubectl that logs its calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if "refused" in sys.argv[1]:
 
 @pytest.fixture
 def kubectl(tmp_path: Path, monkeypatch) -> Path:
-    """Directory with what kubectl was told."""
+    """Provide the directory of the logged kubectl calls."""
     script = tmp_path / "kubectl"
     notes, stdin = str(tmp_path / "notes"), str(tmp_path / "stdin")
     script.write_text(NOTES.format(python=sys.executable, notes=notes, stdin=stdin))
@@ -54,7 +54,7 @@ def test_the_cluster_is_applied_and_deleted_even_after_an_error(kubectl: Path) -
     ]
 
 
-def test_what_kubectl_refuses_is_one_line(kubectl: Path) -> None:
+def test_a_refusal_by_kubectl_is_a_one_line_error(kubectl: Path) -> None:
     with (
         pytest.raises(InputError, match=r"kubectl apply failed: .*Forbidden"),
         applied(profile(context="refused")),
@@ -62,13 +62,13 @@ def test_what_kubectl_refuses_is_one_line(kubectl: Path) -> None:
         pass
 
 
-def test_no_kubectl_is_one_line(monkeypatch, tmp_path: Path) -> None:
+def test_a_missing_kubectl_is_a_one_line_error(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="kubectl is not here"), applied(profile()):
         pass
 
 
-def test_certificates_are_looked_for_before_anything_is_made(kubectl: Path) -> None:
+def test_certificates_are_checked_before_resources_are_created(kubectl: Path) -> None:
     wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=kubectl)
     with (
         pytest.raises(InputError, match="a certificate file is missing"),
@@ -79,8 +79,8 @@ def test_certificates_are_looked_for_before_anything_is_made(kubectl: Path) -> N
 
 
 @pytest.mark.parametrize("container", ["scheduler", "worker"])
-def test_what_a_container_runs_is_a_command_of_this_dask(container: str) -> None:
-    """Every option of the arguments is one that the command knows."""
+def test_containers_run_commands_of_the_installed_dask(container: str) -> None:
+    """Every option in the arguments is an option of the command."""
     pod = manifest(profile())["spec"][container]["spec"]["containers"][0]
     python, *words = pod["args"]
     assert python == "python"

@@ -1,4 +1,4 @@
-"""The local cluster tells nobody on the machine how much there is to do."""
+"""The local cluster is private to its owner, limits memory, and replaces lost workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
 
 
 def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) -> None:
-    """The number of tasks tells the number of people, which add-remove keeps private."""
+    """The number of tasks reveals the number of people, which is private under add-remove."""
     with dask_client(LocalProfile(workers=1), tmp_path) as client:
         assert client.submit(int, 1).result() == 1
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
@@ -57,8 +57,10 @@ def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path) ->
 
 
 @pytest.mark.parametrize(("said", "may_have"), [(None, 1 << 30), ("1.5GiB", 3 << 29)])
-def test_a_worker_may_have_what_the_preflight_counts(said, may_have, tmp_path, monkeypatch) -> None:
-    """In a control group of 2 GiB that Dask knows nothing of, with two CPUs."""
+def test_the_memory_limit_of_a_worker_is_that_of_the_preflight(
+    said, may_have, tmp_path, monkeypatch
+) -> None:
+    """The process runs in a control group of 2 GiB that Dask ignores, with two CPUs."""
     monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
     monkeypatch.setattr(profiles, "usable_cpus", lambda: 2)
     profile = LocalProfile(workers=1, memory_limit=said)
@@ -68,19 +70,19 @@ def test_a_worker_may_have_what_the_preflight_counts(said, may_have, tmp_path, m
     assert worker["memory_limit"] == may_have
 
 
-def test_no_worker_may_have_more_than_there_is(monkeypatch) -> None:
+def test_no_worker_limit_exceeds_the_available_memory(monkeypatch) -> None:
     monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
     assert worker_memory(LocalProfile(1, "4GiB")) == 2 << 30
 
 
 class Forgetful(dict[str, object]):
-    """What is there when one asks for it is gone when one wants it."""
+    """Dictionary whose entries disappear between the check and the use."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
-def test_a_worker_that_dask_forgets_between_two_looks_is_replaced(monkeypatch) -> None:
+def test_a_worker_that_dask_forgets_between_two_checks_is_replaced(monkeypatch) -> None:
     monkeypatch.setattr(lost_workers, "_LOOK_SECONDS", 0.01)
     replaced, asked = threading.Event(), []
 
@@ -96,7 +98,7 @@ def test_a_worker_that_dask_forgets_between_two_looks_is_replaced(monkeypatch) -
 
 @contextmanager
 def starting_workers_killed(most: int) -> Iterator[list[int]]:
-    """Kill worker processes as soon as they exist, so many at most; yield which."""
+    """Kill new worker processes at once, up to a limit, and yield the killed ones."""
     killed: list[int] = []
     ended = threading.Event()
 
@@ -119,7 +121,7 @@ def starting_workers_killed(most: int) -> Iterator[list[int]]:
         watcher.join()
 
 
-def test_workers_that_are_killed_while_they_start_are_started_anew(tmp_path) -> None:
+def test_workers_that_are_killed_during_start_are_restarted(tmp_path) -> None:
     with (
         starting_workers_killed(1) as killed,
         dask_client(LocalProfile(workers=1), tmp_path) as client,
@@ -128,7 +130,7 @@ def test_workers_that_are_killed_while_they_start_are_started_anew(tmp_path) -> 
         assert len(killed) == 1
 
 
-def test_workers_that_always_die_while_they_start_are_an_error_about_memory(tmp_path) -> None:
+def test_workers_that_always_die_during_start_are_a_memory_error(tmp_path) -> None:
     with (
         starting_workers_killed(100) as killed,
         pytest.raises(ResourceError, match="died again and again while they were starting"),

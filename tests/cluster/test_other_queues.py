@@ -1,4 +1,4 @@
-"""PBS, LSF and SGE through stand-ins of their commands: a job that is lost is replaced.
+"""PBS, LSF and SGE through emulated commands: a lost job is replaced.
 
 That real ones understand the scripts is what no stand-in can show: docs say so.
 """
@@ -29,7 +29,7 @@ def profile(kind: str, scratch: Path) -> JobQueueProfile:
 
 
 @pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
-def test_a_lost_job_is_replaced_and_none_is_left(kind: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_lost_job_is_replaced_and_no_job_is_left(kind: str, tmp_path: Path, monkeypatch) -> None:
     queue, commands, scratch = (tmp_path / name for name in ("queue", "bin", "scratch"))
     for directory in (queue, commands, scratch):
         directory.mkdir(mode=0o700)
@@ -60,7 +60,7 @@ def test_a_lost_job_is_replaced_and_none_is_left(kind: str, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
-def test_a_queue_that_is_not_here_is_one_line(kind: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_missing_queue_is_a_one_line_error(kind: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     cluster = dask_client(profile(kind, tmp_path), tmp_path)
     tmp_path.chmod(0o700)

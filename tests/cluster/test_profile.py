@@ -1,4 +1,4 @@
-"""Profiles are read strictly, and are refused where strangers could listen."""
+"""Profiles are read strictly, and are refused if other users of a network could connect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(directory: Path, text: str) -> object:
 
 
 @pytest.mark.parametrize("kind", ["slurm", "pbs", "lsf", "sge"])
-def test_a_kind_alone_is_a_profile_of_a_queue(kind: str, tmp_path: Path) -> None:
+def test_a_kind_alone_is_a_valid_queue_profile(kind: str, tmp_path: Path) -> None:
     profile = read(tmp_path, f'kind = "{kind}"')
     assert isinstance(profile, JobQueueProfile)
     assert profile == JobQueueProfile(kind)
@@ -44,7 +44,7 @@ def test_every_kind_has_an_example_a_readme_and_a_script(name: str) -> None:
     assert [*(EXAMPLES / name).glob("*.sh"), *(EXAMPLES / name).glob("*.yaml")]
 
 
-def test_what_is_written_is_what_is_meant(tmp_path: Path) -> None:
+def test_profile_values_are_read_as_written(tmp_path: Path) -> None:
     profile = read(
         tmp_path,
         TLS + 'kind = "slurm"\n[jobs]\nmaximum = 3\ncores = 3\nmemory = "3GiB"\n'
@@ -57,7 +57,7 @@ def test_what_is_written_is_what_is_meant(tmp_path: Path) -> None:
     assert worker_memory(profile) == 2**30  # three processes share 3 GiB
 
 
-def test_a_local_profile_is_the_options_of_the_command_line(tmp_path: Path) -> None:
+def test_a_local_profile_equals_the_command_line_options(tmp_path: Path) -> None:
     text = 'kind = "local"\nworkers = 3\nmemory_limit = "2GiB"'
     assert read(tmp_path, text) == LocalProfile(3, "2GiB")
 
@@ -100,7 +100,7 @@ REFUSED = {
     "no address": ('kind = "scheduler"', ["address is missing"]),
     "no name": ('kind = "kubernetes"\n[pods]\nimage = "i"', ["name is missing"]),
     "upper case": (TLS + KUBERNETES.replace('"a"', '"A"'), ["name is not allowed"]),
-    # Whoever reaches an open port of Dask runs code as its owner.
+    # Any peer of an open Dask port can run code as its owner.
     "pods without certificates": (KUBERNETES, ["pods need certificates", "tls = "]),
     "pods in the clear by address": (
         TLS + 'kind = "kubernetes"\nname = "a"\naddress = "tcp://a:1"\n[pods]\nimage = "i"\n',
@@ -122,7 +122,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_refused_by_file_and_key(name: str, tmp_path: Path) -> None:
+def test_invalid_profiles_are_refused_by_file_and_key(name: str, tmp_path: Path) -> None:
     text, words = REFUSED[name]
     with pytest.raises(InputError) as refused:
         read(tmp_path, text)
@@ -131,7 +131,7 @@ def test_what_is_wrong_is_refused_by_file_and_key(name: str, tmp_path: Path) -> 
     assert [word for word in words if word not in said] == []
 
 
-def test_no_encryption_has_to_be_written(tmp_path: Path) -> None:
+def test_disabling_encryption_must_be_explicit(tmp_path: Path) -> None:
     address = "tcp://node1:8786"
     profile = read(tmp_path, f'kind = "scheduler"\naddress = "{address}"\ntls = false')
     assert profile == SchedulerProfile(address, tls=False)

@@ -24,12 +24,12 @@ CRD = json.loads((HERE / "operator" / "daskcluster.v1.json").read_text())
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
-def test_an_example_comes_to_its_golden_file(kind: str) -> None:
+def test_an_example_renders_to_its_golden_file(kind: str) -> None:
     assert rendered(kind) == (HERE / "golden" / GOLDEN[kind]).read_text()
 
 
 def closed(schema: Any) -> Any:
-    """The same schema, where what it does not know is wrong: Kubernetes drops it in silence."""
+    """Return the schema without unknown properties, which Kubernetes drops without a warning."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):
@@ -79,7 +79,7 @@ FULL = KubernetesProfile(
     [example(), manifest(BARE), manifest(FULL)],
     ids=["example", "bare", "full"],
 )
-def test_a_manifest_is_what_the_operator_published(resource: dict[str, Any]) -> None:
+def test_a_manifest_conforms_to_the_operators_schema(resource: dict[str, Any]) -> None:
     validate(resource)
 
 
@@ -104,7 +104,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_manifest_is_seen(name: str) -> None:
+def test_an_invalid_manifest_is_detected(name: str) -> None:
     resource = copy.deepcopy(example())
     WRONG[name](resource)
     with pytest.raises(jsonschema.ValidationError):

@@ -51,7 +51,7 @@ FAULTS: tuple[Callable[[Slurm, Run, list[str]], None], ...] = (
 )
 
 
-def test_a_run_survives_what_a_queue_does_to_its_jobs(
+def test_a_run_survives_killed_and_requeued_jobs(
     slurm: Slurm, cohort: Cohort, tmp_path: Path
 ) -> None:
     command = gated_command(tmp_path, "accumulate", cohort.accumulate_options(tmp_path / "work"))
@@ -65,7 +65,7 @@ def test_a_run_survives_what_a_queue_does_to_its_jobs(
     assert slurm.jobs() == [], "jobs left behind"
 
 
-def test_a_full_queue_and_short_lives_delay_and_change_nothing(
+def test_a_full_queue_and_short_worker_lifetimes_only_delay_a_run(
     slurm: Slurm, cohort: Cohort, tmp_path: Path
 ) -> None:
     slurm.call("sbatch", "--job-name=others", "--cpus-per-task=4", "--output=/dev/null",
@@ -85,7 +85,7 @@ def test_a_full_queue_and_short_lives_delay_and_change_nothing(
         assert run.finish() == cohort.digest
 
 
-def test_a_whole_release_by_a_job_that_submits_jobs_and_is_requeued(
+def test_a_requeued_job_that_submits_jobs_completes_a_release(
     slurm: Slurm, cohort: Cohort, tmp_path: Path
 ) -> None:
     out = tmp_path / "release"
@@ -114,9 +114,7 @@ def test_a_whole_release_by_a_job_that_submits_jobs_and_is_requeued(
     assert slurm.jobs() == [], "jobs left behind"
 
 
-def test_a_queue_that_does_not_exist_is_one_line_and_no_run(
-    slurm: Slurm, cohort: Cohort, tmp_path: Path
-) -> None:
+def test_an_unknown_queue_is_a_one_line_error(slurm: Slurm, cohort: Cohort, tmp_path: Path) -> None:
     options = cohort.accumulate_options(tmp_path / "work")
     command = gated_command(tmp_path, "accumulate", options, jobs='queue = "nowhere"')
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the submission scripts print goes to a file that only its owner can read."""
+"""The output of the submission scripts goes to a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("queue", SCRIPTS)
-def test_a_job_prints_to_a_private_file_and_not_to_that_of_the_queue(queue, tmp_path) -> None:
+def test_a_job_prints_to_a_private_file_instead_of_the_queues_file(queue, tmp_path) -> None:
     sign, directive = SCRIPTS[queue]
     script = CLUSTER / queue / "submit.sh"
     assert re.findall(directive, script.read_text()) == ["/dev/null"]

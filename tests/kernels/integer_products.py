@@ -15,7 +15,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def available(name: str, largest_code: int) -> ProductKernel:
-    """The kernel, or a skip that says why there is none."""
+    """Return the kernel, or skip the test with the reason why it is not available."""
     try:
         return choose_kernel(name, largest_code)
     except UsageError as refusal:
@@ -28,7 +28,7 @@ def product(left: Int8, right: Int8) -> Int64:
 
 
 def modulo_int32(values: Int64) -> Int64:
-    """The int32 that such numbers are modulo 2^32."""
+    """Return the numbers modulo 2^32, as int32."""
     return (values + 2**31) % 2**32 - 2**31
 
 

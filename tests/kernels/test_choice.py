@@ -1,4 +1,4 @@
-"""Which kernel is chosen, what is refused and how, and that a choice never shows in the sums."""
+"""Choice and refusal of kernels; sums do not depend on the choice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ print(*names, digest.hexdigest())
 
 @pytest.fixture
 def features(monkeypatch: pytest.MonkeyPatch):
-    """A function that sets what processor this seems to be."""
+    """Provide a function that sets the apparent processor."""
 
     def pretend(names: frozenset[str]) -> None:
         monkeypatch.setattr(product_avx512, "host_features", lambda: names)
@@ -63,7 +63,7 @@ def features(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_every_value_of_the_option_names_a_kernel() -> None:
-    """And there is no kernel that the option does not offer."""
+    """Every kernel is a value of the option, and every value is a kernel."""
     assert (AUTOMATIC, *choice._kernels(1)) == NAMES
 
 
@@ -77,7 +77,7 @@ def test_the_command_line_knows_the_names_without_numba() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_a_kernel_is_had_by_its_name(name: str) -> None:
+def test_a_kernel_is_chosen_by_its_name(name: str) -> None:
     assert available(name, 1).name == name
 
 
@@ -118,7 +118,7 @@ def test_a_gpu_multiplies_only_when_asked_for(features, monkeypatch: pytest.Monk
         ("cuda", "an NVIDIA GPU"),
     ],
 )
-def test_a_refusal_says_what_is_missing_and_what_to_do(features, name: str, needs: str) -> None:
+def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, needs: str) -> None:
     features(frozenset())
     with pytest.raises(UsageError, match=f"--kernel: .*{needs}.*got {name}.*Leave the option out"):
         choose_kernel(name, 1)
@@ -126,7 +126,9 @@ def test_a_refusal_says_what_is_missing_and_what_to_do(features, name: str, need
         warmed_up(name, 1)
 
 
-def test_processors_that_cannot_be_asked_have_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_that_cannot_be_queried_have_no_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def unknown() -> dict[str, bool]:
         raise RuntimeError("LLVM has not implemented this")
 
@@ -136,13 +138,13 @@ def test_processors_that_cannot_be_asked_have_no_features(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("answer", [0, -1])
-def test_tiles_are_had_where_the_system_lends_them(
+def test_amx_tiles_are_used_if_the_system_permits_them(
     monkeypatch: pytest.MonkeyPatch, answer: int
 ) -> None:
-    """Linux before 5.16 knows no such question, and answers -1.
+    """Linux before 5.16 does not know this request, and returns -1.
 
-    The question in numbers, as the kernel's headers have them: arch_prctl, ARCH_REQ_XCOMP_PERM, and
-    the 18th component of a processor's state. Where it was wrong, tests of tiles would be skipped.
+    The numbers are those of the kernel's headers: arch_prctl, ARCH_REQ_XCOMP_PERM, and component 18
+    of the processor's state. A wrong number would silently skip the tests of tiles.
     """
 
     class System:
@@ -163,8 +165,10 @@ def test_tiles_are_had_where_the_system_lends_them(
      {"NUMBA_ENABLE_AVX": "0"}, {"NUMBA_DISABLE_JIT": "1"}],
     ids=lambda setting: next(iter(setting)),
 )  # fmt: skip
-def test_a_process_without_the_instructions_gives_the_same(setting: dict[str, str]) -> None:
-    """The digest is of int64 products, made here."""
+def test_a_process_without_the_instructions_gives_the_same_products(
+    setting: dict[str, str],
+) -> None:
+    """The expected digest comes from int64 products."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **setting, "CUDA_VISIBLE_DEVICES": ""},
@@ -211,7 +215,7 @@ print(before, compiled() - before)
 
 @pytest.mark.parametrize("name", ["amx", "vnni", "float32"])
 def test_nothing_is_compiled_after_the_warm_up(name: str) -> None:
-    """Or every worker would compile it again, at the same time."""
+    """Otherwise every worker would compile the functions again, at the same time."""
     available(name, 1)
     done = subprocess.run(
         [sys.executable, "-c", AFTER_THE_WARM_UP, name],
@@ -222,7 +226,7 @@ def test_nothing_is_compiled_after_the_warm_up(name: str) -> None:
     assert later == 0
 
 
-# Products that saturate in 16 bits are all that such a processor has in oneDNN.
+# On such a processor, oneDNN offers only products that saturate in 16 bits.
 TORCH_WITHOUT_VNNI = """
 from primo_scale.kernels.product_torch import Torch
 print(Torch("cpu").is_available())

@@ -1,4 +1,4 @@
-"""Clipping on the lattice: the two inequalities that carry the privacy guarantee."""
+"""Clipping on the lattice: the two inequalities that the privacy guarantee depends on."""
 
 from __future__ import annotations
 

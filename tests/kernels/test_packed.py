@@ -55,7 +55,7 @@ def test_decode_applies_each_variants_own_table(raw: np.ndarray, data: st.DataOb
 
 @settings(deadline=None)
 @given(raw=raw_genotypes, data=st.data())
-def test_decode_into_memory_of_earlier_reads(raw: np.ndarray, data: st.DataObject) -> None:
+def test_decode_reuses_the_memory_of_earlier_reads(raw: np.ndarray, data: st.DataObject) -> None:
     """Shorter and lower reads than the memory, one after the other, whole bytes."""
     memory = spread_rows(6, 100)
     memory[...] = 77
@@ -70,7 +70,7 @@ def test_decode_into_memory_of_earlier_reads(raw: np.ndarray, data: st.DataObjec
     assert (memory[len(raw) :] == 77).all()
 
 
-def test_decode_reads_rows_that_are_apart() -> None:
+def test_decode_reads_strided_rows() -> None:
     raw = np.random.default_rng(1).integers(0, 4, (5, 80), dtype=np.uint8)
     table = np.arange(20, dtype=np.int8).reshape(5, 4)[:, ::-1]
     expected = np.take_along_axis(table, raw.astype(np.intp), axis=1)
@@ -80,7 +80,7 @@ def test_decode_reads_rows_that_are_apart() -> None:
 
 @settings(deadline=None)
 @given(raw=raw_genotypes, data=st.data())
-def test_squared_norms_are_added_to_those_there(raw: np.ndarray, data: st.DataObject) -> None:
+def test_squared_norms_are_added_to_the_existing_sums(raw: np.ndarray, data: st.DataObject) -> None:
     table = data.draw(hnp.arrays(np.int8, (len(raw), 4)))
     norms = np.arange(raw.shape[1], dtype=np.int64)
     add_squared_norms(norms, with_junk_padding(pack(raw), raw.shape[1]), table)
@@ -140,7 +140,7 @@ def test_repack_of_a_run(start: int, stop: int) -> None:
     np.testing.assert_array_equal(repack(pack(raw), keep), pack(raw[:, keep]))
 
 
-def test_repack_of_nobody_has_no_bytes() -> None:
+def test_repack_of_no_samples_is_empty() -> None:
     assert repack(pack(np.ones((3, 9), dtype=np.uint8)), np.array([], dtype=np.intp)).shape == (
         3,
         0,

@@ -1,4 +1,4 @@
-"""Every kernel against int64 arithmetic, and the sums beyond what int32 holds."""
+"""Every kernel against int64 arithmetic, and sums that exceed int32."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_products_are_those_of_integers(
 @kernels
 @pytest.mark.parametrize("largest", [1, 127])
 @pytest.mark.parametrize("people", [1, 512, 700, 1024])
-def test_any_layout_of_memory_gives_the_same(name: str, largest: int, people: int) -> None:
+def test_products_do_not_depend_on_the_memory_layout(name: str, largest: int, people: int) -> None:
     kernel, rng = available(name, largest), np.random.default_rng(people)
     codes = codes_of(rng, 7, people, largest=largest, pattern="any")
     room = codes_of(rng, 20, 3 * people + 11, largest=largest, pattern="any")
@@ -129,7 +129,7 @@ class TestProductSum:
     def test_totals_do_not_depend_on_reads_or_flushes(
         self, name: str, largest: int, reads: list[int], bound: int, seed: int
     ) -> None:
-        """A bound too high only moves sums to int64 more often: down to each person alone."""
+        """A bound that is too high only moves sums to int64 more often, at most per person."""
         kernel, rng = available(name, largest), np.random.default_rng(seed)
         bound = max(bound, largest**2)
         left, right = (
@@ -159,7 +159,7 @@ class TestProductSum:
             assert found.dtype == (np.int32 if reads * read <= 131_071 else np.int64)
             assert (mirrored(found) == reads * read * 128**2).all()
 
-    def test_a_bound_too_low_for_its_codes_is_what_the_flush_protects_from(self) -> None:
+    def test_codes_above_their_bound_overflow_without_a_flush(self) -> None:
         """The check above can fail: with a bound of 1, the same sum is wrong by 2^32."""
         codes = np.full((2, 200_000), -128, dtype=np.int8)
         total = ProductSum(Blas(np.float32, LARGEST_BYTE), (2, 2), 1)
@@ -167,10 +167,10 @@ class TestProductSum:
         assert (total.total() == 200_000 * 128**2 - 2**32).all()
 
     @kernels
-    def test_reads_of_nobody_add_nothing(self, name: str) -> None:
+    def test_empty_reads_add_nothing(self, name: str) -> None:
         nobody = spread_rows(7, 0)
         total = ProductSum(available(name, 1), (7, 7), 1)
-        for _ in range(50):  # memory that is read by mistake is not always zero
+        for _ in range(50):  # uninitialised memory is sometimes zero by chance
             total.add(nobody, nobody)
         assert not total.total().any()
         total.add(np.ones((7, 3), np.int8), np.ones((7, 3), np.int8))
@@ -215,8 +215,8 @@ class TestWhatTheCheckRejects:
         with pytest.raises(AssertionError):
             assert_exact(kernel, codes, codes.copy())
 
-    def test_codes_beyond_what_float32_was_promised(self) -> None:
-        """2^24 + 1 is no float32: people cut for codes of 1 are too many for codes of 127."""
+    def test_codes_above_the_limit_of_float32(self) -> None:
+        """2^24 + 1 is not a float32: runs of people sized for codes of 1 are too long for 127."""
         codes = np.full((2, 4_001), 127, dtype=np.int8)
         codes[1, 0] = 126
         with pytest.raises(AssertionError):
@@ -236,9 +236,9 @@ def with_outcomes(test):
 
 
 class TestBytePlanes:
-    """Outcomes of 16 bits by way of 8."""
+    """Products of 16-bit outcomes, computed from bytes."""
 
-    def test_every_int16_comes_back(self) -> None:
+    def test_every_int16_round_trips(self) -> None:
         values = np.arange(-(2**15), 2**15).astype(np.int16)
         planes = byte_planes(values[:, None]).astype(np.int64)
         assert planes.shape == (2, 2**16)
@@ -290,7 +290,7 @@ class TestBytePlanes:
 
 @pytest.mark.parametrize("side", [1, 2, 127, 128, 129, 300])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_mirrored_forgets_the_lower_triangle(side: int, dtype: type[np.signedinteger]) -> None:
+def test_mirrored_overwrites_the_lower_triangle(side: int, dtype: type[np.signedinteger]) -> None:
     rng = np.random.default_rng(side)
     junk = rng.integers(-99, 99, (side, side)).astype(dtype)
     whole = mirrored(junk.copy())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.pace import Pace, duration
-from primo_scale.accumulate.amounts import Amount
+from primo_scale.accumulate.task_weights import Amount
 
 WEIGHTS = st.lists(st.integers(1, 10**6), min_size=25, max_size=60)
 

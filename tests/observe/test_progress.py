@@ -12,7 +12,7 @@ import rich.console
 
 from pipelines import progress
 from pipelines.command_line import LOGGER, log_to_terminal
-from primo_scale.accumulate.amounts import Amount
+from primo_scale.accumulate.task_weights import Amount
 
 TOTAL = Amount(500, 500_000)
 

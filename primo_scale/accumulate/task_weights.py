@@ -1,8 +1,8 @@
-"""How much work tasks are, for progress and the time left: tasks differ, so they are weighed.
+"""Weights of tasks, in proportion to their work, for progress and the estimated time left.
 
-The unit is a tenth of one multiplication of codes in a tile beside the diagonal. What else a task
-does was timed against it (`accumulate.speed.measure_rates`, AVX-512, one core); elsewhere the
-ratios differ, and the time left is a guide all the same.
+The unit is a tenth of one multiplication of codes in an off-diagonal tile. The weights of the other
+operations come from timings (`accumulate.speed.measure_rates`, AVX-512, one core). On other
+machines the ratios differ, but the estimated time left remains useful.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from primo_scale.accumulate.plan import Plan, RowTask, Task
 if TYPE_CHECKING:
     from primo_scale.accumulate.partials import Partials
 
-# For a multiplication of a tile beside the diagonal; on it, where half of them are spared; of
-# outcome planes with codes; and with themselves, half spared.
+# Weight of a multiplication in an off-diagonal tile; in a diagonal tile, of which only half is
+# computed; of outcome planes with codes; and of outcome planes with themselves, only half computed.
 _BESIDE, _DIAGONAL, _OUTCOMES, _OUTCOME_GRAM = 10, 5, 23, 12
-# For a genotype; reading its quarter of a byte at `accumulate.speed.STORE_RATE`.
+# Weight per genotype. Reading is a quarter of a byte at `accumulate.speed.STORE_RATE`.
 _DECODING, _NORMS, _READING = 230, 400, 1100
 
 
 @dataclass(frozen=True)
 class Amount:
-    """So many tasks, and what they weigh."""
+    """Number of tasks, and their total weight."""
 
     tasks: int
     weight: int
@@ -36,16 +36,16 @@ class Amount:
 
 @dataclass(frozen=True)
 class Scales:
-    """What the weight of a task depends on.
+    """Parameters that determine the weight of a task.
 
     Attributes
     ----------
-    plan
-        That it is of.
-    norms
-        Whether row tasks measure the records.
-    chunk_height
-        Variants of a chunk of the genotype store: chunks are read whole.
+    plan : Plan
+        Accumulation plan of the tasks.
+    norms : bool
+        Whether row tasks compute the norms of the rows.
+    chunk_height : int
+        Number of variants in a chunk of the genotype store; only whole chunks are read.
     """
 
     plan: Plan
@@ -54,16 +54,16 @@ class Scales:
 
     @classmethod
     def of(cls, partials: Partials) -> Scales:
-        """For the tasks of a store of partial sums, which is all that is looked at."""
+        """Return the parameters for the tasks of a store of partial sums."""
         return cls(partials.plan, partials.may_clip, partials.attributes["chunk_height"])
 
     def weight(self, task: Task) -> int:
-        """What one task weighs."""
+        """Return the weight of one task."""
         people = self.plan.people(task)
         return int(people.stop - people.start) * self._of_a_person(task)
 
     def amount(self, tasks: Iterable[Task]) -> Amount:
-        """How much work some tasks are together."""
+        """Return the number and the total weight of some tasks."""
         weights = [self.weight(task) for task in tasks]
         return Amount(len(weights), sum(weights))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.accumulate.amounts import Amount, Scales
 from primo_scale.accumulate.disk_size import partial_bytes
 from primo_scale.accumulate.plan import Plan
 from primo_scale.accumulate.speed import STORE_RATE, Rates, bytes_read, core_seconds
 from primo_scale.accumulate.task_memory import Workload
+from primo_scale.accumulate.task_weights import Amount, Scales
 from primo_scale.storage.block_matrices import BlockLayout
 
-# What one of each weighs in primo_scale/accumulate/amounts.py.
+# What one of each weighs in primo_scale/accumulate/task_weights.py.
 RATES = Rates(diagonal=5, beside=10, outcomes=23, outcome_gram=12, decoding=230, norms=400)
 BYTE = 4400  # four genotypes
 ROWS = 64
@@ -50,7 +50,7 @@ def test_tasks_weigh_together_what_the_whole_was_predicted_to_take(
     assert amount.weight == round(whole + BYTE * bytes_read(work))
 
 
-def test_amounts_add_up() -> None:
+def test_task_weights_add_up() -> None:
     layout = BlockLayout((0, 50, 90), 1, 1)
     plan = Plan(layout, 500, 128, 64, 64, 16)
     scales = Scales(plan, True, 32)

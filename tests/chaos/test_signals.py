@@ -83,7 +83,8 @@ class Place:
     def command(self, prefix: Path) -> list[str]:
         return command_of("gwas_release", [
             "--bfile", prefix, *tables(prefix), *MODEL,
-            *(["--workers", 1] if self.workers else []), "--ledger", self.ledger, "--out", self.release, "--cohort", "c",
+            *(["--workers", 1] if self.workers else []),
+            "--ledger", self.ledger, "--out", self.release, "--cohort", "c",
         ])  # fmt: skip
 
     def noise(self) -> list[Path]:

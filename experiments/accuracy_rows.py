@@ -94,16 +94,18 @@ ROWS: Mapping[str, Row] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One repetition: a cohort, the noise that all rows share, and what several rows need.
+    """One repetition: a cohort, the noise that all rows share, and common intermediate results.
 
     Attributes
     ----------
     cohort : Cohort
+        Simulated cohort.
     draws : Draws
+        Standard normal noise that all rows share.
     rng : numpy.random.Generator
-        For the copies of X'X of the naive row.
+        Random numbers for the copies of X'X of the naive row.
     noise_factor : float
-        Multiplies the sigmas of our rows; 1 but in tests.
+        Factor on the sigmas of the product's rows; 1 except in tests.
     """
 
     cohort: Cohort

@@ -95,7 +95,7 @@ def _told_all_noise(noisy: NoisyStatistics) -> KnownNoise:
 
 
 def report(repetitions: int) -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     return "\n\n".join(
         (
             "## After an active projection",

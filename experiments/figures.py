@@ -9,18 +9,18 @@ from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with the digits that docs/maths prints for it.
+    """Computed number, and the digits that docs/maths prints for it.
 
     Attributes
     ----------
     what : str
-        In words.
+        Description of the number.
     value : float
-        As computed here.
+        Value computed here.
     stated : str
-        As printed in docs/maths; its decimals are the ones compared.
+        Value printed in docs/maths; the comparison uses its number of decimals.
     is_limit : bool
-        The figure is the end of a range that is safe, so it is printed rounded toward zero.
+        Whether the number is the end of a safe range, so that it is rounded toward zero.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Figure:
 
     @property
     def shown(self) -> str:
-        """The value with as many decimals as `stated` has."""
+        """Value with as many decimals as `stated`."""
         step = Decimal(1).scaleb(Decimal(self.stated).as_tuple().exponent)  # type: ignore[arg-type]
         rounding = ROUND_DOWN if self.is_limit else ROUND_HALF_EVEN
         return str(Decimal(repr(self.value)).quantize(step, rounding))

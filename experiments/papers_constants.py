@@ -19,7 +19,7 @@ ADASSP_EIGENVALUE_SHARE = 1 / 3
 """gamma of adaSSP: the share of epsilon and delta for the smallest eigenvalue."""
 
 MULTI_PARTY_RIDGE = 1e-5
-"""What Wu et al. add to every Hessian matrix."""
+"""Constant that Wu et al. add to every Hessian matrix."""
 
 
 @dataclass(frozen=True)

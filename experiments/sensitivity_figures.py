@@ -27,7 +27,7 @@ def joint_scales(split: float, mu: float) -> tuple[float, float]:
 
 
 def calibrations() -> list[Figure]:
-    """The comparison of section 2, loosest first."""
+    """Return the comparison of section 2, loosest first."""
     gram, cross = sensitivity.gram(1, _REPLACE), sensitivity.cross(1, 1, _REPLACE)
     c = papers.primo_c(EPSILON / 2, DELTA / 2)
     half = mu_for(EPSILON / 2, DELTA / 2)

@@ -82,7 +82,7 @@ CELLS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """The product's public choices for one cell and population.
+    """Public choices of the product for one cell and population.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ def _split(sizes: PublicSizes, bounds: PublicBounds) -> float:
 
 
 def _first_order(sizes: PublicSizes, bounds: PublicBounds) -> float:
-    """The minimum of ``a/A + b/D`` alone; docs/maths/gram.md and blocks.md."""
+    """Return the split that minimizes ``a/A + b/D`` (docs/maths/gram.md and blocks.md)."""
     per_phenotype = PRIOR_HERITABILITY * sizes.phenotype_scale**2 / sizes.variant_variance
     share = sizes.largest_block / sizes.n_variants
     norm = _largest_block_norm(bounds)
@@ -209,7 +209,7 @@ def _weights(
 
 
 def report(repetitions: int) -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     return "\n\n".join(
         (
             "### The floor of the split",

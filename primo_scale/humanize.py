@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same on every terminal line."""
+"""Formatting of byte counts and spent privacy for people, the same in every message."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _COMPOSITION_MARGIN = 1e-5
 
 
 def bytes_in_words(size: float) -> str:
-    """A number of bytes in a unit of which there are few, about ten thousand at most.
+    """Format a number of bytes in KiB, MiB or GiB, with a value of at most about ten thousand.
 
     Parameters
     ----------
-    size
-        Bytes, not negative.
+    size : float
+        Number of bytes, not negative.
     """
     if size < 10 * 2**20:
         return f"{size / 2**10:.0f} KiB"
@@ -30,10 +30,10 @@ def spent_in_words(amount: float, limit: float = math.inf) -> str:
 
     Parameters
     ----------
-    amount
+    amount : float
         Epsilon or mu^2, not negative.
-    limit
-        Budget that the amount is spent of, in the same unit.
+    limit : float
+        Budget that the amount is spent from, in the same unit.
     """
     covered = amount <= limit * (1 + _COMPOSITION_MARGIN)
     return f"{min(amount, limit) if covered else amount:.5g}"

@@ -1,4 +1,4 @@
-"""What this process may use of the machine it runs on."""
+"""Processors, memory and disk that this process may use."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class _Version:
-    """Names that one version of Linux control groups has for what is here read of it.
+    """File and controller names of one version of Linux control groups.
 
     Attributes
     ----------
-    controller
-        In `_MEMBERSHIP`, where version 2 names none.
-    mount
-        Below `_CGROUP`.
-    limit, used
-        Files of a group.
-    page_cache
-        Lines of its ``memory.stat``, with the groups inside it.
+    controller : str
+        Name of the memory controller in `_MEMBERSHIP`; empty for version 2.
+    mount : str
+        Directory of the controller below `_CGROUP`.
+    limit, used : str
+        Names of the files with the memory limit and the memory use of a group.
+    page_cache : tuple of (str, str)
+        Keys in ``memory.stat`` that count the page cache of a group and its subgroups.
     """
 
     controller: str
@@ -56,14 +56,14 @@ _VERSIONS = (
 
 @dataclass(frozen=True)
 class _Limit:
-    """Bytes that the processes of one control group may have together, and those they have."""
+    """Memory limit and memory use of one control group, in bytes."""
 
     limit: int
     used: int
 
 
 def usable_cpus() -> int:
-    """CPUs this process may run on: fewer than the machine has under SLURM, cpuset or taskset."""
+    """Return the number of CPUs that this process may use; SLURM, cpuset or taskset limit it."""
     try:
         return len(psutil.Process().cpu_affinity())
     except (AttributeError, NotImplementedError):  # macOS has no affinity
@@ -71,43 +71,48 @@ def usable_cpus() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that new processes can have: page cache counts as free, a cgroup limit as a limit."""
+    """Return the memory available to new processes in bytes, within control-group limits.
+
+    The page cache counts as available.
+    """
     left = (max(0, group.limit - group.used) for group in _limits())
     return min([int(psutil.virtual_memory().available), *left])
 
 
 def memory_limit() -> int:
-    """Bytes that this process and its children could have if nobody else had any."""
+    """Return the memory in bytes that this process and its children could use without others."""
     return min([int(psutil.virtual_memory().total), *(group.limit for group in _limits())])
 
 
 def resident_memory() -> int:
-    """Bytes that this process holds."""
+    """Return the resident memory of this process, in bytes."""
     return int(psutil.Process().memory_info().rss)
 
 
 def free_disk(path: Path) -> int:
-    """Bytes free on the disk of a path, which need not exist yet."""
+    """Return the free bytes on the disk of a path, which need not exist yet."""
     place = path.absolute()
     return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
 
 
 def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None:
-    """Compare what is to be written with what is free.
+    """Refuse to write more bytes than the disk has free.
 
     Parameters
     ----------
-    disk
-        Where it goes; need not exist yet.
-    needed
-        Bytes.
-    what, remedy
-        For the error.
+    disk : Path
+        Path of the data, which need not exist yet.
+    needed : int
+        Size of the data, in bytes.
+    what : str
+        Description of the data, for the error.
+    remedy : str
+        Remedy, for the error.
 
     Raises
     ------
     ResourceError
-        There is less room.
+        The disk has too little free space.
     """
     free = free_disk(disk)
     if needed > free:
@@ -121,10 +126,10 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
 
 
 def _limits() -> Iterator[_Limit]:
-    """Those of this process's own control group and of every group around it.
+    """Yield the limits of this process's control group and of all groups that contain it.
 
-    Queues and systemd limit a group far below the root, which itself has no limit. In a container
-    the path may be the host's: what of it is not to be seen here is passed over.
+    Queues and systemd limit groups far below the root, which has no limit. In a container the path
+    may be that of the host; parts that are not visible in the container are skipped.
     """
     own = _own_groups()
     for version in _VERSIONS:
@@ -138,14 +143,17 @@ def _limits() -> Iterator[_Limit]:
 
 
 def _own_groups() -> dict[str, str]:
-    """Path of this process's group by controller, as ``4:memory:/path`` or ``0::/path`` has it."""
+    """Return the path of this process's group by controller.
+
+    Lines have the form ``4:memory:/path`` (version 1) or ``0::/path`` (version 2).
+    """
     text = _MEMBERSHIP.read_text() if _MEMBERSHIP.is_file() else ""
     lines = (line.split(":", 2) for line in text.splitlines())
     return {name: path for _, names, path in lines for name in names.split(",")}
 
 
 def _page_cache(group: Path, version: _Version) -> int:
-    """Bytes of files that count as used by a group, and are given up when somebody asks."""
+    """Return the reclaimable page cache charged to a control group, in bytes."""
     path = group / "memory.stat"
     text = path.read_text() if path.is_file() else ""
     counts = dict(line.split(maxsplit=1) for line in text.splitlines())
@@ -158,13 +166,13 @@ def _bytes_in(path: Path) -> int | None:
 
 
 def disk_usage(directory: Path) -> dict[str, int]:
-    """Return the bytes on the disk of everything in a directory, by name, largest first."""
+    """Return the disk use in bytes of every entry of a directory, by name, largest first."""
     sizes: dict[str, int] = {}
     for folder, _, names in os.walk(directory):
         inside = Path(folder).relative_to(directory).parts
         for name in names:
             top = inside[0] if inside else name
-            # A temporary file may have been renamed meanwhile.
+            # A temporary file may have been renamed since the directory was listed.
             with suppress(FileNotFoundError):
                 blocks = os.lstat(os.path.join(folder, name)).st_blocks
                 sizes[top] = sizes.get(top, 0) + blocks * _BLOCK_BYTES

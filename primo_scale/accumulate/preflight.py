@@ -1,4 +1,4 @@
-"""What an accumulation will need, said before it starts, and refused if it is not there."""
+"""Pre-flight check: predicted resources of an accumulation, and refusal if they are missing."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from primo_scale.machine import (
     usable_cpus,
 )
 
-# Dask stops giving work to a worker that holds so much of its limit, and kills it soon after.
+# Dask pauses a worker that uses this share of its memory limit, and kills it soon after.
 _PAUSED_AT = 0.8
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where tasks are to run.
+    """Location where tasks run and data are stored.
 
     Attributes
     ----------
     threads : int
-        Threads of this process that run tasks; 0: workers run them.
+        Number of threads of this process that run tasks; 0 if workers run them.
     local_workers : int
-        Worker processes on this machine; 0: a scheduler elsewhere has its own.
+        Number of worker processes on this machine; 0 if a scheduler elsewhere has its own.
     worker_limit : int or None
-        Bytes that each worker may have, here or elsewhere; None: not known.
+        Memory limit of each worker in bytes, or None if it is not known.
     work_dir : Path
-        Where statistics go; need not exist yet.
+        Directory of the statistics, which need not exist yet.
     bytes_there : int
-        What lies there already of what is counted as needed.
+        Bytes in the directory that are already part of the predicted disk use.
     """
 
     threads: int
@@ -67,17 +67,17 @@ class Needs:
     Attributes
     ----------
     tasks : int
-        Row and tile tasks in all.
+        Total number of row tasks and tile tasks.
     read_bytes : int
-        What they read of the genotype store, much of it several times.
+        Bytes read from the genotype store, including repeated reads.
     disk_bytes : int
-        Largest size of outcomes, partial sums and statistics in the work directory.
+        Peak size of outcomes, partial sums and statistics in the work directory, in bytes.
     task_bytes : int
-        Peak memory of one task.
+        Peak memory of one task, in bytes.
     worker_bytes : int
-        Peak memory of one worker process.
+        Peak memory of one worker process, in bytes.
     client_bytes : int
-        What this process takes on beyond what it holds, for anything but tasks.
+        Memory that this process needs in addition to its present memory, without tasks, in bytes.
     """
 
     tasks: int
@@ -89,7 +89,7 @@ class Needs:
 
 
 def needs_of(work: Workload) -> Needs:
-    """Predict what `work` needs; no memory in it grows with the number of people."""
+    """Predict the resources of `work`. The memory does not grow with the number of people."""
     plan = work.plan
     tiles = sum(work.upper_tiles(block) for block in range(plan.layout.n_blocks))
     tasks = plan.n_stripes + plan.n_row_groups * tiles
@@ -104,7 +104,7 @@ def needs_of(work: Workload) -> Needs:
 
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
-    """Two lines for the terminal and the private log: they tell the number of people."""
+    """Return two lines for the terminal and the private log; they reveal the number of people."""
     cores = min(usable_cpus(), where.threads or where.local_workers)
     if cores:
         time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
@@ -139,13 +139,13 @@ def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple
 
 
 def refuse_if_too_small(needs: Needs, where: Where) -> None:
-    """Compare what is needed with what there is, before any work.
+    """Compare the predicted with the available resources, before any work.
 
     Raises
     ------
     ResourceError
-        Too little free disk, too little memory on this machine, or a limit under which every
-        worker would be stopped.
+        The disk has too little free space, this machine has too little memory, or the memory limit
+        would stop every worker.
     """
     refuse_full_disk(
         where.work_dir,
@@ -174,7 +174,7 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
 
 
 def _client_peak(needs: Needs, where: Where) -> int:
-    """Return the peak of this process, with the tables of people and variants that it holds."""
+    """Return the peak memory of this process, with its tables of people and variants, in bytes."""
     return resident_memory() + needs.client_bytes + (0 if where.threads else CLUSTER_BASE)
 
 

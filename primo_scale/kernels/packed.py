@@ -45,14 +45,16 @@ def decode(
     Parameters
     ----------
     packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+        Packed genotypes.
     table : ndarray of int8, shape (v, 4)
         Code of raw value 0, 1, 2, 3 for each variant.
     n_samples : int
+        Number of samples.
 
     Returns
     -------
     ndarray of int8, shape (v, n_samples)
-        Rows laid out as `kernels.products.spread_rows`.
+        Codes, in the layout of `kernels.products.spread_rows`.
     """
     codes = spread_rows(len(packed), GENOTYPES_PER_BYTE * packed.shape[1])
     return decode_into(codes, packed, table)[:, :n_samples]
@@ -68,13 +70,16 @@ def decode_into(
     Parameters
     ----------
     codes : ndarray of int8, shape (at least v, at least 4 bytes)
-        From `kernels.products.spread_rows`.
+        Memory from `kernels.products.spread_rows`.
     packed : ndarray of uint8, shape (v, bytes)
+        Packed genotypes.
     table : ndarray of int8, shape (v, 4)
+        Code of raw value 0, 1, 2, 3 for each variant.
 
     Returns
     -------
     ndarray of int8, shape (v, 4 bytes)
+        Part of `codes` that holds the decoded samples.
     """
     n_variants, width = packed.shape
     written = codes[:n_variants, : GENOTYPES_PER_BYTE * width]
@@ -93,6 +98,7 @@ def add_squared_norms(
     norms : ndarray of int64, shape (n_samples,)
         Sums that the squared norms are added to, in place.
     packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+        Packed genotypes.
     table : ndarray of int8, shape (v, 4)
         Code of raw value 0, 1, 2, 3 for each variant.
     """
@@ -110,12 +116,14 @@ def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.i
     Parameters
     ----------
     packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+        Packed genotypes.
     n_samples : int
+        Number of samples.
 
     Returns
     -------
     ndarray of int64, shape (v, 4)
-        Column r counts the samples of raw value r; rows sum to `n_samples`.
+        Counts; column r is for raw value r, and every row sums to `n_samples`.
     """
     counts = np.empty((len(packed), 4), dtype=np.int64)
     _count(_as_words(packed), n_samples, counts)
@@ -128,6 +136,7 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
     Parameters
     ----------
     packed : ndarray of uint8, shape (v, width)
+        Packed genotypes.
     keep : ndarray of intp, shape (k,)
         Sample positions below ``4 * width``.
 
@@ -174,6 +183,7 @@ def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
     Parameters
     ----------
     packed : ndarray of uint8, shape (v, width)
+        Packed genotypes.
 
     Returns
     -------

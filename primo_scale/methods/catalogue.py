@@ -20,7 +20,7 @@ _GENOTYPES_PRIVATE = (PrivacyUnit.FULL, PrivacyUnit.FEATURE)
 
 @dataclass(frozen=True)
 class Method:
-    """A method of private regression.
+    """Method of private regression.
 
     Attributes
     ----------

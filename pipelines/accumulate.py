@@ -26,9 +26,9 @@ from pipelines.command_line import (
     stage,
 )
 from pipelines.log_lines import about
+from pipelines.option_types import PLACE
 from pipelines.options import (
     GENOTYPES,
-    PLACE,
     budget_options,
     encryption_option,
     execution_options,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
-from pipelines.options import Number
+from pipelines.option_types import Number
 
 if TYPE_CHECKING:
     from primo_scale.methods.catalogue import Method

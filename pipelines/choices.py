@@ -11,7 +11,7 @@ from primo_scale.errors import UsageError
 if TYPE_CHECKING:
     from pipelines.design import Budget, PaidMoments
     from pipelines.design_choices import ModelChoices
-    from pipelines.finalize import ReleaseChoices
+    from pipelines.release_choices import ReleaseChoices
     from primo_scale.cluster.profile import Profile
     from primo_scale.genotypes.filters import Selection
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds

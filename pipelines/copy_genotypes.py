@@ -15,7 +15,7 @@ from pipelines.command_line import (
     log_to_terminal,
     stage,
 )
-from pipelines.options import PLACE
+from pipelines.option_types import PLACE
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.store import GenotypeStore

@@ -18,8 +18,8 @@ from pipelines.command_line import LOGGER
 from pipelines.design import PaidMoments, load_design
 from pipelines.design_choices import make_design, match_frequencies
 from pipelines.estimation import MethodChoices, choose, recipe_of
-from pipelines.finalize import check_publishable, log_genome_build
 from pipelines.payments import announce_opening
+from pipelines.publication import check_publishable, log_genome_build
 from pipelines.rehearsal import preflight
 from pipelines.release_needs import refuse_small_memory, release_needs
 from pipelines.release_place import refuse_other_release, refuse_unwritable

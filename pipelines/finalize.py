@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.choices import budget_from
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -22,7 +18,6 @@ from pipelines.command_line import (
     open_run_log,
     stage,
 )
-from pipelines.log_lines import about
 from pipelines.options import (
     PRIVACY,
     budget_options,
@@ -34,13 +29,13 @@ from pipelines.options import (
     work_dir_option,
 )
 from pipelines.payments import log_payment
+from pipelines.publication import Paid, check_publishable, log_genome_build, publish
 from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
+from pipelines.release_choices import ReleaseChoices, private_places, release_choices_from
 from pipelines.release_place import (
     charge_of,
-    check_out,
     check_private_places,
     exists_already,
-    refuse_damaged,
     refuse_other_release,
 )
 from pipelines.work_places import NOISE, finished_statistics
@@ -49,54 +44,13 @@ from primo_scale.interruption import deferred
 from primo_scale.storage.places import Place, place
 
 if TYPE_CHECKING:
-    from pipelines.design import Budget, Design
-    from pipelines.estimation import Chosen, MethodChoices, Solved
-    from pipelines.release_statement import Payment
+    from pipelines.design import Design
+    from pipelines.estimation import Chosen
     from primo_scale.accumulate.statistics import RawStatistics
-    from primo_scale.genotypes.genome_build import GenomeBuild
     from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.genotypes.tables import VariantTable
-    from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.ledger import Ledger
     from primo_scale.privacy.noise_at_hand import NoiseAtHand
-    from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.privacy.spending import Account, Charge
-    from primo_scale.release.publish import Signer
-    from primo_scale.release.weights import ScoringWeights
-
-
-@dataclass(frozen=True)
-class ReleaseChoices:
-    """What to release and on whose budget.
-
-    Attributes
-    ----------
-    out
-        The release directory.
-    budget
-        (epsilon, delta), or None for a release stamped NOT PRIVATE.
-    methods
-        How weights are made.
-    ledger, cohort
-        Ledger file and name of the cohort in it, where not the defaults.
-    genome_build
-        Genome build of the positions; None to tell it from known variants.
-    """
-
-    out: Path
-    budget: Budget | None
-    methods: MethodChoices
-    ledger: Path | None
-    cohort: str | None
-    genome_build: str | None
-
-
-@dataclass(frozen=True)
-class Paid:
-    """What makes a release private in the eyes of others: its payment and the signature."""
-
-    payment: Payment
-    signer: Signer
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -141,45 +95,6 @@ def main(work_dir: Path, **options: Any) -> None:
             warn_of_intermediates(work_dir)
 
 
-def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
-    """Read the options of a release.
-
-    Raises
-    ------
-    UsageError
-        No (epsilon, delta) for a private release, or both for one without noise; a ridge that is
-        no penalty.
-    InputError
-        Something that is no release lies at ``--out``.
-    """
-    from pipelines.estimation import MethodChoices
-
-    check_out(options["out"])
-    budget = budget_from(options)
-    if budget is None and not options["non_private"]:
-        raise UsageError(
-            "a private release needs --epsilon and --delta",
-            remedy="Give both, or --non-private for a validation run that protects nobody",
-        )
-    return ReleaseChoices(
-        out=options["out"],
-        budget=budget,
-        methods=MethodChoices(
-            options["method"], options["shrinkage"], _ridge_from(options["ridge"])
-        ),
-        ledger=options["ledger"],
-        cohort=options["cohort"],
-        genome_build=options["genome_build"],
-    )
-
-
-def private_places(work_dir: Path, choices: ReleaseChoices) -> dict[str, Path]:
-    """Where a release writes what it must not publish, by option."""
-    from primo_scale.privacy.ledger import default_ledger_path
-
-    return {"--work-dir": work_dir, "--ledger": choices.ledger or default_ledger_path()}
-
-
 @stage("finalize")
 def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> None:
     """Publish the release of finished statistics, or find that it is published already.
@@ -213,7 +128,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     if choices.budget is None:
         refuse_small_memory(release_needs(design, chosen))
         exact = privatise(raw, None)
-        _publish(design, exact, choices, variants=store.variants, chosen=chosen, paid=None)
+        publish(design, exact, choices, variants=store.variants, chosen=chosen, paid=None)
         return
     if not design.clipped:
         raise UsageError(
@@ -224,48 +139,6 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
     _release_privately(raw, design, choices, chosen, at_hand, store)
-
-
-def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
-    """Refuse names that no release can carry, before any work is done or any budget spent.
-
-    Raises
-    ------
-    InputError
-        Repeated or reserved variant IDs; names of columns that a file cannot hold; texts that are
-        formulas to a spreadsheet.
-    """
-    from primo_scale.release.formulas import refuse_formulas
-    from primo_scale.release.pgs import pgs_file_stems
-    from primo_scale.release.weights import check_column_names, check_variant_identifiers
-
-    check_variant_identifiers(variants.identifier)
-    phenotypes = [p.name for p in outcomes.phenotypes]
-    check_column_names("phenotype", phenotypes)
-    covariates = [c.name for c in outcomes.covariates]
-    check_column_names("covariate", covariates)
-    refuse_formulas(variants, phenotypes=phenotypes, covariates=covariates)
-    pgs_file_stems(phenotypes)
-
-
-def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Log and return the genome build that a release will state; warn where it will state none.
-
-    Raises
-    ------
-    InputError
-        Known variants lie where another build than the given one has them.
-    """
-    from primo_scale.genotypes.genome_build import NOT_REPORTED, settle_genome_build
-
-    build = settle_genome_build(given, variants)
-    LOGGER.info("genome build: %s (%s)", build.name, build.source)
-    if given is None and build.name == NOT_REPORTED:
-        LOGGER.warning(
-            "tools of the PGS Catalog refuse scoring files without a genome build: give "
-            "--genome-build GRCh37 or --genome-build GRCh38"
-        )
-    return build
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Place) -> None:
@@ -326,7 +199,7 @@ def _release_privately(
         payment = Payment(mechanism, charges, balance, expected.stated_size)
         signer = Signer(ledger.public_key, ledger.sign)
         with at_hand.payment_explained(paid.receipt.charge.id):
-            digest = _publish(
+            digest = publish(
                 design, paid.private, choices,
                 variants=store.variants, chosen=chosen, paid=Paid(payment, signer),
             )  # fmt: skip
@@ -348,120 +221,6 @@ def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[
             remedy="Give the --ledger and --cohort that accumulate was given",
         )
     return charges
-
-
-def _publish(
-    design: Design,
-    private: PrivateStatistics,
-    choices: ReleaseChoices,
-    *,
-    variants: VariantTable,
-    chosen: Chosen,
-    paid: Paid | None,
-) -> str:
-    """Solve and publish; return the SHA-256 of release.json."""
-    from threadpoolctl import threadpool_limits
-
-    from pipelines.estimation import solve_release
-    from pipelines.release_statement import make_statement
-    from primo_scale.genotypes.genome_build import settle_genome_build
-    from primo_scale.machine import usable_cpus
-    from primo_scale.release.publish import is_same_release, publish_release
-    from primo_scale.storage.files import sha256_of_file
-
-    # A local Dask cluster leaves one BLAS thread in this process's environment.
-    with threadpool_limits(limits=usable_cpus()):
-        solved = solve_release(design, private, chosen, ridge=choices.methods.ridge)
-    payment = None if paid is None else paid.payment
-    build = settle_genome_build(choices.genome_build, variants)
-    statement = make_statement(design, solved, payment, genome_build=build)
-    if choices.out.exists():
-        if not is_same_release(choices.out, statement):
-            raise exists_already(choices.out)
-        refuse_damaged(choices.out)
-        LOGGER.info("%s: this release is published already", choices.out)
-    else:
-        weights = _scoring_weights(design, solved, variants)
-        publish_release(
-            choices.out,
-            weights,
-            statement,
-            _public_options(design, choices, build.name),
-            signer=None if paid is None else paid.signer,
-        )
-    LOGGER.info("%s", statement.stamp)
-    LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
-    click.echo(f"release: {choices.out}")
-    out = choices.out.absolute()
-    log_scoring_command(choices.out)
-    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(choices.out / "release.json")
-
-
-def log_scoring_command(release: Path) -> None:
-    """Log the plink2 command that computes the scores of a published release."""
-    from primo_scale.release.scoring import scoring_command
-
-    document = json.loads((release / "release.json").read_bytes())
-    LOGGER.info("to score people: %s", " ".join(scoring_command(document, release)))
-
-
-def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
-    from primo_scale.methods.dosage_scale import to_dosage_scale
-    from primo_scale.release.weights import ScoringWeights
-
-    raw_scale = to_dosage_scale(
-        solved.solution.weights, design.genotypes, design.outcomes, solved.response
-    )
-    return ScoringWeights(
-        variants=variants,
-        phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
-        per_allele=raw_scale.per_allele,
-        intercept=raw_scale.intercept,
-        covariates=tuple(c.name for c in design.outcomes.covariates),
-        covariate_weights=raw_scale.covariates,
-        centre_dosage=design.genotypes.centre_dosage,
-    )
-
-
-def _public_options(design: Design, choices: ReleaseChoices, build: str) -> dict[str, str]:
-    """Options that the release may repeat: no path, nothing of the custodian's own."""
-    options = {
-        "ld-blocks": Path(design.ld_blocks).name,
-        "privacy": str(design.privacy),
-        "adjacency": str(design.adjacency),
-        "method": choices.methods.method,
-        "shrinkage": choices.methods.shrinkage or "auto",
-        "ridge": "auto" if choices.methods.ridge is None else f"{choices.methods.ridge:g}",
-        "genome-build": build,
-    }
-    if design.nominal_n is not None:
-        options["nominal-n"] = str(design.nominal_n)
-    if design.subsample is not None:
-        options["subsample"] = str(design.subsample)
-    if design.reference is not None:
-        options["ref-freq"] = design.reference["file"]
-    if choices.budget is None:
-        return {**options, "non-private": "yes"}
-    return {
-        **options,
-        "epsilon": f"{choices.budget.epsilon!r}",
-        "delta": f"{choices.budget.delta!r}",
-    }
-
-
-def _ridge_from(text: str) -> float | None:
-    if text == "auto":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise UsageError(
-            "the ridge is neither auto nor a penalty", where="--ridge", value=text, limit=">= 0"
-        )
-    return value
 
 
 if __name__ == "__main__":

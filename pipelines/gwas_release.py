@@ -18,11 +18,7 @@ from pipelines.command_line import (
     log_to_terminal,
     open_run_log,
 )
-from pipelines.finalize import (
-    finalize_stage,
-    private_places,
-    release_choices_from,
-)
+from pipelines.finalize import finalize_stage
 from pipelines.options import (
     bfile_option,
     budget_options,
@@ -37,12 +33,13 @@ from pipelines.options import (
     work_dir_option,
 )
 from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
+from pipelines.release_choices import private_places, release_choices_from
 from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
     from pipelines.choices import ExecutionChoices
-    from pipelines.finalize import ReleaseChoices
+    from pipelines.release_choices import ReleaseChoices
 
 
 _EXAMPLES = """

@@ -11,7 +11,7 @@ from primo_scale.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pipelines.design import Design
-    from pipelines.finalize import ReleaseChoices
+    from pipelines.release_choices import ReleaseChoices
     from primo_scale.genotypes.genome_build import GenomeBuild
 
 

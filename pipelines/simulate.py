@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pipelines.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
-from pipelines.options import Number
+from pipelines.option_types import Number
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from pipelines import accumulate, gwas_release, show_cluster
 from pipelines.choices import choices_from
-from pipelines.options import MemorySize
+from pipelines.option_types import MemorySize
 from primo_scale.cluster.profile import (
     JobQueueProfile,
     LocalProfile,

@@ -1,0 +1,95 @@
+"""Options of a release, read from the command line."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.choices import budget_from
+from pipelines.release_place import check_out
+from primo_scale.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.design import Budget
+    from pipelines.estimation import MethodChoices
+
+
+@dataclass(frozen=True)
+class ReleaseChoices:
+    """What to release and on whose budget.
+
+    Attributes
+    ----------
+    out
+        The release directory.
+    budget
+        (epsilon, delta), or None for a release stamped NOT PRIVATE.
+    methods
+        How weights are made.
+    ledger, cohort
+        Ledger file and name of the cohort in it, where not the defaults.
+    genome_build
+        Genome build of the positions; None to tell it from known variants.
+    """
+
+    out: Path
+    budget: Budget | None
+    methods: MethodChoices
+    ledger: Path | None
+    cohort: str | None
+    genome_build: str | None
+
+
+def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:
+    """Read the options of a release.
+
+    Raises
+    ------
+    UsageError
+        No (epsilon, delta) for a private release, or both for one without noise; a ridge that is
+        no penalty.
+    InputError
+        Something that is no release lies at ``--out``.
+    """
+    from pipelines.estimation import MethodChoices
+
+    check_out(options["out"])
+    budget = budget_from(options)
+    if budget is None and not options["non_private"]:
+        raise UsageError(
+            "a private release needs --epsilon and --delta",
+            remedy="Give both, or --non-private for a validation run that protects nobody",
+        )
+    return ReleaseChoices(
+        out=options["out"],
+        budget=budget,
+        methods=MethodChoices(
+            options["method"], options["shrinkage"], _ridge_from(options["ridge"])
+        ),
+        ledger=options["ledger"],
+        cohort=options["cohort"],
+        genome_build=options["genome_build"],
+    )
+
+
+def private_places(work_dir: Path, choices: ReleaseChoices) -> dict[str, Path]:
+    """Where a release writes what it must not publish, by option."""
+    from primo_scale.privacy.ledger import default_ledger_path
+
+    return {"--work-dir": work_dir, "--ledger": choices.ledger or default_ledger_path()}
+
+
+def _ridge_from(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(
+            "the ridge is neither auto nor a penalty", where="--ridge", value=text, limit=">= 0"
+        )
+    return value

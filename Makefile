@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
 LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
 
-.PHONY: setup setup-dev catalogue-tools demo test lint bench clean
+.PHONY: setup setup-dev catalogue-tools demo test test-rest test-all lint bench clean
 
 setup: $(VENV)/.setup
 setup-dev: $(VENV)/.setup-dev
@@ -41,8 +41,17 @@ catalogue-tools: .venv-catalogue/.setup
 demo: setup
 	$(BIN)/python -m pipelines.demo
 
+# Tests that start no service and take seconds each; processes side by side.
+QUICK := not slow and not chaos and not cluster and not s3
+
 test: setup-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "$(QUICK)"
+
+# All others, one at a time: they measure memory, set clocks, kill processes and start services.
+test-rest: setup-dev catalogue-tools
+	$(BIN)/python -m pytest -m "not ($(QUICK))"
+
+test-all: test test-rest
 
 lint: setup-dev
 	$(BIN)/ruff check .

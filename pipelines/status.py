@@ -76,6 +76,8 @@ def main(work_dir: Path, as_json: bool) -> None:
     else:
         for line in _lines(work_dir, status):
             click.echo(line)
+    if status.state == "failed" and status.run is not None:
+        click.echo(status.run.message, err=True)
     sys.exit(
         {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}.get(status.state)
     )
@@ -127,7 +129,7 @@ def _lines(work_dir: Path, status: Status) -> Iterator[str]:
             yield f"  {'done':<8}  {_counts(run, at_last=status.state != 'running')}"
         if run.out is not None:
             yield f"  {'release':<8}  {run.out}"
-        if run.message is not None:
+        if run.message is not None and status.state != "failed":
             yield f"  {'message':<8}  {run.message}"
     used = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in [*status.disk.items()][:3])
     total = bytes_in_words(sum(status.disk.values()))

@@ -16,8 +16,8 @@ def dask_setup(worker: object) -> None:
     """Slow them down; Dask calls this when the worker starts."""
     run_tile = tasks._run_tile
 
-    def slowly(partials, task):
+    def slowly(*arguments):
         time.sleep(SECONDS)
-        run_tile(partials, task)
+        run_tile(*arguments)
 
     tasks._run_tile = slowly

@@ -278,6 +278,6 @@ def wait_for_chunks(work: Path, client: subprocess.Popen[str], *, more_than: int
     """Wait until the run is in the middle of its accumulation."""
     until = time.monotonic() + PATIENCE_SECONDS
     while len(chunks_of(work / "partials.zarr")) <= more_than:
-        assert client.poll() is None, "the run ended before it could be disturbed"
+        assert client.poll() is None, client.stderr.read() if client.stderr else "it has ended"
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -25,12 +25,12 @@ def dask_setup(worker: object) -> None:
         os.write(descriptor, line.encode())
 
     def noted(compute):
-        def computed(partials, task):
+        def computed(partials, task, check):
             note("begin", task.key)
             while os.path.exists(os.environ[GATE]):
                 # Not time.sleep, which libfaketime lets fail at the moment that a clock is set.
                 select.select([], [], [], 0.01)
-            compute(partials, task)
+            compute(partials, task, check)
             note("end", task.key)
 
         return computed

@@ -176,7 +176,8 @@ def test_the_same_people_under_other_family_names_open_no_second_budget(folder):
     assert summed.returncode == 0, summed.stderr
     before = charges_of(folder)
     again = ["finalize", "--work-dir", renamed / "work", "--out", renamed / "release", "--ledger",
-             folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6]  # fmt: skip
+             folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6,
+             "--accept-noise"]  # fmt: skip
     for cohort in ([], ["--cohort", "other"]):
         refused(run(*again, *cohort), 6, "these people have a budget under another name")
     assert charges_of(folder) == before
@@ -299,7 +300,7 @@ def test_a_subsample_that_no_release_could_use_is_not_summed(folder, options, wo
 def test_a_damaged_release_is_not_said_to_be_published(folder, private):
     release = folder / "release"
     words = ["--work-dir", folder / "work", "--out", release, "--ledger", folder / "ledger.sqlite"]
-    words += ["--epsilon", 1, "--delta", 1e-6] if private else ["--non-private"]
+    words += ["--epsilon", 1, "--delta", 1e-6, "--accept-noise"] if private else ["--non-private"]
     assert run("finalize", *words).returncode == 0
     whole = (release / "weights.tsv.gz").read_bytes()
     (release / "weights.tsv.gz").write_bytes(whole[:-9])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import best_match
 
 from primo_scale.errors import InputError
 from primo_scale.release.statement import Statement
@@ -53,15 +54,15 @@ def serialise(document: Document) -> bytes:
 
 
 def schema_problems(document: object) -> list[str]:
-    """Where `document` departs from release.schema.json; empty when it does not."""
+    """Return where `document` departs from release.schema.json; empty when it does not."""
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         return [f"schema version {version}: this program reads version {SCHEMA_VERSION}"]
     # A crafted document can have millions, each with a message as long as the document.
-    return sorted(
-        f"{error.json_path}: {error.message}"[:_LONGEST_PROBLEM]
-        for error in islice(_validator().iter_errors(document), _MOST_PROBLEMS)
-    )
+    errors = islice(_validator().iter_errors(document), _MOST_PROBLEMS)
+    # Where a member may be null, the cause lies in the other alternative, deeper in the document.
+    causes = (best_match([error]) or error for error in errors)
+    return sorted(f"{cause.json_path}: {cause.message}"[:_LONGEST_PROBLEM] for cause in causes)
 
 
 def check_schema(document: Document) -> None:

@@ -163,7 +163,7 @@ def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     first = pay(tmp_path)
     whole = at_hand(tmp_path).moments.read_bytes()
     at_hand(tmp_path).moments.write_bytes(content)
-    with pytest.raises(InputError, match=r"moments are damaged.*pays again"):
+    with pytest.raises(InputError, match=r"moments\.json: is damaged.*pays again"):
         pay(tmp_path)
     at_hand(tmp_path).moments.write_bytes(whole)
     assert pay(tmp_path) == first

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
 LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
 
-.PHONY: setup setup-dev catalogue-tools demo test test-rest test-all lint bench clean
+.PHONY: setup setup-dev catalogue-tools demo test test-rest test-trials test-all lint bench clean
 
 setup: $(VENV)/.setup
 setup-dev: $(VENV)/.setup-dev
@@ -51,7 +51,11 @@ test: setup-dev
 test-rest: setup-dev catalogue-tools
 	$(BIN)/python -m pytest -m "not ($(QUICK))"
 
-test-all: test test-rest
+# A hundred signals and thirty kills over the life of a release; the tier above takes every fourth.
+test-trials: setup-dev
+	PRIMO_SCALE_TRIALS=all $(BIN)/python -m pytest -n auto tests/chaos/test_signals.py
+
+test-all: test test-rest test-trials
 
 lint: setup-dev
 	$(BIN)/ruff check .

@@ -84,7 +84,7 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
     """
     from pipelines.early_refusals import check_before_work
     from pipelines.phenotype_moments import moments_stage
-    from pipelines.rehearsal import check_work_dir
+    from pipelines.rehearsal import NOTHING_REFUSED, check_work_dir
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
@@ -101,6 +101,7 @@ def main(genotypes: Place, work_dir: Path, **options: Any) -> None:
         log_to_terminal()
         check_work_dir(work_dir)
         check_before_work(open_genotype_store(genotypes), work_dir, asked)
+        LOGGER.info(NOTHING_REFUSED)
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):

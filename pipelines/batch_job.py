@@ -31,10 +31,10 @@ class PublicLines(logging.Handler):
     handler
         Handler of the output file.
     elsewhere
-        Where the error is explained, in words.
+        Where the error is explained, in words; None: nowhere, so that it is passed on whole.
     """
 
-    def __init__(self, handler: logging.Handler, elsewhere: str) -> None:
+    def __init__(self, handler: logging.Handler, elsewhere: str | None = None) -> None:
         super().__init__(logging.DEBUG)
         self._handler, self._elsewhere = handler, elsewhere
 
@@ -43,7 +43,8 @@ class PublicLines(logging.Handler):
         event, fields = getattr(record, "event", NOTE), getattr(record, "fields", {})
         if event not in _PUBLIC_EVENTS:
             return
-        if event == "error" and "continue" not in fields:  # an interruption tells nothing
+        explained = self._elsewhere is not None and "continue" not in fields
+        if event == "error" and explained:  # an interruption tells nothing
             code = fields.get("exit_code")
             record = copy.copy(record)
             record.msg, record.args = "error: exit code %s; %s", (code, self._elsewhere)

@@ -218,8 +218,12 @@ def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
 
 
 def log_to_terminal() -> None:
-    """Send the project's log to the terminal alone, for a command without a work directory."""
-    _send_log_to(_terminal())
+    """Send the project's log to the terminal alone, for a command without a work directory.
+
+    A batch job has no terminal: its output file gets public lines, and errors in full.
+    """
+    terminal = _terminal()
+    _send_log_to(PublicLines(terminal) if is_batch_output(sys.stderr) else terminal)
 
 
 @contextmanager

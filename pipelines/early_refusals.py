@@ -140,7 +140,8 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeChoices) -> None:
         more = ", ..." if len(assumed) > _EXAMPLES else ""
         LOGGER.warning(
             "%s: no sd for %d of %d phenotypes, so that half the range of the bounds is taken: "
-            "%s%s; a published sd, or --pheno-moments, makes better weights",
+            "%s%s. Where that is not the sd, scores and predictions of a private release have a "
+            "wrong scale. Give a published mean and sd in the table, or --pheno-moments",
             path, len(assumed), len(phenotypes), ", ".join(assumed[:_EXAMPLES]), more,
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from pipelines.accumulate import accumulate_stage
 from pipelines.choices import RunChoices, choices_from
 from pipelines.command_line import (
     CONTEXT,
+    LOGGER,
     ContractCommand,
     debug_option,
     explain_errors,
@@ -90,7 +91,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     from pipelines.estimation import check_method
     from pipelines.ingest import ingest_stage
     from pipelines.phenotype_moments import moments_stage
-    from pipelines.rehearsal import check_work_dir, genotypes_to_come
+    from pipelines.rehearsal import NOTHING_REFUSED, check_work_dir, genotypes_to_come
     from pipelines.work_places import STORE, claim, work_places
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
@@ -119,6 +120,7 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
         check_work_dir(work_dir)
         if not is_done_and_purged(work_dir, shown, read_only=True):
             check_before_work(genotypes_to_come(options, work_dir / STORE), work_dir, asked)
+        LOGGER.info(NOTHING_REFUSED)
         return
     make_private_directory(work_dir)
     with exclusive_lock(work_dir / "lock"):

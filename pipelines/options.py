@@ -178,7 +178,8 @@ _privacy_options = under(
         click.option(
             "--non-private",
             is_flag=True,
-            help="No noise, no clipping; every file is stamped NOT PRIVATE. For validation.",
+            help="No noise, and rows are not scaled down; values are still cut to their bounds. "
+            "Every file is stamped NOT PRIVATE. For validation.",
         ),
     ],
 )
@@ -247,7 +248,7 @@ _output_options = under(
         click.option(
             "--genome-build",
             type=BuildName(),
-            metavar="GRCh37|GRCh38",
+            metavar="GRCh37|GRCh38|NCBI36",
             help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "
             "(default: told from known variants; NR: not reported).",
         ),

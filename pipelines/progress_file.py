@@ -114,7 +114,13 @@ def read_progress(work_dir: Path) -> RunProgress | None:
     path = work_dir / PROGRESS_FILE
     try:
         value = json.loads(path.read_bytes())
-        return RunProgress(**value)
+        run = RunProgress(**value)
+        datetime.fromisoformat(run.started)
+        datetime.fromisoformat(run.updated)
+        numbers = (run.done, run.total, run.per_second, run.work_done or 0, run.seconds_left or 0)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise TypeError("counts and rates are numbers")
+        return run
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, RecursionError) as error:

@@ -71,7 +71,7 @@ def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
     if given is None and build.name == NOT_REPORTED:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "
-            "--genome-build GRCh37 or --genome-build GRCh38"
+            "--genome-build with the build that the positions are in"
         )
     return build
 

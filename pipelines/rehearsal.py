@@ -42,6 +42,9 @@ from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.places import Place
 
+NOTHING_REFUSED = "dry run: nothing is refused, and nothing was changed"
+"""Last line of a dry run that finds nothing wrong."""
+
 
 @dataclass(frozen=True)
 class PlannedGenotypes(GenotypeStore):

@@ -77,7 +77,8 @@ def release_needs(design: Design, chosen: Chosen | None) -> ReleaseNeeds:
 def memory_line(needs: ReleaseNeeds) -> str:
     """For the terminal and the private log."""
     size = bytes_in_words(needs.memory_bytes)
-    return f"pre-flight: a release takes {size} for blocks of up to {needs.largest_block} variants"
+    blocks = f"blocks of up to {needs.largest_block} variants"
+    return f"pre-flight: noise and weights take {size} of memory, for {blocks}"
 
 
 def refuse_small_memory(needs: ReleaseNeeds) -> None:

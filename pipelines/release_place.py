@@ -72,7 +72,9 @@ def refuse_other_release(
     if choices.budget is None:
         same = charge is None and states_inputs(document, design, build)
     else:
-        same = charge in noise_at_hand
+        stated = document["guarantee"] or {}
+        budget = (stated.get("epsilon"), stated.get("delta"))
+        same = charge in noise_at_hand and budget == (choices.budget.epsilon, choices.budget.delta)
     if not same:
         raise exists_already(choices.out)
 

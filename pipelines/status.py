@@ -79,7 +79,7 @@ def main(work_dir: Path, as_json: bool) -> None:
     if status.state == "failed" and status.run is not None:
         click.echo(status.run.message, err=True)
     sys.exit(
-        {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}.get(status.state)
+        {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}.get(status.state, 0)
     )
 
 

@@ -135,6 +135,8 @@ def anticipated(error: BaseException) -> PrimoError | None:
 def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[None]:
     """Add a sentence to the remedy of an anticipated error, and a place where it names none.
 
+    An interruption passes as it is: its message says how to continue.
+
     Parameters
     ----------
     sentence
@@ -146,7 +148,7 @@ def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[Non
         yield
     except (PrimoError, OSError, MemoryError) as error:
         found = anticipated(error)
-        if found is None:
+        if found is None or isinstance(found, InterruptedRun):
             raise
         remedy = f"{found.remedy}. {sentence()}" if found.remedy else sentence()
         raise type(found)(
@@ -154,5 +156,6 @@ def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[Non
             where=found.where or where,
             value=found.value,
             limit=found.limit,
+            expected=found.expected,
             remedy=remedy,
         ) from error

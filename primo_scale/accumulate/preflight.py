@@ -134,7 +134,7 @@ def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple
     return (
         f"pre-flight: {needs.tasks} tasks read {read}; kernel {work.kernel}; "
         f"{time}, if stores give {STORE_RATE / 1e9:g} GB/s",
-        f"pre-flight: memory {memory} ({there} there); disk {disk} more ({free} free)",
+        f"pre-flight: memory {memory} ({there} available); disk {disk} more ({free} free)",
     )
 
 

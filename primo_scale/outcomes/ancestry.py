@@ -12,9 +12,9 @@ _COMPONENT = re.compile(
 
 NO_COMPONENTS = (
     "No covariate is named as a principal component (such as PC1, PC_1 or PC01). Differences "
-    "between the populations or families in the cohort then enter the weights of every LD block. "
-    "The scores predict ancestry beside the phenotype, and may be wrong in scale and in sign for "
-    "other people."
+    "between the populations or families in the cohort can then enter the weights of every LD "
+    "block. The scores may predict ancestry besides the phenotype, and be wrong in scale and in "
+    "sign for other people."
 )
 """What the absence of principal components does to the scores."""
 

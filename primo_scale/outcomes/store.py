@@ -239,8 +239,8 @@ def _spool_phenotypes(
 
 def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
     logger.info(
-        "%d phenotypes, of %d people each, %d at least and %d at most (run.log lists them)",
-        len(observed), np.median(observed), observed.min(), observed.max(),
+        "phenotypes: %d, each known of %d to %d people (run.log lists them)",
+        len(observed), observed.min(), observed.max(),
     )  # fmt: skip
     for phenotype, people, with_trait in zip(coding.phenotypes, observed, cases, strict=True):
         logger.debug("%s: %d people", phenotype.name, people)

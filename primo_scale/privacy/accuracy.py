@@ -41,6 +41,9 @@ LEAST_USEFUL_R2 = 0.01
 # Effective size of human populations, and Morgans to a base pair: both to one digit, for all.
 _EFFECTIVE_POPULATION = 10_000
 _MORGANS = 1.2e-8
+# Arrays and imputation panels have a variant in hundreds of base pairs, and sequences of a biobank
+# one in tens. A median gap below this is that of simulated files, whose positions count rows.
+_MANY, _CLOSEST_GAP = 100, 5.0
 # Frequencies at which the spectrum is evaluated, and pairs of variants held at a time.
 _FREQUENCIES, _PAIRS = 4096, 2**20
 
@@ -90,7 +93,8 @@ def expected_r2_sum(
         Chromosome of each variant, shape (d,).
     position
         Position of each variant in base pairs, shape (d,). A variant without one (0 or below)
-        is taken to be independent of all others.
+        is taken to be independent of all others, and so are the variants of a chromosome whose
+        positions can only be numbers of rows.
     blocks
         Boundaries of the LD blocks: 0, ..., d.
 
@@ -104,8 +108,15 @@ def expected_r2_sum(
         names, places = chromosome[start:stop], position[start:stop]
         for name in np.unique(names.astype(str)):
             placed = places[(names == name) & (places > 0)].astype(np.float64)
+            if _are_numbers_of_rows(placed):
+                continue
             total += _pairs(placed * (4 * _EFFECTIVE_POPULATION * _MORGANS)) - len(placed)
     return total
+
+
+def _are_numbers_of_rows(places: Floats) -> bool:
+    """Whether so many variants lie so close together that their positions only number them."""
+    return len(places) >= _MANY and float(np.median(np.diff(np.sort(places)))) < _CLOSEST_GAP
 
 
 def _pairs(scaled: Floats) -> float:

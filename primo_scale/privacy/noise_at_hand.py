@@ -59,7 +59,9 @@ class NoiseAtHand:
 
     def charges(self) -> frozenset[str]:
         """Return the charges whose noise is here, or can be drawn from a key that is here."""
-        drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
+        pays_again = "It holds noise that was paid for: without it the same command pays again"
+        with remedy_extended(lambda: pays_again, where=self.directory):
+            drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
         return frozenset(drawn | {path.stem for path in self.directory.glob("*.key")}) | self.unused
 
     @property
@@ -79,7 +81,7 @@ class NoiseAtHand:
             path.stem: path for end in ("zarr", "key") for path in self.directory.glob(f"*.{end}")
         }
         if self.subsample_use.is_file():
-            found[self.subsample_use.read_text(encoding="utf-8")] = self.subsample_use
+            found[self.subsample_use.read_text(errors="replace")] = self.subsample_use
         moments = self.read_moments()
         return found if moments is None else {**found, moments["charge"]: self.moments}
 

@@ -5,6 +5,7 @@ A file of a few MB can unpack to a line of many GB.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import TextIO
 
 from primo_scale.release.document import Document
 
-LARGEST_DOCUMENT = 16 << 20
-"""Most bytes of release.json, report.html and release.log: enough for 100,000 LD blocks."""
+LARGEST_DOCUMENT = 64 << 20
+"""Most bytes of release.json, report.html and release.log: enough for 400,000 LD blocks."""
 
 _LONGEST_NAMES = 1 << 20  # of ID, alleles and place of one variant: alleles may be long insertions
 _MEAN_NAMES = 1 << 12
@@ -75,7 +76,6 @@ def bounded_bytes(path: Path, n_numbers: int = 0) -> bytes:
     """
     most = LARGEST_DOCUMENT + _LONGEST_NUMBER * n_numbers
     with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"larger than {most} bytes")
-    return content
+        if os.fstat(file.fileno()).st_size > most:
+            raise ValueError(f"larger than {most} bytes")
+        return file.read()

@@ -34,10 +34,11 @@ of GENOTYPES (of a PLINK 2 fileset with --pfile in place of --bfile):
 
   {command}
 
-scores.sscore then has a column NAME_SUM for each phenotype NAME, in units of the phenotype. The
-predicted phenotype is NAME_SUM plus the intercept plus each covariate times its weight
-({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks adds nothing to
-the score. A missing genotype counts as the public centre of its variant ({centre_file}).
+../scores.sscore, beside this directory, then has a column NAME_SUM for each phenotype NAME, in the
+units of the phenotype. The predicted phenotype is NAME_SUM plus the intercept plus each covariate
+times its weight ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks
+adds nothing to the score. A missing genotype counts as the public centre of its variant
+({centre_file}).
 
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
@@ -47,13 +48,13 @@ Files
   {covariates_file:<16}intercept and weights of the covariates
   {centre_file:<16}dosage / 2 that a missing genotype counts as, for plink2 --read-freq
   {pgs_directory:<16}the same weights as scoring files of the PGS Catalog, one a phenotype
-  {release_file:<16}every number that the guarantee rests on, and SHA-256 digests of the files
-  {report_file:<16}the guarantee in words
+  {release_file:<16}the numbers of this release, and SHA-256 digests of its files
+  {report_file:<16}what this release is, in words
   {log_file:<16}what was done
 """
 _ON_X = "On X men count as 0 or 2 copies (--xchr-model {model}).\n"
 _NO_BUILD = (
-    "not reported. Tools of the PGS Catalog\nrefuse the files in {directory}/ for that reason."
+    "not reported.\nTools of the PGS Catalog refuse the files in {directory}/ for that reason."
 )
 
 
@@ -95,7 +96,8 @@ def scoring_command(document: Document, directory: PurePath) -> list[str]:
         f"--score-col-nums {columns}",
         f"--read-freq {centre}",
         *([] if model is None else [f"--xchr-model {model}"]),
-        "--out scores",
+        # Scores of people do not belong in the release.
+        "--out ../scores" if directory == PurePath() else "--out scores",
     ]
 
 

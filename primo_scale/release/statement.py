@@ -18,13 +18,19 @@ NOT_PRIVATE = "NOT PRIVATE"
 _UNITS = {
     ("full", "replace-one"): "one person's whole row",
     ("full", "add-remove"): "one person's whole row",
-    ("label", "replace-one"): "one person's phenotypes, genotypes and covariates known",
+    (
+        "label",
+        "replace-one",
+    ): "one person's phenotypes (genotypes and covariates are known)",
     ("label", "add-remove"): (
-        "one person's phenotypes replaced by nothing, genotypes and covariates known"
+        "one person's phenotypes replaced by nothing (genotypes and covariates are known)"
     ),
-    ("feature", "replace-one"): "one person's genotypes and covariates, phenotypes known",
+    (
+        "feature",
+        "replace-one",
+    ): "one person's genotypes and covariates (phenotypes are known)",
     ("feature", "add-remove"): (
-        "one person's genotypes and covariates replaced by nothing, phenotypes known"
+        "one person's genotypes and covariates replaced by nothing (phenotypes are known)"
     ),
 }
 _VARIANTS_AND_NAMES = (

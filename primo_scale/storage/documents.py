@@ -35,7 +35,9 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
         if not isinstance(document, dict):
             raise TypeError("no JSON object")
         return parse(document)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
         raise InputError("is damaged", where=path, remedy=remedy) from error
 
 

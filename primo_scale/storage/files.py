@@ -29,7 +29,7 @@ _HASH_BUFFER_BYTES = 1 << 22
 # For larger writes the page cache takes larger blocks of memory, which a virtual machine may have
 # given back to its host: 16 MiB then take 38 ms instead of 4.
 _WRITE_BYTES = 1 << 19
-_STAGING_SUFFIX = r"\.[a-z0-9_]{8}"
+_STAGING_SUFFIX = r"\.[0-9a-f]{8}"
 
 
 def write_all(descriptor: int, content: bytes | memoryview) -> None:
@@ -174,10 +174,11 @@ def _staging_directory(path: Path) -> Iterator[Path]:
     """
     ours = re.compile(rf"(\.{re.escape(path.name)}{_STAGING_SUFFIX})(\.lock)?")
     found = [ours.fullmatch(neighbour.name) for neighbour in path.parent.iterdir()]
-    for neighbour in {path.with_name(match[1]) for match in found if match}:
+    # Without its lock a directory is somebody else's, or of a version that left none.
+    for neighbour in {path.with_name(match[1]) for match in found if match and match[2]}:
         with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # else it is in use
             shutil.rmtree(neighbour, ignore_errors=True)
-            _lock_of(neighbour).unlink()
+            _lock_of(neighbour).unlink(missing_ok=True)
     staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with exclusive_lock(_lock_of(staging)):
         try:
@@ -185,7 +186,7 @@ def _staging_directory(path: Path) -> Iterator[Path]:
             yield staging
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-            _lock_of(staging).unlink()
+            _lock_of(staging).unlink(missing_ok=True)
 
 
 def _lock_of(staging: Path) -> Path:
@@ -241,17 +242,31 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     InputError
         Another living process holds the lock.
     """
-    with disk_errors_explained(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _locked(path)
     try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Return the descriptor of a lock file that is locked and still has its name.
+
+    The owner of a staging directory removes its lock file, perhaps while another waits for it.
+    """
+    while True:
+        with disk_errors_explained(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         if not _take_lock(descriptor):
+            os.close(descriptor)
             raise InputError(
                 "another run is using this work directory",
                 where=path.parent,
                 remedy="Wait for it to end, or choose another --work-dir",
             )
-        yield
-    finally:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
         os.close(descriptor)
 
 

@@ -132,7 +132,9 @@ def test_peak_memory_of_a_release_is_what_the_preflight_says(
             environment, "finalize", *budget, "--out", place / "release",
             "--ledger", place / "ledger.sqlite",
         )  # fmt: skip
-        found = re.search(r"a release takes (\d+) MiB", (place / "work" / "run.log").read_text())
+        found = re.search(
+            r"noise and weights take (\d+) MiB", (place / "work" / "run.log").read_text()
+        )
         assert found is not None
         said["release"] = int(found[1]) << 20
         return {"release": peak}

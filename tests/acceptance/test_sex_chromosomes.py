@@ -93,7 +93,7 @@ def test_plink2_scores_every_variant_of_the_release_as_its_weights_say(
 ) -> None:
     command = [plink2, *scoring_command(released.published.path)[1:]]
     command[command.index("GENOTYPES")] = str(released.inputs.bfile)
-    command[command.index("scores")] = str(tmp_path / "scores")
+    command[command.index("../scores")] = str(tmp_path / "scores")
     assert command[command.index("--xchr-model") + 1] == "2"
     subprocess.run(command, cwd=released.published.path, check=True, capture_output=True)
     found = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")[["phenoA_SUM", "phenoB_SUM"]]

@@ -184,7 +184,7 @@ def test_a_dry_run_says_what_it_needs_and_leaves_nothing(store, cohort, tmp_path
         assert "2 tasks" in tasks
         assert "kernel" in tasks
         assert "free" in memory
-        assert "a release takes" in after
+        assert "noise and weights take" in after
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -134,7 +134,7 @@ def test_a_text_larger_than_any_is_refused(release, name) -> None:
     assert peak_of(release) < MOST_MEMORY
 
 
-@pytest.mark.parametrize("text", ["[" + "[]," * (5 << 20) + "[]]", "{" * LARGEST_DOCUMENT])
+@pytest.mark.parametrize("text", ["[" + "[]," * (5 << 20) + "[]]", "{" * (16 << 20)])
 def test_a_document_of_millions_of_lists_is_refused_unparsed(release, text) -> None:
     (release / "release.json").write_text(text)
     (finding,) = verify_release(release)

@@ -14,6 +14,7 @@ from release_examples import example_document, example_statement, example_weight
 
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.release.scoring import render_readme, scoring_command, scoring_of
+from primo_scale.release.verify import verify_release
 
 
 def command_in(readme: Path) -> list[str]:
@@ -40,8 +41,8 @@ def test_the_command_computes_the_scores_of_the_release(
     expected = dosage @ weights.per_allele
     command = command_in(release / "README.txt")
     command[command.index("GENOTYPES")] = str(prefix)
-    command[command.index("scores")] = str(tmp_path / "scores")
     subprocess.run([plink2, *command[1:]], cwd=release, check=True, capture_output=True)
+    assert all(finding.ok for finding in verify_release(release)), "scores lie in the release"
     sums = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")[[f"{p}_SUM" for p in phenotypes]]
     np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 

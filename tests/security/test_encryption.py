@@ -326,6 +326,7 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
         "accumulate", "--genotypes", secret / "release.work" / "genotypes.zarr",
         *cohort.outcome_options, "--epsilon", 3, "--delta", 1e-6, "--work-dir",
         secret / "release.work", "--encryption-key", key, *running_cluster.options,
+        "--ledger", secret / "ledger.sqlite",
     )  # fmt: skip
     assert result.code == 3
     assert "is encrypted" in result.stderr

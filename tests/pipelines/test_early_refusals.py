@@ -237,6 +237,9 @@ def test_a_release_is_found_again_and_another_request_is_not(cohort: Path, store
         again = release(cohort, *dry_run)
         assert again.exit_code == 0, again.stderr
         assert "pre-flight: memory" not in again.stderr  # nothing is left to sum
+        other = release(cohort, *dry_run, budget=["--epsilon", 2, "--delta", 1e-6])
+        assert other.exit_code == 3, other.stderr
+        assert "is not this release" in other.stderr
         fresh = release(cohort, "--work-dir", cohort / "other", *dry_run)
         assert fresh.exit_code == 3
         assert "is not this release" in fresh.stderr

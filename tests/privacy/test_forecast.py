@@ -108,6 +108,13 @@ def test_many_variants_are_summed_by_pieces():
     assert expected_r2_sum(chromosome, position, (0, 3_000)) == pytest.approx(expected, rel=1e-9)
 
 
+def test_positions_that_number_the_rows_tell_nothing_of_linkage():
+    """A simulated fileset, such as REGENIE's example, has its variants one base pair apart."""
+    chromosome = np.full(1_000, "1", dtype=object)
+    assert expected_r2_sum(chromosome, np.arange(1, 1_001), (0, 1_000)) == 1_000
+    assert expected_r2_sum(chromosome, np.arange(1, 1_001) * 10, (0, 1_000)) > 100_000
+
+
 @pytest.mark.parametrize("mean_square", [1.0, 3.0, 13.0, 200.0])
 def test_the_spectrum_has_the_moments_asked_for(mean_square):
     values = spectrum_shape(100 * mean_square, 100)

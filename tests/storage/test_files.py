@@ -9,10 +9,12 @@ import sys
 import pytest
 
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.storage import files
 from primo_scale.storage.files import (
     directory_published_at_end,
     disk_errors_explained,
     exclusive_lock,
+    lock_is_held,
     make_private_directory,
     sha256_of_file,
     write_atomically,
@@ -73,6 +75,30 @@ def test_what_a_killed_process_was_staging_is_removed_and_nothing_else(tmp_path)
             assert alive.is_dir(), "another process is filling it"
             raise RuntimeError("crash")
     assert sorted(tmp_path.iterdir()) == sorted([*others, tmp_path / "other", target])
+
+
+def test_directories_without_a_lock_beside_them_are_left_alone(tmp_path):
+    for name in (".release.backup_1", ".release.20261122"):
+        (tmp_path / name).mkdir()
+    with directory_published_at_end(tmp_path / "release"):
+        pass
+    assert (tmp_path / ".release.backup_1").is_dir()
+    assert (tmp_path / ".release.20261122").is_dir()
+
+
+def test_a_lock_file_that_was_removed_meanwhile_is_not_held(tmp_path, monkeypatch):
+    """Its owner removed it between our opening and our locking: the next one has another inode."""
+    lock = tmp_path / "lock"
+    take, removed = files._take_lock, []
+
+    def take_late(descriptor):
+        if not removed:
+            removed.append(lock.unlink())
+        return take(descriptor)
+
+    monkeypatch.setattr(files, "_take_lock", take_late)
+    with exclusive_lock(lock):
+        assert lock_is_held(lock)
 
 
 @pytest.mark.parametrize(

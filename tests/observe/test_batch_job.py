@@ -74,6 +74,22 @@ def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path) -> None:
     assert "Smith" not in "".join(lines) and "people" not in "".join(lines)
 
 
+def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
+    tmp_path, monkeypatch
+) -> None:
+    """An ingest has no run.log: its counts are lost, and its error is told where it can be."""
+    monkeypatch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
+    cohort = write_cohort(tmp_path / "in")
+    words = ["--bfile", str(cohort / "cohort"), "--out", str(tmp_path / "g.zarr")]
+    done = CliRunner().invoke(ingest.main, words)
+    assert done.exit_code == 0, done.stderr
+    assert "people" not in done.stderr and "stage ingest: begins" in done.stderr
+    words[1] = str(tmp_path / "none")
+    failed = CliRunner().invoke(ingest.main, words)
+    assert failed.exit_code == 3
+    assert "no such file" in failed.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("batch", [False, True])
 def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypatch) -> None:
     if batch:

@@ -12,9 +12,9 @@ from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.storage.places import place
 
 if TYPE_CHECKING:
+    from pipelines.choices import ReleaseChoices
     from pipelines.design import Budget, Design
     from pipelines.estimation import Chosen
-    from pipelines.release_choices import ReleaseChoices
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.privacy.accuracy import Forecast
     from primo_scale.privacy.mechanism import Mechanism

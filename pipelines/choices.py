@@ -11,7 +11,7 @@ from primo_scale.errors import UsageError
 if TYPE_CHECKING:
     from pipelines.design import Budget, PaidMoments
     from pipelines.design_choices import ModelChoices
-    from pipelines.release_choices import ReleaseChoices
+    from pipelines.estimation import MethodChoices
     from primo_scale.cluster.profile import Profile
     from primo_scale.genotypes.filters import Selection
     from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -71,6 +71,32 @@ class ExecutionChoices:
     kernel: str
     dry_run: bool
     performance_report: Path | None
+
+
+@dataclass(frozen=True)
+class ReleaseChoices:
+    """What to release and on whose budget.
+
+    Attributes
+    ----------
+    out
+        The release directory.
+    budget
+        (epsilon, delta), or None for a release stamped NOT PRIVATE.
+    methods
+        How weights are made.
+    ledger, cohort
+        Ledger file and name of the cohort in it, where not the defaults.
+    genome_build
+        Genome build of the positions; None to tell it from known variants.
+    """
+
+    out: Path
+    budget: Budget | None
+    methods: MethodChoices
+    ledger: Path | None
+    cohort: str | None
+    genome_build: str | None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.choices import ReleaseChoices
 from pipelines.command_line import (
     CONTEXT,
     LOGGER,
@@ -31,7 +32,7 @@ from pipelines.options import (
 from pipelines.payments import log_payment
 from pipelines.publication import Paid, check_publishable, log_genome_build, publish
 from pipelines.purge import is_done_and_purged, purge, warn_of_intermediates
-from pipelines.release_choices import ReleaseChoices, private_places, release_choices_from
+from pipelines.release_choices import private_places, release_choices_from
 from pipelines.release_place import (
     charge_of,
     check_private_places,

@@ -39,8 +39,7 @@ from pipelines.release_place import check_private_places
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipelines.choices import ExecutionChoices
-    from pipelines.release_choices import ReleaseChoices
+    from pipelines.choices import ExecutionChoices, ReleaseChoices
 
 
 _EXAMPLES = """

@@ -14,9 +14,9 @@ from pipelines.log_lines import about
 from pipelines.release_place import exists_already, refuse_damaged
 
 if TYPE_CHECKING:
+    from pipelines.choices import ReleaseChoices
     from pipelines.design import Design
     from pipelines.estimation import Chosen, Solved
-    from pipelines.release_choices import ReleaseChoices
     from pipelines.release_statement import Payment
     from primo_scale.genotypes.genome_build import GenomeBuild
     from primo_scale.genotypes.tables import VariantTable

@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.choices import budget_from
+from pipelines.choices import ReleaseChoices, budget_from
 from pipelines.release_place import check_out
 from primo_scale.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipelines.design import Budget
-    from pipelines.estimation import MethodChoices
-
-
-@dataclass(frozen=True)
-class ReleaseChoices:
-    """What to release and on whose budget.
-
-    Attributes
-    ----------
-    out
-        The release directory.
-    budget
-        (epsilon, delta), or None for a release stamped NOT PRIVATE.
-    methods
-        How weights are made.
-    ledger, cohort
-        Ledger file and name of the cohort in it, where not the defaults.
-    genome_build
-        Genome build of the positions; None to tell it from known variants.
-    """
-
-    out: Path
-    budget: Budget | None
-    methods: MethodChoices
-    ledger: Path | None
-    cohort: str | None
-    genome_build: str | None
+    pass
 
 
 def release_choices_from(options: dict[str, Any]) -> ReleaseChoices:

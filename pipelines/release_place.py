@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from primo_scale.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from pipelines.choices import ReleaseChoices
     from pipelines.design import Design
-    from pipelines.release_choices import ReleaseChoices
     from primo_scale.genotypes.genome_build import GenomeBuild
 
 

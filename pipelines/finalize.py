@@ -164,9 +164,11 @@ def _release_privately(
     from pipelines.estimation import recipe_of
     from pipelines.progress import count_bar
     from pipelines.release_statement import Payment
+    from primo_scale.privacy.calibration import Cost
     from primo_scale.privacy.ledger import Ledger, default_ledger_path
     from primo_scale.privacy.paid_statistics import charge_taken_up, pay_and_draw
     from primo_scale.privacy.payer import payer_of
+    from primo_scale.privacy.refusals import lowered_budget
     from primo_scale.release.publish import Signer
 
     if choices.budget is None:
@@ -195,6 +197,8 @@ def _release_privately(
                 )
             balance = ledger.balance(payer.account)
             log_payment("statistics", paid.receipt, balance)
+        if not balance.affords(Cost(0.0)):
+            raise lowered_budget(path, balance)
         charges = (*moments, paid.receipt.charge)
         expected = forecast_release(design, store.variants, mechanism)
         payment = Payment(mechanism, charges, balance, expected.stated_size)

@@ -180,6 +180,20 @@ def _unopened(path: Path, account: Account) -> BudgetRefused:
     )
 
 
+def lowered_budget(path: Path, balance: Balance) -> BudgetRefused:
+    """Return the refusal to publish what a budget covered when it was paid, and covers no more."""
+    budget = balance.budget
+    spent = spent_in_words(balance.epsilon_spent, budget.epsilon)
+    return BudgetRefused(
+        "the budget was lowered below what has been spent",
+        where=path,
+        value=f"epsilon {spent}",
+        limit=f"epsilon {budget.epsilon:g}",
+        remedy="Raise it again; publishing what was paid for spends nothing more: "
+        f"{opening_command(path, balance.account, delta=repr(budget.delta))}",
+    )
+
+
 def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
     """Return the command that opens an account, its cohort written out in full.
 

@@ -184,6 +184,19 @@ def test_the_same_people_under_other_family_names_open_no_second_budget(folder):
     assert not (renamed / "release").exists()
 
 
+def test_a_budget_that_was_lowered_after_the_payment_is_named(folder):
+    """Its own verification would reject the release; the noise stays paid for."""
+    assert finalize(folder, folder / "work", "--cohort", "c").returncode == 0
+    shutil.rmtree(folder / "release")
+    budget = ["set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c", "--delta", 1e-6]
+    assert run("ledger", *budget, "--epsilon", 0.5).returncode == 0
+    before = charges_of(folder)
+    refused(finalize(folder, folder / "work", "--cohort", "c"), 6, "the budget was lowered")
+    assert run("ledger", *budget, "--epsilon", 1).returncode == 0
+    assert finalize(folder, folder / "work", "--cohort", "c").returncode == 0
+    assert charges_of(folder) == before
+
+
 def charges_of(folder):
     with Ledger(folder / "ledger.sqlite", create=False) as ledger:
         (balance,) = ledger.balances()

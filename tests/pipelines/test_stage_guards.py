@@ -234,7 +234,7 @@ def test_payments_are_told_each_time(folder):
     assert f"statistics: paid with charge {statistics.id}" in first.stderr
     with Ledger(folder / "ledger.sqlite") as ledger:
         ledger.set_budget(ledger.balances()[0].account, epsilon=10)
-    refused(release("--epsilon", 2), 3, "moments of another request")
+    refused(release("--epsilon", 2, "--out", folder / "other"), 3, "moments of another request")
     again = release("--epsilon", 1)
     assert f"phenotype means and sds: paid for before, with charge {moments.id}" in again.stderr
     assert len(charges_of(folder)) == 2

@@ -26,11 +26,11 @@ class PeakMemory:
     Attributes
     ----------
     total
-        Of all processes at one moment.
+        Largest sum over all processes at one moment, in bytes.
     main
-        Of the program itself.
+        Peak of the program itself, in bytes.
     child
-        Of any process that it started.
+        Largest peak of a process that it started, in bytes.
     """
 
     total: int

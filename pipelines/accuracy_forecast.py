@@ -35,7 +35,7 @@ def check_summed(design: Design, choices: ReleaseChoices, *, accept_noise: bool)
     Raises
     ------
     UsageError
-        As for `check_accuracy`.
+        The release would be noise, and `accept_noise` is False.
     """
     from pipelines.estimation import choose
     from primo_scale.genotypes.store import open_genotype_store

@@ -60,10 +60,10 @@ class ExecutionChoices:
     Attributes
     ----------
     profile
-        The cluster: of ``--cluster``, or what ``--scheduler``, ``--workers`` and the options that
-        go with them come to.
+        Threads or cluster that ``--cluster``, ``--scheduler``, ``--workers`` and the options that
+        go with them ask for.
     object_store, kernel, dry_run, performance_report
-        As given on the command line.
+        Values of the options of these names.
     """
 
     profile: Profile

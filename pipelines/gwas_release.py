@@ -84,14 +84,10 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
     the release is there already, it says so. Before it reads a genotype it checks all other inputs
     and asks the ledger; with --dry-run it does only that.
     """
-    from pipelines.copy_genotypes import copy_stage
-    from pipelines.design import load_design
     from pipelines.early_refusals import check_before_work
     from pipelines.estimation import check_method
-    from pipelines.ingest import ingest_stage
-    from pipelines.phenotype_moments import moments_stage
     from pipelines.rehearsal import NOTHING_REFUSED, check_work_dir, genotypes_to_come
-    from pipelines.work_places import STORE, claim, work_places
+    from pipelines.work_places import STORE
     from primo_scale.storage.encryption import use_key_file
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
@@ -128,21 +124,37 @@ def main(out: Path, work_dir: Path | None, **options: Any) -> None:
             click.echo(f"release: {out}")
             return
         open_run_log(work_dir / "run.log", "gwas_release", shown)
-        # Hours of ingest, or budget, are no way to learn of a mistake.
-        to_come = genotypes_to_come(options, work_dir / STORE)
-        matched = check_before_work(to_come, work_dir, asked)
-        del to_come  # the tables of people and variants
-        store = ingest_stage(options, work_dir / STORE)
-        if execution.object_store is not None:
-            claim(execution.object_store, work_dir)
-            store = copy_stage(store, work_places(work_dir, execution.object_store).genotypes)
-        moments = moments_stage(store, asked, work_dir)
-        accumulate_stage(store, asked, work_dir, matched=matched, moments=moments)
-        finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
+        _run_stages(work_dir, asked, release, options)
         if options["purge_intermediates"]:
             purge(work_dir, out, shown, genotypes=True)
             return
         warn_of_intermediates(work_dir)
+
+
+def _run_stages(
+    work_dir: Path, asked: RunChoices, release: ReleaseChoices, options: dict[str, Any]
+) -> None:
+    """Check everything, then ingest, sum and publish in a locked work directory."""
+    from pipelines.copy_genotypes import copy_stage
+    from pipelines.design import load_design
+    from pipelines.early_refusals import check_before_work
+    from pipelines.ingest import ingest_stage
+    from pipelines.phenotype_moments import moments_stage
+    from pipelines.rehearsal import genotypes_to_come
+    from pipelines.work_places import STORE, claim, work_places
+
+    # The check comes first, because a mistake must not cost hours of ingest or any budget.
+    to_come = genotypes_to_come(options, work_dir / STORE)
+    matched = check_before_work(to_come, work_dir, asked)
+    del to_come  # the tables of people and variants
+    store = ingest_stage(options, work_dir / STORE)
+    bucket = asked.execution.object_store
+    if bucket is not None:
+        claim(bucket, work_dir)
+        store = copy_stage(store, work_places(work_dir, bucket).genotypes)
+    moments = moments_stage(store, asked, work_dir)
+    accumulate_stage(store, asked, work_dir, matched=matched, moments=moments)
+    finalize_stage(work_dir, load_design(work_dir / "design.json"), release)
 
 
 def _check_places(

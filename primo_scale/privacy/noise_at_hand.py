@@ -163,6 +163,7 @@ class NoiseAtHand:
         """Add to an error that arises after a payment what was spent, and what a retry spends."""
 
         def said() -> str:
+            """Return the sentence that fits what is stored when the error arises."""
             if any(self._key_file(charge, end).is_file() for end in ("key", "unused")):
                 return (
                     f"Budget was spent, on charge {charge}: the same command continues with the "

@@ -39,7 +39,7 @@ catalogue-tools: .venv-catalogue/.setup
 	@touch $@
 
 demo: setup
-	$(BIN)/python -m pipelines.demo
+	$(BIN)/python demo/run.py
 
 # Tests that start no service and take seconds each; processes side by side.
 QUICK := not slow and not chaos and not cluster and not s3

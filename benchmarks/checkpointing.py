@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pipelines.design import load_design
-from primo_scale.accumulate import partials as checkpoint
-from primo_scale.accumulate.checkpoint import open_partials
-from primo_scale.accumulate.partials import Inputs
-from primo_scale.accumulate.plan import default_plan
-from primo_scale.accumulate.tasks import run_task
+from primo_scale.accumulation import partials as checkpoint
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.plan import default_plan
+from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run.design import load_design
 
 
 @contextmanager

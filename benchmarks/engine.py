@@ -1,7 +1,7 @@
 """What 50,000 tasks cost beside their work: the client's processor time, the scheduler's memory.
 
 ``python -m benchmarks.engine --tasks 50000 --workers 2`` starts a scheduler and workers in
-processes of their own, streams tasks that do nothing through `primo_scale.accumulate.engine`, and
+processes of their own, streams tasks that do nothing through `primo_scale.accumulation.engine`, and
 prints one line of JSON. Not a test: it times.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 import psutil
 from distributed import Client
 
-from primo_scale.accumulate.engine import run_tasks
-from primo_scale.accumulate.partials import Address, Partials
-from primo_scale.accumulate.plan import Order, Task, TileTask
+from primo_scale.accumulation.engine import run_tasks
+from primo_scale.accumulation.partials import Address, Partials
+from primo_scale.accumulation.plan import Order, Task, TileTask
 
 _MIB = 1 << 20
 _SAMPLING_SECONDS = 0.2

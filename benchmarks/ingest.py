@@ -97,13 +97,13 @@ def _row(name: str, measured: list[Measured]) -> Record:
 
 def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Measured:
     """Time ``pipelines.simulate`` after its start-up, flushes included."""
-    import pipelines.simulate
+    import primo_scale.cli.simulate
 
     def run(out: Path, people: int) -> None:
         words = ["--bfile", PANEL, "--out", out, "--samples", people, "--seed", 1]
         words += ["--variants", variants, "--phenotypes", phenotypes]
         with contextlib.redirect_stdout(io.StringIO()):
-            pipelines.simulate.main([str(word) for word in words], standalone_mode=False)
+            primo_scale.cli.simulate.main([str(word) for word in words], standalone_mode=False)
 
     with tempfile.TemporaryDirectory() as directory:
         run(Path(directory) / "few", 100)

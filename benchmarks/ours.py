@@ -21,22 +21,27 @@ import click
 import numpy as np
 
 from benchmarks.random_outcomes import random_coding, write_random_outcomes
-from pipelines.design_choices import ModelChoices, make_design, match_frequencies, outcome_weight
-from primo_scale.accumulate.checkpoint import open_partials
-from primo_scale.accumulate.engine import run_tasks
-from primo_scale.accumulate.partials import Inputs
-from primo_scale.accumulate.plan import Plan, default_plan
-from primo_scale.accumulate.run import RunTasks, accumulate
-from primo_scale.accumulate.statistics import RawStatistics
-from primo_scale.accumulate.tasks import run_task
-from primo_scale.accumulate.thread_stream import run_on_threads
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.engine import run_tasks
+from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.plan import Plan, default_plan
+from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.accumulation.summation import RunTasks, accumulate
+from primo_scale.accumulation.tasks import run_task
+from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import largest_code
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.machine import usable_cpus
-from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.run.design_choices import (
+    ModelChoices,
+    make_design,
+    match_frequencies,
+    outcome_weight,
+)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from experiments import published_methods as published
 from experiments.calibration_figures import DELTA, EPSILON
 from experiments.gaussian_noise import Draws
 from experiments.haplotypes import Cohort, Float64
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.shrinkage import JamesStein, Ridge
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 N_PHENOTYPES = (1, 11, 101, 1001)
 _NOT_FOR_NAIVE = 1001  # docs/maths/figures.md states no value, and the method fails at this size

@@ -26,10 +26,10 @@ from experiments.product_weights import (
     projected_on_phenotypes,
     rule_weights,
 )
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.shrinkage import JamesStein, KnownNoise
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 _SEED = 20261124
 _METHOD = "reuse-cov-proj-y"

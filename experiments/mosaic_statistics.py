@@ -172,7 +172,7 @@ def clipped_statistics(
 def _clip_genotypes(
     x: npt.NDArray[np.float32], population: Population, *, by_block: bool
 ) -> npt.NDArray[np.float32]:
-    """Clip rows in place, like `primo_scale.accumulate.row_rules`, and return the multipliers."""
+    """Clip rows in place, as the product does, and return the multipliers."""
     if by_block:
         ends = zip(population.boundaries[:-1], population.boundaries[1:], strict=True)
         for (begin, end), norm in zip(ends, population.block_norms, strict=True):

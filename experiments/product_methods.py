@@ -18,6 +18,7 @@ from scipy.stats import chi2
 
 from experiments.gaussian_noise import Draws
 from experiments.haplotypes import Cohort, Float64, row_norms
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import noise_norm
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
@@ -30,7 +31,6 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.scales import calibrate
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 _QUANTILE = 0.99
 STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a phenotype
@@ -154,7 +154,7 @@ def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
 def _clipped(
     X: Float64, Y: Float64, bounds: _Bounds, privacy: PrivacyUnit
 ) -> tuple[Float64, Float64]:
-    """Apply the product's clipping rules (`primo_scale.accumulate.row_rules`) to floats."""
+    """Apply the product's clipping rules (`primo_scale.accumulation.clipping_rules`) to floats."""
     x_norms, y_norms = row_norms(X), np.maximum(row_norms(Y), 1e-300)
     if privacy is PrivacyUnit.LABEL:
         allowed = bounds.phenotype * np.minimum(1, bounds.row / np.maximum(x_norms, 1e-300))

@@ -17,8 +17,8 @@ import numpy as np
 from experiments import papers_constants as papers
 from experiments.gaussian_noise import Draws, symmetric_upper
 from experiments.haplotypes import Cohort, Float64, row_norms
+from primo_scale.gaussian.calibration import mu_for
 from primo_scale.methods.projection import ball_multiplier, project_phenotypes
-from primo_scale.privacy.calibration import mu_for
 
 # The oracle of the naive baseline takes the best of these multiples of its noise norm.
 _ORACLE_RIDGES = np.geomspace(0.1, 30, 24)

@@ -11,9 +11,9 @@ from experiments import papers_constants as papers
 from experiments.calibration_figures import DELTA, EPSILON
 from experiments.figures import Figure, figures_table
 from experiments.zero_concentrated import zcdp_sigma
-from primo_scale.privacy import sensitivity
-from primo_scale.privacy.calibration import mu_for, optimal_split
-from primo_scale.privacy.sensitivity import Adjacency
+from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian.calibration import mu_for, optimal_split
+from primo_scale.gaussian.sensitivity import Adjacency
 
 _REPLACE = Adjacency.REPLACE_ONE
 # a/b of section 2's example: d = 800 variants, one phenotype.

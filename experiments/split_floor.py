@@ -28,8 +28,9 @@ from experiments.mosaic_statistics import (
     clipped_statistics,
     draw_population,
 )
+from primo_scale.gaussian.calibration import optimal_split, optimal_split_by_block
+from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.methods.shrinkage import KnownNoise, floored_at_zero
-from primo_scale.privacy.calibration import optimal_split, optimal_split_by_block
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
@@ -41,7 +42,6 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.scales import calibrate
-from primo_scale.privacy.sensitivity import Adjacency
 
 SPLITS = (0.05, 0.1, 0.2, 0.5, 0.7, 1.0, 2.0)
 EPSILON = 5.0
@@ -102,7 +102,7 @@ class Plan:
 
 
 def make_plan(cell: Cell, population: Population) -> Plan:
-    """Choose bounds, clip and split from public sizes, as `pipelines.design_choices` does."""
+    """Choose bounds, clip and split from public sizes, as `primo_scale.run.design_choices` does."""
     sizes = PublicSizes(
         n_samples=cell.n_people,
         n_variants=cell.n_variants,

@@ -23,10 +23,10 @@ import numpy as np
 from experiments import papers_constants as papers
 from experiments.figures import markdown_table
 from experiments.gaussian_noise import Float64, draw
+from primo_scale.gaussian.calibration import mu_for, optimal_split
+from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.methods.shrinkage import noise_norm
-from primo_scale.privacy.calibration import mu_for, optimal_split
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
-from primo_scale.privacy.sensitivity import Adjacency
 
 N_VARIABLES = 10
 N_TRIALS = 32

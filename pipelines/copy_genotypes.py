@@ -1,60 +1,6 @@
-"""A genotype store copied to an object store: ``python -m pipelines.copy_genotypes``."""
+"""``python -m pipelines.copy_genotypes``: the same command as ``primo-scale copy-genotypes``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-import click
-
-from pipelines.command_line import (
-    CONTEXT,
-    LOGGER,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-    log_to_terminal,
-    stage,
-)
-from pipelines.option_types import PLACE
-
-if TYPE_CHECKING:
-    from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.storage.places import Place
-
-
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.option(
-    "--genotypes", type=PLACE, required=True, help="Store written by ingest: a path or an URL."
-)
-@click.option(
-    "--to", "destination", type=PLACE, required=True,
-    help="Where to copy it, such as s3://bucket/cohort/genotypes.zarr (private).",
-)  # fmt: skip
-@debug_option
-@explain_errors
-def main(genotypes: Place, destination: Place) -> None:
-    """Copy a finished genotype store to where the workers of a cluster read it.
-
-    Every chunk is read back and compared with the CRC-32C that the ingest recorded. Run again after
-    an interruption, it continues where it stopped.
-    """
-    from primo_scale.genotypes.store import open_genotype_store
-
-    log_to_terminal()
-    copy_stage(open_genotype_store(genotypes), destination)
-
-
-@stage("copy")
-def copy_stage(store: GenotypeStore, destination: Place) -> GenotypeStore:
-    """Copy a store, or find the finished copy, and give the store there."""
-    from pipelines.progress import count_bar
-    from primo_scale.genotypes.copying import copy_genotypes
-
-    with count_bar("copy", "pieces") as move:
-        copied = copy_genotypes(store, destination, on_progress=move)
-    LOGGER.info("%s: copied and read back, the same as %s", destination, store.path)
-    return copied
-
+from primo_scale.cli.copy_genotypes import main
 
 if __name__ == "__main__":
     main()

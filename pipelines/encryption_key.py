@@ -1,33 +1,6 @@
-"""A key for encryption at rest: ``python -m pipelines.encryption_key FILE``."""
+"""``python -m pipelines.encryption_key``: the same command as ``primo-scale encryption-key``."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import click
-
-from pipelines.command_line import (
-    CONTEXT,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
-
-
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.argument("file", type=FILE_PATH)
-@debug_option
-@explain_errors
-def main(file: Path) -> None:
-    """Write a new random key to FILE, for --encryption-key.
-
-    Keep it apart from the work directory. Without it, what it encrypted is lost: sum again.
-    """
-    from primo_scale.storage.encryption import make_key_file
-
-    click.echo(f"{file}: key {make_key_file(file).identifier}")
-
+from primo_scale.cli.encryption_key import main
 
 if __name__ == "__main__":
     main()

@@ -1,56 +1,6 @@
-"""What a cluster profile comes to: ``python -m pipelines.show_cluster FILE.toml``."""
+"""``python -m pipelines.show_cluster``: the same command as ``primo-scale show-cluster``."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
-
-from pipelines.command_line import (
-    CONTEXT,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
-
-if TYPE_CHECKING:
-    from primo_scale.cluster.profile import JobQueueProfile
-
-
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
-@click.argument("file", type=FILE_PATH, metavar="FILE.toml")
-@debug_option
-@explain_errors
-def main(file: Path) -> None:
-    """Print the job script or Kubernetes manifest of a profile; start nothing.
-
-    SCHEDULER, PORT, NAME and WORK_DIR stand for what only a run knows.
-    """
-    from primo_scale.cluster.kubernetes import manifest
-    from primo_scale.cluster.profile import JobQueueProfile, KubernetesProfile
-    from primo_scale.cluster.read_profile import read_profile
-
-    profile = read_profile(file)
-    if isinstance(profile, JobQueueProfile):
-        click.echo(_script(profile), nl=False)
-    elif isinstance(profile, KubernetesProfile):
-        click.echo(json.dumps(manifest(profile), indent=2))
-    else:
-        click.echo(profile)
-
-
-def _script(profile: JobQueueProfile) -> str:
-    from primo_scale.cluster.job_queue import job_script
-
-    scratch = Path("WORK_DIR/scratch")
-    made = scratch / "tls" if profile.tls else None
-    certificates = profile.tls if isinstance(profile.tls, Path) else made
-    logs = str(profile.jobs.logs or scratch / "logs")
-    return job_script(profile, certificates, logs)
-
+from primo_scale.cli.show_cluster import main
 
 if __name__ == "__main__":
     main()

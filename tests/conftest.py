@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from presence import missing
 
-from pipelines import batch_job
+from primo_scale.cli import batch_job
 
 # A machine that is slow, or that compiles for the first time, is no failure.
 settings.register_profile(

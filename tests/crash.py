@@ -1,4 +1,4 @@
-"""Kill a process at a step of paying for a release, as power loss would (privacy/steps.py).
+"""Kill a process at a step of paying for a release, as power loss would (ledger/payment_steps.py).
 
 A hook on the standard library's audit events sees every step and leaves with `os._exit`: no
 handler, no `finally`, no flush runs. Functions run in a forked child; commands in a process of
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from primo_scale.privacy.steps import AUDIT_EVENT
+from primo_scale.ledger.payment_steps import AUDIT_EVENT
 
 KILLED = 9
 # sys.argv: label to be killed at (or empty), its occurrence, file for the labels passed (or
@@ -54,7 +54,7 @@ def killed_at(
     Parameters
     ----------
     label
-        One of `primo_scale.privacy.steps`.
+        One of `primo_scale.ledger.payment_steps`.
     occurrence
         Which time that it is reached, from 1.
 

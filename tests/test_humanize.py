@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.humanize import spent_in_words
-from primo_scale.privacy.calibration import Cost, composed_epsilon, release_mu
-from primo_scale.privacy.spending import Budget
+from primo_scale.ledger.spending import Budget
 
 AMOUNTS = st.floats(1e-6, 1e6)
 

@@ -95,7 +95,7 @@ def test_nothing_is_installed_by_imports_by_other_threads_or_twice() -> None:
 BUSY = """
 import ctypes, os, signal, sys
 from primo_scale import interruption
-from pipelines.command_line import _report_interruption
+from primo_scale.cli.command_line import _report_interruption
 
 interruption.GRACE_SECONDS = 1.0
 interruption.note_signals_until_exit()
@@ -135,7 +135,7 @@ def test_a_busy_process_ends_all_the_same_but_not_while_it_pays(block, code, sai
 
 SWALLOWED = """
 import ctypes, os, signal, sys
-from pipelines.command_line import ContractCommand, debug_option, explain_errors, stage
+from primo_scale.cli.command_line import ContractCommand, debug_option, explain_errors, stage
 import click
 
 @click.command(cls=ContractCommand)

@@ -18,7 +18,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
 from primo_scale.storage.chunks import chunk_name, crc32c_of_chunk, read_block
 from primo_scale.storage.groups import array_of, is_complete, open_group
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 _ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 
 def copy_genotypes(
-    source: GenotypeStore, destination: Place, *, on_progress: Progress
+    source: GenotypeStore, destination: Location, *, on_progress: Progress
 ) -> GenotypeStore:
     """Copy `source` to `destination`, or continue, or find the finished copy there.
 
@@ -94,7 +94,7 @@ def copy_genotypes(
     return _if_same(open_genotype_store(destination), source)
 
 
-def _differs(place: Place, what: str) -> InputError:
+def _differs(place: Location, what: str) -> InputError:
     return InputError(
         f"what was read back is not what the ingest wrote: {what}",
         where=str(place),

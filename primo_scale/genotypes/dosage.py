@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.packed import PackedGenotypes, decode
-from primo_scale.storage.places import place
+from primo_scale.storage.locations import parse_location
 
 if TYPE_CHECKING:
     import xarray
@@ -65,7 +65,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     import dask.array
     import xarray
 
-    store = open_genotype_store(place(path))
+    store = open_genotype_store(parse_location(path))
     shape = (store.n_variants, store.n_samples)
     blocks = dask.array.map_blocks(
         _read_block,
@@ -95,4 +95,4 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
 
 def _read_block(path: str, block_info: Any) -> npt.NDArray[np.int8]:
     variants, samples = (slice(*bounds) for bounds in block_info[None]["array-location"])
-    return read_dosages(open_genotype_store(place(path)), variants, samples)
+    return read_dosages(open_genotype_store(parse_location(path)), variants, samples)

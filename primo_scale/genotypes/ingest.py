@@ -28,7 +28,6 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import GrowingDigest
 from primo_scale.genotypes.filesets import SourceFile, fingerprint
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.hazards import GenotypeTallies, InputNotes, find_hazards
 from primo_scale.genotypes.ingest_plan import (
     DEFAULT_CHUNK_SHAPE,
     NOT_HASHED,
@@ -38,6 +37,7 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
+from primo_scale.genotypes.input_warnings import GenotypeTallies, InputNotes, find_hazards
 from primo_scale.genotypes.orientation import check_orientation
 from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.filesets import JoinedFilesets
-from primo_scale.genotypes.hazards import GenotypeTallies, count_heterozygous_haploids
+from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import sync_directory, write_atomically

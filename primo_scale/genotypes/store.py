@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.filters import FilterCount
-from primo_scale.genotypes.hazards import Hazards
+from primo_scale.genotypes.input_warnings import Hazards
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes, packed_width
 from primo_scale.storage.chunks import read_block
@@ -29,7 +29,7 @@ from primo_scale.storage.groups import (
     open_group,
     read_strings,
 )
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 
 KIND = "genotypes"
 
@@ -53,7 +53,7 @@ class GenotypeStore:
         ever used under the ledger's key.
     """
 
-    path: Place
+    path: Location
     n_samples: int
     n_variants: int
     chunk_shape: tuple[int, int]
@@ -139,7 +139,7 @@ class GenotypeStore:
         return open_genotype_store, (self.path,)
 
 
-def open_genotype_store(path: Place) -> GenotypeStore:
+def open_genotype_store(path: Location) -> GenotypeStore:
     """Open a finished store; costs two small reads.
 
     Raises

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import release_mu
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import SHRINKAGES, Estimator
-from primo_scale.privacy.calibration import release_mu
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 _EVERY_UNIT = (PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE)
 _GENOTYPES_PRIVATE = (PrivacyUnit.FULL, PrivacyUnit.FEATURE)

@@ -1,7 +1,7 @@
 """Peak memory of solving, from public sizes, so that a release can be refused before it is paid.
 
-The value is a tight upper bound, as in `primo_scale.accumulate.task_memory`; tests compare it with
-the measured peak of `solution.solve_statistics`.
+The value is a tight upper bound, as in `primo_scale.accumulation.task_memory`. Tests compare it
+with the measured peak of `solution.solve_statistics`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from primo_scale.storage.groups import (
     mark_complete,
     open_group,
 )
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 
 KIND = "outcomes"
 CHUNK_BYTES = 1 << 22
@@ -72,7 +72,7 @@ class OutcomeStore:
         People whose phenotype is not missing.
     """
 
-    path: Place
+    path: Location
     n_samples: int
     coding_digest: str
     content_digest: str
@@ -84,7 +84,7 @@ class OutcomeStore:
         return read_block(self._rows, (samples, slice(None)))
 
 
-def open_outcome_store(path: Place) -> OutcomeStore:
+def open_outcome_store(path: Location) -> OutcomeStore:
     """Open a finished outcome store.
 
     Raises
@@ -104,7 +104,7 @@ def open_outcome_store(path: Place) -> OutcomeStore:
     )
 
 
-def is_aligned(path: Place) -> bool:
+def is_aligned(path: Location) -> bool:
     """Return whether a finished outcome store is at `path`."""
     return is_complete(path, KIND)
 
@@ -116,7 +116,7 @@ def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
 
 
 def align_outcomes(
-    path: Place,
+    path: Location,
     samples: SampleTable,
     files: OutcomeFiles,
     coding: OutcomeCoding,
@@ -191,7 +191,7 @@ def align_outcomes(
     return open_outcome_store(path)
 
 
-def _request_of(path: Place) -> object:
+def _request_of(path: Location) -> object:
     """Digest of what the finished store at `path` was asked for with."""
     return attributes_of(open_group(path, KIND)).get("request_digest")
 

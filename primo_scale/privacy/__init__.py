@@ -1,1 +1,1 @@
-"""Sensitivity, calibration, noise and ledger: the only way from raw to private statistics."""
+"""The one way from exact to private statistics, and the scales of its noise."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from primo_scale.privacy.calibration import Cost
-from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 # The counts of observed phenotypes take this share of mu^2 wherever missingness is private.
 COUNTS_SHARE = 0.01

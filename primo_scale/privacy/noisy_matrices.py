@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from primo_scale.privacy.mechanism import NoiseScales
-from primo_scale.privacy.noise import (
+from primo_scale.gaussian.noise import (
     FineNoise,
     Integers,
     add_lattice_noise,
     add_symmetric_noise,
     off_diagonal_sigma,
 )
+from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.tiles import Panel, Tile, panels, upper_tiles
 
 

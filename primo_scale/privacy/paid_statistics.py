@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import InputError
-from primo_scale.privacy.calibration import Cost
-from primo_scale.privacy.keystream_noise import KeystreamNoise
-from primo_scale.privacy.ledger import Ledger
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.spending import Charge, ReleaseRequest
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.payer import Payer
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.privacy.private_statistics import (
     Draw,
     PrivateStatistics,
@@ -21,8 +23,6 @@ from primo_scale.privacy.private_statistics import (
     reopen_private,
 )
 from primo_scale.privacy.receipt import Receipt, settle
-from primo_scale.privacy.spending import Charge, ReleaseRequest
-from primo_scale.privacy.steps import step
 from primo_scale.privacy.subsample_use import record_use, refuse_second_use
 from primo_scale.storage.block_matrices import stored_bytes
 

@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from primo_scale.errors import InputError
+from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.noise import Integers, add_lattice_noise
+from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.spending import Charge, ReleaseRequest
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
-from primo_scale.privacy import sensitivity
-from primo_scale.privacy.calibration import Cost, release_mu
-from primo_scale.privacy.keystream_noise import KeystreamNoise
-from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise import Integers, add_lattice_noise
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.payer import Payer
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.privacy.receipt import Receipt, settle
 from primo_scale.privacy.scales import rounded_up
-from primo_scale.privacy.spending import Charge, ReleaseRequest
-from primo_scale.privacy.steps import step
 from primo_scale.storage.files import canonical_json, write_atomically
 
 MOMENTS_SHARE = 0.05

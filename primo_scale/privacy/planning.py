@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy.special import chdtr, chdtrc, gammaincinv, gammaln
 
 from primo_scale.errors import UsageError
-from primo_scale.privacy.calibration import optimal_split, optimal_split_by_block
-from primo_scale.privacy.sensitivity import Adjacency
+from primo_scale.gaussian.calibration import optimal_split, optimal_split_by_block
+from primo_scale.gaussian.sensitivity import Adjacency
 
 # Assumed share of phenotype variance the variants explain; the split hardly depends on it.
 PRIOR_HERITABILITY = 0.3

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 
-from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.gaussian.noise import FineNoise
+from primo_scale.ledger.payment_steps import step
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.noise import FineNoise
 from primo_scale.privacy.noisy_matrices import (
     noisy_counts,
     noisy_cross_panel,
@@ -20,7 +21,6 @@ from primo_scale.privacy.noisy_matrices import (
     noisy_outcome_gram,
     noisy_smallest_eigenvalue,
 )
-from primo_scale.privacy.steps import step
 from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.groups import is_complete
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from primo_scale.privacy.calibration import Cost
-from primo_scale.privacy.ledger import Ledger
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.spending import Charge, ChargeState, ReleaseRequest
-from primo_scale.privacy.steps import step
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.spending import Charge, ChargeState, ReleaseRequest
+from primo_scale.privacy.noise_store import NoiseAtHand
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ import math
 from dataclasses import asdict, replace
 
 from primo_scale.errors import UsageError
-from primo_scale.privacy import sensitivity
-from primo_scale.privacy.calibration import Cost, release_mu
+from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA, fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import (
     COUNTS_SHARE,
     Mechanism,
@@ -21,9 +23,7 @@ from primo_scale.privacy.mechanism import (
     PublicBounds,
     Recipe,
 )
-from primo_scale.privacy.noise import LARGEST_FINE_SIGMA, fine_bits, off_diagonal_sigma
 from primo_scale.privacy.planning import LARGEST_SPLIT
-from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
 # Share of mu^2 for a Gram matrix of outcomes that is not free: it serves covariates and R^2 only,
 # whose statistics are sums over everybody and large against any noise.

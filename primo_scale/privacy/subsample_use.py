@@ -9,8 +9,8 @@ disk wherever the statistics lie.
 from __future__ import annotations
 
 from primo_scale.errors import InputError
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.spending import Charge
+from primo_scale.ledger.spending import Charge
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.storage.files import write_atomically
 
 

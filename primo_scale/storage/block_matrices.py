@@ -45,7 +45,7 @@ from primo_scale.storage.groups import (
     mark_complete,
     open_group,
 )
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 from primo_scale.storage.tiles import (
     Panel,
     Tile,
@@ -137,7 +137,7 @@ class BlockMatrices:
     Whoever opens one checks first that the store is complete (`primo_scale.storage.groups`).
     """
 
-    path: Place
+    path: Location
     kind: str
     layout: BlockLayout
 
@@ -234,7 +234,7 @@ class BlockMatricesWriter:
 
     def __init__(
         self,
-        path: Place,
+        path: Location,
         kind: str,
         layout: BlockLayout,
         *,

@@ -24,13 +24,13 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore, WrapperStore
 
 from primo_scale.errors import InputError, InterruptedRun, UsageError
-from primo_scale.storage.place_store import (
-    PlaceStore,
+from primo_scale.storage.location_store import (
+    LocationStore,
     is_chunk,
     missing_chunk,
     no_conditional_put,
 )
-from primo_scale.storage.places import ObjectUrl
+from primo_scale.storage.locations import ObjectUrl
 
 if TYPE_CHECKING:
     import obstore.store
@@ -75,8 +75,8 @@ class Patience:
 PATIENCE = Patience()
 
 
-class BucketStore(WrapperStore[ObjectStore[Any]], PlaceStore):
-    """The objects below a prefix, see `PlaceStore`.
+class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
+    """The objects below a prefix, see `LocationStore`.
 
     An object is there when it is whole: services publish a PUT at its end or not at all. Once it
     was acknowledged it is durable.
@@ -93,7 +93,7 @@ class BucketStore(WrapperStore[ObjectStore[Any]], PlaceStore):
         raise TypeError("a store with credentials does not travel: send its place")
 
     @property
-    def place(self) -> ObjectUrl:
+    def location(self) -> ObjectUrl:
         """Its URL."""
         return self._place
 

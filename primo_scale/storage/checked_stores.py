@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import google_crc32c
 import numpy as np
 
-from primo_scale.storage.place_store import PlaceStore, damaged_chunk, is_chunk
+from primo_scale.storage.location_store import LocationStore, damaged_chunk, is_chunk
 from primo_scale.storage.view_store import ViewStore
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RecordedStore(ViewStore):
         CRC-32C of chunks by their keys. Chunks written through this store are added.
     """
 
-    def __init__(self, store: PlaceStore, recorded: Mapping[str, int]) -> None:
+    def __init__(self, store: LocationStore, recorded: Mapping[str, int]) -> None:
         super().__init__(store)
         self.recorded = dict(recorded)
         self._tables: dict[str, ChecksumTable] = {}
@@ -54,7 +54,7 @@ class RecordedStore(ViewStore):
         """Hold the chunks of an array against a table of their checksums."""
         self._tables[array] = table
 
-    def _with_store(self, store: PlaceStore) -> RecordedStore:
+    def _with_store(self, store: LocationStore) -> RecordedStore:
         view = RecordedStore(store, {})
         view.recorded, view._tables = self.recorded, self._tables
         return view
@@ -81,7 +81,7 @@ class RecordedStore(ViewStore):
         if is_chunk(key):
             expected = self._expected(key)
             if expected is not None and int.from_bytes(end, "little") != expected:
-                raise damaged_chunk(self.place / key)
+                raise damaged_chunk(self.location / key)
 
     def _expected(self, key: str) -> int | None:
         array, _, index = key.partition("/c/")
@@ -99,7 +99,7 @@ class BoundStore(ViewStore):
         Store that holds the chunks.
     """
 
-    def _with_store(self, store: PlaceStore) -> BoundStore:
+    def _with_store(self, store: LocationStore) -> BoundStore:
         return BoundStore(store)
 
     def _stored(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
@@ -112,7 +112,7 @@ class BoundStore(ViewStore):
             return stored
         content = memoryview(stored)[:-CHECKSUM_BYTES]
         if stored[-CHECKSUM_BYTES:] != _bound_checksum(key, [content]):
-            raise damaged_chunk(self.place / key)
+            raise damaged_chunk(self.location / key)
         return content
 
 

@@ -20,8 +20,8 @@ from primo_scale.storage.checked_stores import CHECKSUM_BYTES
 from primo_scale.storage.encryption import NONCE_BYTES, TAG_BYTES
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import Array, ArrayLayout, place_of, store_of
-from primo_scale.storage.place_store import PlaceStore, damaged_chunk, is_chunk
-from primo_scale.storage.places import Place
+from primo_scale.storage.location_store import LocationStore, damaged_chunk, is_chunk
+from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 # What an array's own file takes at most, its chunks aside (measured: 0.6 KB).
@@ -78,7 +78,7 @@ def chunk_name(array: str, index: tuple[int, ...]) -> str:
     return "/".join((array, "c", *(str(i) for i in index)))
 
 
-def stored_chunks(place: Place) -> set[str]:
+def stored_chunks(place: Location) -> set[str]:
     """Names, as of `chunk_name`, of all chunks below a place.
 
     A listing and no more: they are there, and whether they are whole is seen when they are read.
@@ -93,7 +93,7 @@ def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
 
 def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
     """File of the chunk at grid position `index`, of a store in a directory."""
-    place = store_of(array).place
+    place = store_of(array).location
     if not isinstance(place, Path):
         raise ValueError(f"{place} is no directory")
     return place / _chunk_key(array, index)
@@ -154,7 +154,7 @@ def _in_one_chunk(
 
 
 def _write_chunk(
-    store: PlaceStore, array: Array, index: tuple[int, ...], values: npt.NDArray[Any]
+    store: LocationStore, array: Array, index: tuple[int, ...], values: npt.NDArray[Any]
 ) -> None:
     content = np.ascontiguousarray(values, dtype=array.dtype.newbyteorder("<"))
     if content.shape != array.chunks:
@@ -177,10 +177,10 @@ def _read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
     elif crc32c_of_chunk(stored) is not None:
         values = values_of_chunk(stored)
     else:
-        raise damaged_chunk(store_of(array).place / _chunk_key(array, index))
+        raise damaged_chunk(store_of(array).location / _chunk_key(array, index))
     dtype = array.dtype.newbyteorder("<")
     if values.size != dtype.itemsize * math.prod(array.chunks):
-        raise damaged_chunk(store_of(array).place / _chunk_key(array, index))
+        raise damaged_chunk(store_of(array).location / _chunk_key(array, index))
     return values.view(dtype).reshape(array.chunks)[_inside(array, index)]
 
 

@@ -19,21 +19,21 @@ from primo_scale.storage.files import (
     sync_tree,
     write_all,
 )
-from primo_scale.storage.place_store import PlaceStore, is_chunk, missing_chunk
+from primo_scale.storage.location_store import LocationStore, is_chunk, missing_chunk
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
 
-class DiskStore(LocalStore, PlaceStore):
-    """The files below a directory, see `PlaceStore`.
+class DiskStore(LocalStore, LocationStore):
+    """The files below a directory, see `LocationStore`.
 
     A file has its name when it is whole: Zarr writes beside it and renames.
     """
 
     @property
-    def place(self) -> Path:
+    def location(self) -> Path:
         """The directory."""
         return self.root
 

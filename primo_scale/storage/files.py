@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.interruption import check
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 
 PRIVATE_DIRECTORY_MODE = 0o700
 _PRIVATE_UMASK = 0o077
@@ -82,7 +82,7 @@ def sync_tree(path: Path) -> None:
 
 
 @contextmanager
-def disk_errors_explained(place: Place) -> Iterator[None]:
+def disk_errors_explained(place: Location) -> Iterator[None]:
     """Turn the two disk failures a user can act on into one-line errors.
 
     Raises

@@ -25,6 +25,7 @@ from zarr.storage import StorePath
 from primo_scale.errors import InputError
 from primo_scale.storage.checked_stores import BoundStore, ChecksumTable, RecordedStore
 from primo_scale.storage.disks import DiskStore
+from primo_scale.storage.encrypted_store import SealedStore
 from primo_scale.storage.encryption import (
     Sealing,
     check_key,
@@ -33,9 +34,8 @@ from primo_scale.storage.encryption import (
     seal_attributes,
 )
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.place_store import HEADER, PlaceStore
-from primo_scale.storage.places import Place
-from primo_scale.storage.sealed_store import SealedStore
+from primo_scale.storage.location_store import HEADER, LocationStore
+from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
@@ -67,7 +67,7 @@ Array = zarr.Array[Any]
 Group: TypeAlias = zarr.Group
 
 
-def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
+def create_group(place: Location, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
     """Create an empty group of `kind` at `place`, replacing what an unfinished run left there."""
     sealing = new_sealing() if kind in _ENCRYPTED_KINDS else None
     store = _view(store_at(place), kind, sealing)
@@ -83,7 +83,7 @@ def create_group(place: Place, kind: str, attributes: Mapping[str, Any]) -> zarr
     return group
 
 
-def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
+def open_group(place: Location, kind: str, *, complete: bool = True) -> zarr.Group:
     """Open a group and check that it is of `kind`, of a known version and, if asked, complete.
 
     Raises
@@ -124,7 +124,7 @@ def open_group(place: Place, kind: str, *, complete: bool = True) -> zarr.Group:
     return _group_in(_view(store_of(group), kind, sealing, recorded), group)
 
 
-def is_complete(place: Place, kind: str) -> bool:
+def is_complete(place: Location, kind: str) -> bool:
     """Whether `place` holds a finished group of `kind`."""
     if not store_at(place).holds(HEADER):
         return False
@@ -139,10 +139,10 @@ class Attributes(dict[str, Any]):
     attributes
         Attributes that there are.
     place
-        Place of the group.
+        Location of the group.
     """
 
-    def __init__(self, attributes: Mapping[str, Any], place: Place) -> None:
+    def __init__(self, attributes: Mapping[str, Any], place: Location) -> None:
         super().__init__(attributes)
         self._place = place
 
@@ -182,7 +182,7 @@ def flush(group: zarr.Group) -> None:
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
     """Set the last attributes of a group and declare it finished, in one atomic write."""
     store, kind = store_of(group), str(group.attrs[KIND_ATTRIBUTE])
-    with disk_errors_explained(store.place):
+    with disk_errors_explained(store.location):
         every = {**attributes_of(group), **attributes}
         stored = _stored_attributes(_sealing_of(group), kind, every, complete=True)
         if isinstance(store, RecordedStore):
@@ -295,7 +295,7 @@ def has_array(group: zarr.Group, name: str) -> bool:
 
 
 @contextmanager
-def _damage_explained(where: Place) -> Iterator[None]:
+def _damage_explained(where: Location) -> Iterator[None]:
     """Say in one line what Zarr says of a header that is gone, or torn by a loss of power."""
     try:
         yield
@@ -318,11 +318,11 @@ def expect_checksums(group: zarr.Group, name: str, table: ChecksumTable) -> None
 
 
 def _view(
-    store: PlaceStore,
+    store: LocationStore,
     kind: str,
     sealing: Sealing | None,
     recorded: Mapping[str, int] | None = None,
-) -> PlaceStore:
+) -> LocationStore:
     """Return the store as groups of a kind are read and written through it."""
     if sealing is not None:
         return SealedStore(store, sealing)
@@ -359,16 +359,16 @@ def _about(kind: str, complete: bool) -> str:
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
-def store_of(node: zarr.Group | Array) -> PlaceStore:
+def store_of(node: zarr.Group | Array) -> LocationStore:
     """The store that a group or an array lies in."""
     store = node.store_path.store
     # Whoever opened it with Zarr alone did so on a disk.
-    return store if isinstance(store, PlaceStore) else DiskStore(store.root)  # type: ignore[attr-defined]
+    return store if isinstance(store, LocationStore) else DiskStore(store.root)  # type: ignore[attr-defined]
 
 
-def place_of(node: zarr.Group | Array) -> Place:
+def place_of(node: zarr.Group | Array) -> Location:
     """Where a group or an array lies."""
-    place = store_of(node).place
+    place = store_of(node).location
     return place / node.store_path.path if node.store_path.path else place
 
 
@@ -377,7 +377,7 @@ def _key(node: zarr.Group | Array, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _group_in(store: PlaceStore, group: zarr.Group) -> zarr.Group:
+def _group_in(store: LocationStore, group: zarr.Group) -> zarr.Group:
     """The same group, read and written through another view of its store."""
     path = StorePath(store, group.store_path.path)
     return zarr.Group(zarr.AsyncGroup(group.metadata, path))

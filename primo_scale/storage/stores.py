@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from primo_scale.storage.disks import DiskStore
-from primo_scale.storage.place_store import PlaceStore
-from primo_scale.storage.places import Place
+from primo_scale.storage.location_store import LocationStore
+from primo_scale.storage.locations import Location
 
 
-def store_at(place: Place) -> PlaceStore:
+def store_at(place: Location) -> LocationStore:
     """The store at a place; nothing is read or written yet.
 
     Raises

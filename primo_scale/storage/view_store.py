@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from zarr.storage import WrapperStore
 
-from primo_scale.storage.place_store import PlaceStore
-from primo_scale.storage.places import Place
+from primo_scale.storage.location_store import LocationStore
+from primo_scale.storage.locations import Location
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
 
-class ViewStore(WrapperStore[PlaceStore], PlaceStore):
+class ViewStore(WrapperStore[LocationStore], LocationStore):
     """Zarr store over another one that translates every object on its way in and out.
 
     Parameters
@@ -36,7 +36,7 @@ class ViewStore(WrapperStore[PlaceStore], PlaceStore):
         """Return the content of an object, of what is stored of it."""
 
     @abstractmethod
-    def _with_store(self, store: PlaceStore) -> Self:
+    def _with_store(self, store: LocationStore) -> Self:
         """Return the same view of another store."""
 
     # What Zarr asks. All that carries content is here: nothing of it is left to the wrapper.
@@ -84,9 +84,9 @@ class ViewStore(WrapperStore[PlaceStore], PlaceStore):
     # What this project asks.
 
     @property
-    def place(self) -> Place:
+    def location(self) -> Location:
         """Where the store lies."""
-        return self._store.place
+        return self._store.location
 
     def holds(self, key: str) -> bool:
         """Return whether there is such an object."""

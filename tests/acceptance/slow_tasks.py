@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from primo_scale.accumulate import tasks
+from primo_scale.accumulation import tasks
 
 SECONDS = 1.0
 

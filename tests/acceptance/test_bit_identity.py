@@ -19,16 +19,16 @@ import pandas as pd
 import psutil
 import pytest
 
-from pipelines.design import load_design
-from primo_scale.accumulate.checkpoint import open_partials
-from primo_scale.accumulate.partials import Inputs, Partials
-from primo_scale.accumulate.plan import Plan, default_plan
-from primo_scale.accumulate.reduction import Reduction
-from primo_scale.accumulate.run import accumulate
-from primo_scale.accumulate.tasks import run_task
-from primo_scale.accumulate.thread_stream import run_on_threads
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.partials import Inputs, Partials
+from primo_scale.accumulation.plan import Plan, default_plan
+from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.summation import accumulate
+from primo_scale.accumulation.tasks import run_task
+from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run.design import load_design
 from primo_scale.storage.groups import is_complete
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from crash import KILLED, killed_at, steps_passed
 
-from primo_scale.privacy.ledger import Ledger
-from primo_scale.privacy.spending import Balance
-from primo_scale.privacy.steps import STEPS
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import STEPS
+from primo_scale.ledger.spending import Balance
 
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"

@@ -128,7 +128,7 @@ def phenotypes_of(cohort: Path) -> list[Column]:
 
 def ledger_file(path: Path, run) -> Path:
     """An empty ledger: the option names an existing file."""
-    from primo_scale.privacy.ledger import Ledger
+    from primo_scale.ledger.ledger import Ledger
 
     with Ledger(path):
         return path

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from acceptance_inputs import RealSet
 
-from pipelines.design import load_design
-from primo_scale.accumulate.checkpoint import open_partials
-from primo_scale.accumulate.partials import Inputs
-from primo_scale.accumulate.plan import default_plan
-from primo_scale.accumulate.reduction import Reduction
-from primo_scale.accumulate.tasks import run_task
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.plan import default_plan
+from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run.design import load_design
 from primo_scale.storage.chunks import read_block
 
 SIZE = 120

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.command_line import ContractCommand, debug_option, explain_errors
+from primo_scale.cli.command_line import ContractCommand, debug_option, explain_errors
 
 CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 
@@ -24,17 +24,17 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 @debug_option
 @explain_errors
 def main(inputs: Path, work: Path) -> None:
-    from pipelines.design import load_design
-    from primo_scale.accumulate.checkpoint import open_partials
-    from primo_scale.accumulate.engine import run_tasks
-    from primo_scale.accumulate.partials import Inputs
-    from primo_scale.accumulate.plan import default_plan
-    from primo_scale.accumulate.run import accumulate
-    from primo_scale.accumulate.tasks import run_task
+    from primo_scale.accumulation.checkpoint import open_partials
+    from primo_scale.accumulation.engine import run_tasks
+    from primo_scale.accumulation.partials import Inputs
+    from primo_scale.accumulation.plan import default_plan
+    from primo_scale.accumulation.summation import accumulate
+    from primo_scale.accumulation.tasks import run_task
     from primo_scale.cluster.connect import dask_client
     from primo_scale.cluster.profile import LocalProfile
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.outcomes.store import open_outcome_store
+    from primo_scale.run.design import load_design
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 
     design = load_design(inputs / "design.json")

@@ -11,7 +11,7 @@ import os
 import select
 import time
 
-from primo_scale.accumulate import tasks
+from primo_scale.accumulation import tasks
 
 JOURNAL = "CHAOS_JOURNAL"
 GATE = "CHAOS_GATE"

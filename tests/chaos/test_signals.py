@@ -30,8 +30,8 @@ from commands import (
 )
 from conftest import PANEL, run
 
-from primo_scale.privacy.ledger import Ledger
-from primo_scale.release.verify import verify_release
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.publication.verify import verify_release
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
@@ -59,7 +59,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Directory of one trial."""
 
     directory: Path
@@ -116,7 +116,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         done = run(command_of(words[0], words[1:]), dict(os.environ))
         assert done.returncode == 0, done.stderr
     assert done is not None
-    whole = Place(directory / "whole")
+    whole = Location(directory / "whole")
     whole.directory.mkdir()
     start = time.monotonic()
     completed(whole, prefix, digest_in(done.stdout))
@@ -130,7 +130,7 @@ def is_noting_signals(process: subprocess.Popen[str]) -> bool:
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def completed(place: Place, prefix: Path, digest: str) -> None:
+def completed(place: Location, prefix: Path, digest: str) -> None:
     """Run the command, which must complete, and hold everything against an undisturbed run."""
     again = run(place.command(prefix), dict(os.environ))
     assert again.returncode == 0, again.stderr
@@ -144,7 +144,7 @@ def completed(place: Place, prefix: Path, digest: str) -> None:
     assert place.staging() == []
 
 
-AIMS: dict[str, Callable[[Place], object]] = {
+AIMS: dict[str, Callable[[Location], object]] = {
     "anywhere": lambda place: True,
     "imports": lambda place: True,
     "compilation": lambda place: any((place.directory / "numba").rglob("*.nb?")),
@@ -177,7 +177,7 @@ def numbered(trials: Trials) -> list[tuple[str, int]]:
 
 
 def strike(
-    place: Place, prepared: Prepared, aim: str, number: int, trials: Trials, blow: signal.Signals
+    place: Location, prepared: Prepared, aim: str, number: int, trials: Trials, blow: signal.Signals
 ) -> tuple[int, str]:
     """Run the command and send it a signal at a random time; its exit code and standard output."""
     environment = dict(os.environ)
@@ -204,7 +204,7 @@ def strike(
 def test_sigterm_ends_with_5_or_a_completed_release(
     aim: str, number: int, prepared: Prepared, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    place = Place(tmp_path, workers=number % 8 == 0)
+    place = Location(tmp_path, workers=number % 8 == 0)
     code, stdout = strike(place, prepared, aim, number, TRIALS, signal.SIGTERM)
     stderr = (tmp_path / "stderr").read_text()
     request.node.user_properties.append(("exit_code", code))
@@ -223,7 +223,7 @@ def test_sigterm_ends_with_5_or_a_completed_release(
 def test_a_kill_is_followed_by_one_release(
     aim: str, number: int, prepared: Prepared, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    place = Place(tmp_path, workers=number % 4 == 0)
+    place = Location(tmp_path, workers=number % 4 == 0)
     code, _ = strike(place, prepared, aim, number, KILLS, signal.SIGKILL)
     completed(place, prepared.prefix, prepared.digest)
     request.node.user_properties.append(("exit_code", code))

@@ -10,7 +10,7 @@ import os
 import threading
 from pathlib import Path
 
-from primo_scale.accumulate import tasks
+from primo_scale.accumulation import tasks
 
 PASS_AT_ONCE = 3
 _closing = threading.Event()

@@ -13,8 +13,8 @@ from experiments.accuracy_rows import ROWS
 from experiments.gaussian_noise import draw
 from experiments.haplotypes import Sizes, simulate
 from experiments.product_methods import planned_phenotype_bound, release
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 OURS = [key for key, row in ROWS.items() if row.ours]
 # Standard deviation of one repetition's loss against least squares, measured over 40 repetitions

@@ -17,7 +17,7 @@ from experiments import calibration_figures as figures
 from experiments import papers_constants as papers
 from experiments.figures import Figure
 from experiments.zero_concentrated import log_delta_of_rho, zcdp_sigma
-from primo_scale.privacy.sensitivity import Adjacency
+from primo_scale.gaussian.sensitivity import Adjacency
 
 DELTA = 1 / 5008**2
 # 0.15448, which the first specification printed as 0.155.

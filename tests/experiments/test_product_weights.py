@@ -18,10 +18,10 @@ from experiments.product_weights import (
     rule_weights,
     stated_radius,
 )
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.shrinkage import Ridge
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments import sensitivity_figures as figures
-from primo_scale.privacy.calibration import mu_for
+from primo_scale.gaussian.calibration import mu_for
 
 
 def test_every_printed_digit():

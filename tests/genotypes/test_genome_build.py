@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click import BadParameter
 
-from pipelines.option_types import BuildName
+from primo_scale.cli.option_types import BuildName
 from primo_scale.errors import InputError
 from primo_scale.genotypes.genome_build import find_known_variants, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable, read_bim

@@ -69,7 +69,8 @@ def test_every_value_of_the_option_names_a_kernel() -> None:
 
 def test_the_command_line_knows_the_names_without_numba() -> None:
     program = (
-        "import sys; from pipelines.accumulate import main; from primo_scale.kernels import NAMES; "
+        "import sys; from primo_scale.cli.accumulate import main; "
+        "from primo_scale.kernels import NAMES; "
         "(option,) = [option for option in main.params if option.name == 'kernel']; "
         "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"
     )

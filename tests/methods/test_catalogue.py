@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import mu_for
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.catalogue import METHODS, choose_method, estimator_for, method_named
 from primo_scale.methods.estimators import SHRINKAGES, Estimator
-from primo_scale.privacy.calibration import mu_for
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
-from primo_scale.privacy.sensitivity import PrivacyUnit
 
 FULL, LABEL, FEATURE = PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 

@@ -8,7 +8,7 @@ import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def options(cohort: Path, work: Path) -> list[str]:
 
 def ledger(folder: Path, epsilon: float = 2) -> Path:
     """A ledger with a budget for the cohort c."""
-    from primo_scale.privacy.ledger import Ledger
+    from primo_scale.ledger.ledger import Ledger
 
     with Ledger(folder / "ledger.sqlite"):
         pass
@@ -53,7 +53,7 @@ def ledger(folder: Path, epsilon: float = 2) -> Path:
     return folder / "ledger.sqlite"
 
 
-def contents(place: Place) -> dict[str, bytes]:
+def contents(place: Location) -> dict[str, bytes]:
     """Every key of a store, and the bytes under it."""
     store = store_at(place)
     return {key: store.read(key) for key in store.all_keys()}

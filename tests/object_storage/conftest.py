@@ -21,7 +21,7 @@ from free_ports import free_ports
 
 from primo_scale.storage import buckets
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
-from primo_scale.storage.places import ObjectUrl
+from primo_scale.storage.locations import ObjectUrl
 
 _START_S = 600
 _numbers = itertools.count()

@@ -12,8 +12,8 @@ import pytest
 from faulty_proxy import FAULTS, SECRET, seeded
 from whole_matrices import write_cross, write_gram
 
-from pipelines.work_places import claim
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
+from primo_scale.run.work_directory import claim
 from primo_scale.storage import buckets
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.buckets import Patience
@@ -28,7 +28,7 @@ from primo_scale.storage.groups import (
     read_strings,
     write_strings,
 )
-from primo_scale.storage.places import ObjectUrl, Place
+from primo_scale.storage.locations import Location, ObjectUrl
 from primo_scale.storage.stores import store_at
 
 RACERS, ROUNDS = 8, 5
@@ -40,7 +40,7 @@ def numbers(seed: int, shape: tuple[int, ...] = (5, 600)) -> np.ndarray:
     return np.random.default_rng(seed).integers(-(2**40), 2**40, shape)
 
 
-def written(place: Place, values: np.ndarray):
+def written(place: Location, values: np.ndarray):
     """A finished group with an array in chunks of two rows, and a column of text."""
     group = create_group(place, "statistics", {"note": "x"})
     array = create_array(group, "a", shape=values.shape, chunks=(2, 600), dtype=np.int64)
@@ -159,7 +159,7 @@ def test_a_damaged_object_is_an_error_never_a_number(prefix, damage):
 def test_statistics_in_a_bucket_have_the_digest_of_those_on_disk(prefix, tmp_path):
     layout = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
 
-    def digests(place: Place) -> tuple[str, str]:
+    def digests(place: Location) -> tuple[str, str]:
         writer = BlockMatricesWriter(place, "statistics", layout)
         for block, size in enumerate(layout.sizes):
             write_gram(writer, layout, block, numbers(block, (size, size)))

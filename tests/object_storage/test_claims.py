@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.work_places import (
+from primo_scale.errors import InputError, InterruptedRun
+from primo_scale.run.work_directory import (
     OUTCOMES,
     PARTIALS,
     STATISTICS,
@@ -13,8 +14,7 @@ from pipelines.work_places import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.storage.places import ObjectUrl
+from primo_scale.storage.locations import ObjectUrl
 from primo_scale.storage.stores import store_at
 
 

@@ -7,16 +7,16 @@ import pytest
 from bucket_runs import contents
 from genotype_headers import write_header
 
-from primo_scale.accumulate.checkpoint import open_partials
-from primo_scale.accumulate.partials import KIND, Inputs, Partials
-from primo_scale.accumulate.plan import Plan, Task, TileTask, default_plan
-from primo_scale.accumulate.statistics import remove_partials
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.partials import KIND, Inputs, Partials
+from primo_scale.accumulation.plan import Plan, Task, TileTask, default_plan
+from primo_scale.accumulation.statistics import remove_partials
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.groups import array_of, is_complete, open_group
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 N_PEOPLE, SUBSAMPLE = 60, 20
@@ -25,7 +25,9 @@ LAYOUT = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
 CODES = np.tile(np.array([-1, 0, 1, 0], dtype=np.int8), (LAYOUT.n_variants, 1))
 
 
-def opened(where: Place, *, subsample: int | None = None, genotypes: str = "genotypes") -> Partials:
+def opened(
+    where: Location, *, subsample: int | None = None, genotypes: str = "genotypes"
+) -> Partials:
     inputs = Inputs(write_header(where / genotypes, "of g"), where / "outcomes", None, subsample,
                     {"genotypes": "of g", "outcomes": SECRET_DIGEST})  # fmt: skip
     return open_partials(where / "partials.zarr", plan(), inputs, CODES)
@@ -130,7 +132,7 @@ def test_what_is_damaged_or_missing_is_found_by_reading_and_by_name(prefix, requ
 
 
 @pytest.fixture(params=["disk", "bucket"])
-def place(request, tmp_path) -> Place:
+def place(request, tmp_path) -> Location:
     return tmp_path if request.param == "disk" else request.getfixturevalue("prefix")
 
 

@@ -13,14 +13,14 @@ from bucket_runs import contents, ledger, options, run, statistics_sha256
 from faulty_proxy import seeded
 from whole_matrices import write_cross, write_gram
 
-from pipelines.work_places import STATISTICS, claim
 from primo_scale import machine
-from primo_scale.accumulate.statistics import finished_plan_digest, open_raw_statistics
+from primo_scale.accumulation.statistics import finished_plan_digest, open_raw_statistics
 from primo_scale.errors import InputError
+from primo_scale.run.work_directory import STATISTICS, claim
 from primo_scale.storage import buckets
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
-from primo_scale.storage.places import Place
+from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
@@ -32,7 +32,7 @@ def numbers(*shape: int) -> np.ndarray:
     return 76543 + np.add.outer(np.arange(shape[0]), np.arange(shape[1]))
 
 
-def summed(place: Place, inputs: dict[str, str] | None = None) -> None:
+def summed(place: Location, inputs: dict[str, str] | None = None) -> None:
     """Finished statistics at a place."""
     writer = BlockMatricesWriter(place, "statistics", LAYOUT)
     q = LAYOUT.n_outcomes
@@ -196,7 +196,7 @@ def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_pat
 
 def test_statistics_are_read_while_the_prefix_is_claimed(prefix, tmp_path):
     """Another's statistics may be of the same design, and of a subsample that served."""
-    from pipelines.work_places import finished_statistics
+    from primo_scale.run.work_directory import finished_statistics
 
     for work in ("ours", "theirs"):
         (tmp_path / work).mkdir()

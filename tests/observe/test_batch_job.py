@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 from small_cohort import outcomes, write_cohort
 
-from pipelines import accumulate, ingest
-from pipelines.batch_job import SIGNS
+from primo_scale.cli import accumulate, ingest
+from primo_scale.cli.batch_job import SIGNS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 from pathlib import Path
 import click
-from pipelines.command_line import (
+from primo_scale.cli.command_line import (
     LOGGER, ContractCommand, debug_option, explain_errors, log_format_option, open_run_log, stage,
 )
 from primo_scale.errors import InputError, InterruptedRun

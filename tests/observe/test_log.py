@@ -14,16 +14,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.command_line import (
-    LOGGER,
+from primo_scale.cli.command_line import (
     debug_option,
     explain_errors,
     log_format_option,
     open_run_log,
-    stage,
 )
-from pipelines.log_lines import about
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.run.log_records import LOGGER, about, stage
 
 import click  # isort: skip
 

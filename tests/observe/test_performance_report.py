@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from pipelines import accumulate, gwas_release
+from primo_scale.cli import accumulate
+from primo_scale.cli import release as gwas_release
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.performance import performance_reported
 from primo_scale.cluster.profile import LocalProfile

@@ -10,9 +10,10 @@ import re
 import pytest
 import rich.console
 
-from pipelines import progress
-from pipelines.command_line import LOGGER, log_to_terminal
-from primo_scale.accumulate.task_weights import Amount
+from primo_scale.accumulation.task_weights import Amount
+from primo_scale.cli.command_line import log_to_terminal
+from primo_scale.run import progress
+from primo_scale.run.log_records import LOGGER
 
 TOTAL = Amount(500, 500_000)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.accumulate.disk_size import partial_bytes
-from primo_scale.accumulate.plan import Plan
-from primo_scale.accumulate.speed import STORE_RATE, Rates, bytes_read, core_seconds
-from primo_scale.accumulate.task_memory import Workload
-from primo_scale.accumulate.task_weights import Amount, Scales
+from primo_scale.accumulation.disk_size import partial_bytes
+from primo_scale.accumulation.plan import Plan
+from primo_scale.accumulation.speed import STORE_RATE, Rates, bytes_read, core_seconds
+from primo_scale.accumulation.task_memory import Workload
+from primo_scale.accumulation.task_weights import Amount, Scales
 from primo_scale.storage.block_matrices import BlockLayout
 
-# What one of each weighs in primo_scale/accumulate/task_weights.py.
+# What one of each weighs in primo_scale/accumulation/task_weights.py.
 RATES = Rates(diagonal=5, beside=10, outcomes=23, outcome_gram=12, decoding=230, norms=400)
 BYTE = 4400  # four genotypes
 ROWS = 64

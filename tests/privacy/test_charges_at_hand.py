@@ -13,7 +13,7 @@ from crash import KILLED, killed_at
 from tiny_release import at_hand, charges_of, key_left, pay, pay_moments, statistics_of_nobody
 
 from primo_scale.errors import InputError
-from primo_scale.privacy.ledger import Ledger
+from primo_scale.ledger.ledger import Ledger
 
 
 @pytest.fixture

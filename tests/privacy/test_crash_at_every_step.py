@@ -15,10 +15,10 @@ import pytest
 from crash import KILLED, killed_at, run_module, steps_passed
 from ledger_examples import VERSION_1_CHARGE, write_version_1
 
-from primo_scale.privacy.calibration import Cost, release_mu
-from primo_scale.privacy.ledger import Ledger
-from primo_scale.privacy.spending import Account, ChargeState, ReleaseRequest
-from primo_scale.privacy.steps import MOMENTS_STEPS, STEPS, UPGRADE_STEPS, step
+from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import MOMENTS_STEPS, STEPS, UPGRADE_STEPS, step
+from primo_scale.ledger.spending import Account, ChargeState, ReleaseRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("primo_scale", "pipelines")
@@ -157,7 +157,7 @@ def test_a_whole_command_can_be_killed_at_a_step(tmp_path):
     (tmp_path / "toy.py").write_text(
         "import sys\n"
         "from pathlib import Path\n"
-        "from primo_scale.privacy.steps import step\n"
+        "from primo_scale.ledger.payment_steps import step\n"
         "assert __name__ == '__main__'\n"
         "for name in sys.argv[1:]:\n"
         "    step('block written')\n"

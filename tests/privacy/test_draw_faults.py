@@ -28,11 +28,11 @@ from tiny_release import (
 )
 
 from primo_scale.errors import InputError, PrimoError, anticipated
-from primo_scale.privacy import keystream_noise
-from primo_scale.privacy.keystream_noise import KeystreamNoise
-from primo_scale.privacy.ledger import Ledger
+from primo_scale.gaussian import keystream_noise
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import ChargeState
 from primo_scale.privacy.private_statistics import Draw, privatise
-from primo_scale.privacy.spending import ChargeState
 
 FORK = multiprocessing.get_context("fork")
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")

@@ -15,10 +15,10 @@ from scipy import stats
 from small_pieces import pieces_of
 from whole_matrices import write_cross, write_gram
 
-from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.privacy import noisy_matrices, private_statistics
-from primo_scale.privacy.keystream_noise import KeystreamNoise
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 from primo_scale.privacy.noisy_matrices import noisy_cross, noisy_gram
 from primo_scale.privacy.private_statistics import Draw, privatise

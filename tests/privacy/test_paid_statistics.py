@@ -11,20 +11,20 @@ from scipy.stats import norm
 from small_pieces import pieces_of
 from whole_matrices import write_cross, write_gram
 
-from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import BudgetRefused, InputError
-from primo_scale.privacy import noise_at_hand
-from primo_scale.privacy.ledger import Ledger
+from primo_scale.gaussian.noise import off_diagonal_sigma
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import STEPS
+from primo_scale.ledger.spending import Account, ChargeState
+from primo_scale.privacy import noise_store as noise_at_hand
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise import off_diagonal_sigma
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.privacy.paid_statistics import pay_and_draw
-from primo_scale.privacy.payer import Payer
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.privacy.scales import calibrate
-from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.spending import Account, ChargeState
-from primo_scale.privacy.steps import STEPS
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 
 LAYOUT = BlockLayout((0, 90, 210), n_fixed=3, n_phenotypes=40)

@@ -10,16 +10,19 @@ from crash import KILLED, killed_at, steps_passed
 from scipy.stats import chi2
 
 from primo_scale.errors import BudgetRefused, InputError
+from primo_scale.gaussian.calibration import release_mu
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.noise import lattice_noise
+from primo_scale.gaussian.sensitivity import Adjacency
+from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import MOMENTS_STEPS
+from primo_scale.ledger.spending import Account
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments
-from primo_scale.privacy.calibration import release_mu
-from primo_scale.privacy.keystream_noise import KeystreamNoise
-from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise import lattice_noise
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
-from primo_scale.privacy.payer import Payer
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.privacy.phenotype_moments import (
     MOMENTS_SHARE,
     NoisyMoments,
@@ -28,9 +31,6 @@ from primo_scale.privacy.phenotype_moments import (
     read_moments,
     with_moments,
 )
-from primo_scale.privacy.sensitivity import Adjacency
-from primo_scale.privacy.spending import Account
-from primo_scale.privacy.steps import MOMENTS_STEPS
 
 PROMISE = Promise(2.0, 1e-6)
 ACCOUNT = Account("cohort")

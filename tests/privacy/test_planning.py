@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.privacy.accuracy import forecast
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
@@ -21,7 +22,6 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.scales import calibrate
-from primo_scale.privacy.sensitivity import Adjacency
 
 SIZES = PublicSizes(
     n_samples=100_000,

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from primo_scale.errors import UsageError
-from primo_scale.privacy.calibration import composed_epsilon, mu_for, release_mu
+from primo_scale.gaussian.calibration import composed_epsilon, mu_for, release_mu
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.scales import calibrate, counts_share
-from primo_scale.privacy.sensitivity import Adjacency, PrivacyUnit
 
 FULL, LABEL, FEATURE = PrivacyUnit
 REPLACE, ADD = Adjacency

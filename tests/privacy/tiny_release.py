@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from whole_matrices import write_cross, write_gram
 
-from primo_scale.accumulate.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account
 from primo_scale.outcomes.moments import RawMoments
-from primo_scale.privacy.ledger import Ledger
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.privacy.paid_statistics import pay_and_draw
-from primo_scale.privacy.payer import Payer
 from primo_scale.privacy.phenotype_moments import pay_for_moments
 from primo_scale.privacy.scales import calibrate
-from primo_scale.privacy.spending import Account
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 
 LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)

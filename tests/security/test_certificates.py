@@ -207,7 +207,7 @@ def test_certificates_and_addresses_have_to_agree(ours) -> None:
     ],
 )
 def test_commands_refuse_before_they_read_anything(options, tmp_path, capsys) -> None:
-    from pipelines.gwas_release import main
+    from primo_scale.cli.release import main
 
     needed = ["bfile", "pheno", "pheno-bounds", "out"]
     arguments = [word for name in needed for word in (f"--{name}", str(tmp_path / name))]

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from security_runs import run
 from whole_matrices import write_cross, write_gram
 
-from primo_scale.accumulate.statistics import open_raw_statistics
+from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.privacy.noise_at_hand import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.chunks import chunk_path, read_block, write_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.accumulate.reduction import Reduction
+from primo_scale.accumulation.reduction import Reduction
 
 
 def modes(paths: list[Path]) -> set[str]:

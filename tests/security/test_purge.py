@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.privacy.ledger import Ledger
+from primo_scale.ledger.ledger import Ledger
 
 
 class Release:

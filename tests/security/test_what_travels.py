@@ -12,8 +12,8 @@ import pytest
 from distributed.core import error_message
 from security_runs import N_OBSERVED, N_PEOPLE, run
 
-from primo_scale.accumulate.plan import RowTask
-from primo_scale.accumulate.tasks import run_task
+from primo_scale.accumulation.plan import RowTask
+from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import InputError, PrimoError, ResourceError
 
 PRIVATE = [
@@ -97,7 +97,7 @@ def failing_with(error: BaseException, monkeypatch) -> BaseException:
         except ValueError as cause:
             raise error from cause
 
-    monkeypatch.setattr("primo_scale.accumulate.tasks._open_partials", fail)
+    monkeypatch.setattr("primo_scale.accumulation.tasks._open_partials", fail)
     with pytest.raises(type(error) if isinstance(error, KeyboardInterrupt) else PrimoError) as left:
         run_task((Path("/store"), "id", "auto"), RowTask(0))
     return left.value

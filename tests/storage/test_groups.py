@@ -167,7 +167,7 @@ def test_a_flush_takes_the_name_along_with_the_content(tmp_path) -> None:
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     array = create_array(group, "a", shape=(2, 2), chunks=(2, 2), dtype=np.int64)
     write_block(array, (slice(0, 2), slice(0, 2)), np.ones((2, 2)))
-    root, chunk = group.store_path.store.place, chunk_path(array, (0, 0))
+    root, chunk = group.store_path.store.location, chunk_path(array, (0, 0))
     for act, flushed in [
         (lambda: flush_chunk(array, (0, 0)), {chunk, chunk.parent}),
         (lambda: mark_complete(group, {}), {root / "zarr.json", root}),

@@ -11,7 +11,7 @@ import pytest
 import zarr
 from small_cohort import command, outcomes, write_cohort
 
-from pipelines import accumulate as accumulate_command
+from primo_scale.cli import accumulate as accumulate_command
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest

@@ -16,7 +16,7 @@ import dask
 import dask_jobqueue
 from click.testing import CliRunner
 
-from pipelines import show_cluster
+from primo_scale.cli import show_cluster
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "cluster"

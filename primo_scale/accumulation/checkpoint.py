@@ -1,0 +1,172 @@
+"""Opening the checkpoint of a plan, or beginning one.
+
+Everything that decides what tasks would sum is in the plan digest, so that nothing is ever merged
+into the sums of another plan.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.accumulation.clipping_rules import multiplier_columns
+from primo_scale.accumulation.partials import (
+    KIND,
+    MULTIPLIER_COLUMNS,
+    SUBSAMPLE,
+    Inputs,
+    Partials,
+)
+from primo_scale.accumulation.plan import Plan, plan_digest
+from primo_scale.errors import InputError
+from primo_scale.genotypes.coding import largest_code
+from primo_scale.kernels import AUTOMATIC
+from primo_scale.storage.chunks import write_block
+from primo_scale.storage.groups import (
+    Array,
+    ArrayLayout,
+    Group,
+    array_of,
+    attributes_of,
+    create_array,
+    create_arrays,
+    create_group,
+    flush,
+    is_complete,
+    mark_complete,
+    open_group,
+)
+from primo_scale.storage.locations import Location
+
+
+def open_partials(
+    path: Location,
+    plan: Plan,
+    inputs: Inputs,
+    code_table: npt.NDArray[np.int8],
+    kernel: str = AUTOMATIC,
+) -> Partials:
+    """Open the store of this very plan, creating it where there is none.
+
+    Genotypes and outcomes may have moved since it was created: tasks read them where `inputs` says.
+
+    Raises
+    ------
+    InputError
+        The store holds partial sums of another plan: other inputs, coding, bounds or cutting. Or
+        the genotypes are not those of the digest.
+    """
+    digest = plan_digest(plan, inputs.to_json())
+    if is_complete(path, KIND):
+        group = open_group(path, KIND, complete=False)
+        attributes = attributes_of(group)
+        if attributes["plan_digest"] != digest:
+            raise InputError(
+                "the work directory holds partial sums of other inputs or options",
+                where=str(path),
+                value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
+                remedy="Use another --work-dir, or remove this one to start afresh",
+            )
+        sources = _sources(inputs)
+        if any(attributes[name] != value for name, value in sources.items()):
+            mark_complete(group, sources)
+        partials = Partials(path, str(attributes["store_id"]), kernel)
+        _write_code_table(partials.array("code_table"), code_table)  # in case it was damaged
+        return partials
+    return Partials(path, _create(path, plan, inputs, code_table), kernel)
+
+
+def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
+    """Create the empty store and return its identity."""
+    store_id = uuid.uuid4().hex
+    group = create_group(path, KIND, {})
+    arrays = partial_arrays(plan, multiplier_columns(inputs.row_rule), largest_code(code_table))
+    create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
+    _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
+    if inputs.subsample is not None:
+        _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
+    # Chunks are recomputed when a loss of power tears them; what describes them could not be.
+    flush(group)
+    mark_complete(
+        group,
+        {
+            "store_id": store_id,
+            "plan": plan.to_json(),
+            "inputs": inputs.to_json(),
+            "plan_digest": plan_digest(plan, inputs.to_json()),
+            **_sources(inputs),
+        },
+    )
+    return store_id
+
+
+def _sources(inputs: Inputs) -> dict[str, Any]:
+    """What may change while the sums stay the same: where the stores lie, and their chunks."""
+    return {
+        "paths": {
+            "genotypes": str(inputs.genotypes.resolve()),
+            "outcomes": str(inputs.outcomes.resolve()),
+        },
+        "chunk_height": inputs.open_genotypes().chunk_shape[0],
+    }
+
+
+def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:
+    """Every array of a store but a subsample.
+
+    Parameters
+    ----------
+    plan
+        What it is a store of.
+    columns
+        Of row multipliers.
+    largest
+        Largest magnitude of a genotype code.
+    """
+    layout, q = plan.layout, plan.layout.n_outcomes
+    groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
+    multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
+    arrays = {
+        "code_table": ArrayLayout((layout.n_variants, 4), (65536, 4), np.int8),
+        "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
+        "outcome_planes": ArrayLayout((2 * q, n), (2 * q, rows), np.int8),
+        "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
+    }
+    kind = plan.gram_type(largest)
+    for block, size in enumerate(layout.sizes):
+        side = min(plan.tile, size)
+        arrays[f"gram/{block}"] = ArrayLayout((groups, size, size), (1, side, side), kind)
+        arrays[f"cross/{block}"] = ArrayLayout((groups, size, q), (1, side, q), np.int64)
+    return arrays
+
+
+def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
+    """Draw who is in the subsample, uniformly and without replacement; it leaves with the store.
+
+    Amplification holds for a subsample that nobody knows, so it is drawn from the operating
+    system's entropy, once for this store, and is deleted with it.
+    """
+    chosen = np.zeros(n_samples, dtype=np.uint8)
+    chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
+    chunks = (min(n_samples, 1 << 20),)
+    array = create_array(group, name, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
+    write_block(array, (slice(None),), chosen)
+
+
+def _write_code_table(array: Array, code_table: npt.NDArray[np.int8]) -> None:
+    write_block(array, (slice(None), slice(None)), code_table)
+
+
+def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
+    """Names of what differs between a store and a request; names only, values are private."""
+    stored = {**attributes["plan"], **attributes["inputs"]}
+    asked = {**plan.to_json(), **inputs.to_json()}
+    return sorted(
+        name.replace("_", " ")
+        for name in stored.keys() | asked.keys()
+        if stored.get(name) != asked.get(name)
+    )

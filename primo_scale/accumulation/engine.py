@@ -1,0 +1,221 @@
+"""A bounded stream of tasks through a Dask cluster."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from distributed import CancelledError, Client, Future, KilledWorker
+from distributed.client import ClosedClientError
+from distributed.comm import CommClosedError
+
+from primo_scale.accumulation.partials import Address, Partials
+from primo_scale.accumulation.plan import Order, Task
+from primo_scale.errors import InterruptedRun, ResourceError
+from primo_scale.interruption import check
+
+LOGGER = logging.getLogger("primo_scale")
+
+# Enough to hide the round trip of a task to the scheduler, and few enough to keep graphs small.
+_IN_FLIGHT_PER_THREAD = 8
+_RETRIES = 3
+# Number of times a task is submitted whose workers die. Dask gives up each submission when more
+# workers died than its scheduler allows: after four with the default of three, and after eleven in
+# a queue or Kubernetes (`cluster.dask_settings`).
+_TRIALS = 3
+# Interval between two counts of the workers while tasks run.
+_LOOK_SECONDS = 2.0
+
+
+def run_tasks(
+    client: Client,
+    function: Callable[[Address, Task], object],
+    partials: Partials,
+    order: Order,
+    on_done: Callable[[Task], None],
+) -> None:
+    """Run `function(address, task)` for every task, with a bounded number of tasks in flight.
+
+    Workers may be lost and may join at any time. The tasks of a lost worker are run again. If no
+    worker is left, the stream logs a warning and waits for new workers.
+
+    Parameters
+    ----------
+    client : Client
+        Connected client.
+    function : callable
+        Function that workers can import, and that commits its own result. Its return value is not
+        transferred, so that the death of a worker after a commit loses no result.
+    partials : Partials
+        Store of partial sums, at a location that the workers can access.
+    order : Order
+        Tasks and the order in which they may start.
+    on_done : callable
+        Function called in this process after each task.
+
+    Raises
+    ------
+    ResourceError
+        Workers repeatedly died during the same task.
+    InterruptedRun
+        The connection to the scheduler was lost, or a signal requested a stop; committed results
+        remain.
+    PrimoError
+        A task failed after several retries.
+    """
+    stream = _Stream(client, partial(function, partials.address), partials.store_id, order)
+    workers = _WorkerThreads(client)
+    try:
+        with _scheduler_loss_explained():
+            stream.fill(workers.threads)
+            while stream.in_flight:
+                check()
+                workers.look()
+                for task in stream.settle():
+                    on_done(task)
+                stream.fill(workers.threads)
+    finally:
+        stream.release()
+
+
+class _Stream:
+    """Stream of tasks: ready to submit, held back until others are done, or in flight."""
+
+    def __init__(
+        self, client: Client, call: Callable[[Task], object], store_id: str, order: Order
+    ) -> None:
+        self._client, self._call, self._store_id = client, call, store_id
+        self._waiting = deque(self._named([*order.first, *order.beside]))
+        self._awaited, self._held_back = set(order.first), self._named(order.after)
+        self._ended: SimpleQueue[Future] = SimpleQueue()
+        self._lost_workers: Counter[Task] = Counter()
+        self.in_flight: dict[str, tuple[Task, Future]] = {}
+
+    def fill(self, threads: int) -> None:
+        """Submit the tasks that may start, for the current number of worker threads."""
+        if not self._awaited:
+            self._waiting.extend(self._held_back)
+            self._held_back.clear()
+        busy = max(1, threads)
+        depth = _depth(busy, len(self._waiting) + len(self._held_back))
+        # Tasks are submitted in batches, because a graph of one task costs as much as a large one.
+        if len(self.in_flight) > max(busy, depth // 2):
+            return
+        room = min(len(self._waiting), depth - len(self.in_flight))
+        batch = [self._waiting.popleft() for _ in range(room)]
+        if not batch:
+            return
+        tasks, keys = [task for task, _ in batch], [key for _, key in batch]
+        futures = self._client.map(self._call, tasks, key=keys, retries=_RETRIES)
+        for (task, key), future in zip(batch, futures, strict=True):
+            self.in_flight[key] = (task, future)
+            future.add_done_callback(self._ended.put)
+
+    def settle(self) -> Iterator[Task]:
+        """Yield the tasks that succeeded since the last call, and requeue those of dead workers."""
+        for future in _those_that_ended(self._ended):
+            task, _ = self.in_flight[future.key]
+            try:
+                _raise_failure(future)
+            except KilledWorker as error:
+                self._begin_again(task, error)
+            else:
+                self._awaited.discard(task)
+                yield task
+            del self.in_flight[future.key]
+            future.release()
+
+    def release(self) -> None:
+        """Release the futures of all tasks in flight."""
+        for _, future in self.in_flight.values():
+            future.release()
+
+    def _begin_again(self, task: Task, error: KilledWorker) -> None:
+        self._lost_workers[task] += 1
+        if self._lost_workers[task] == _TRIALS:
+            raise _lost_worker_limit(task) from error
+        # Dask blames every task that a dead worker held, so the task gets a new name.
+        name = f"{task.key}-{self._store_id}-{self._lost_workers[task]}"
+        self._waiting.appendleft((task, name))
+
+    def _named(self, tasks: Sequence[Task]) -> list[tuple[Task, str]]:
+        return [(task, f"{task.key}-{self._store_id}") for task in tasks]
+
+
+def _depth(threads: int, waiting: int) -> int:
+    """Return the number of tasks to keep in flight.
+
+    Dask assigns a task to a worker at submission, not when a worker is free. The last tasks are
+    therefore held back until they can start, so that all workers end within one task of each other.
+    """
+    return max(threads, min(_IN_FLIGHT_PER_THREAD * threads, waiting // 2))
+
+
+class _WorkerThreads:
+    """Number of threads of all workers, refreshed at intervals; logs the loss of all workers."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._missed = False
+        self._asked = -math.inf
+        self.threads = 0
+        self.look()
+
+    def look(self) -> None:
+        """Refresh the number of threads, unless it was refreshed less than `_LOOK_SECONDS` ago."""
+        now = time.monotonic()
+        if now - self._asked < _LOOK_SECONDS:
+            return
+        self._asked = now
+        self.threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
+        if not self.threads and not self._missed:
+            LOGGER.warning("no Dask workers are left: waiting for others to connect")
+        if self.threads and self._missed:
+            LOGGER.info("there are Dask workers again: going on")
+        self._missed = not self.threads
+
+
+def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:
+    """Yield all ended tasks; if there are none, wait up to `_LOOK_SECONDS` for the next one."""
+    try:
+        yield ended.get(timeout=_LOOK_SECONDS)
+        while True:
+            yield ended.get_nowait()
+    except Empty:
+        return
+
+
+def _raise_failure(future: Future) -> None:
+    """Raise the exception of a task, unless the task succeeded.
+
+    The result itself is not fetched, because it may have been lost with its worker.
+    """
+    if future.status in ("error", "cancelled"):
+        future.result()
+
+
+def _lost_worker_limit(task: Task) -> ResourceError:
+    return ResourceError(
+        "workers died again and again over one task, most likely for lack of memory",
+        value=task.key,
+        remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
+    )
+
+
+@contextmanager
+def _scheduler_loss_explained() -> Iterator[None]:
+    try:
+        yield
+    except (CancelledError, CommClosedError, ClosedClientError) as error:
+        # The error is reported in one line; the closing client must not log it with tracebacks.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        raise InterruptedRun(
+            "the Dask scheduler went away", remedy="Start it again; what was summed is kept"
+        ) from error

@@ -1,0 +1,193 @@
+"""Pre-flight check: predicted resources of an accumulation, and refusal if they are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from primo_scale.accumulation.disk_size import disk_bytes
+from primo_scale.accumulation.reduction import reduction_bytes
+from primo_scale.accumulation.speed import (
+    STORE_RATE,
+    Rates,
+    bytes_read,
+    core_seconds,
+    predicted_seconds,
+)
+from primo_scale.accumulation.task_memory import (
+    CLUSTER_BASE,
+    Workload,
+    client_bytes,
+    task_bytes,
+    worker_bytes,
+)
+from primo_scale.errors import ResourceError
+from primo_scale.humanize import bytes_in_words
+from primo_scale.machine import (
+    available_memory,
+    free_disk,
+    refuse_full_disk,
+    resident_memory,
+    usable_cpus,
+)
+
+# Dask pauses a worker that uses this share of its memory limit, and kills it soon after.
+_PAUSED_AT = 0.8
+
+
+@dataclass(frozen=True)
+class Where:
+    """Location where tasks run and data are stored.
+
+    Attributes
+    ----------
+    threads : int
+        Number of threads of this process that run tasks; 0 if workers run them.
+    local_workers : int
+        Number of worker processes on this machine; 0 if a scheduler elsewhere has its own.
+    worker_limit : int or None
+        Memory limit of each worker in bytes, or None if it is not known.
+    work_dir : Path
+        Directory of the statistics, which need not exist yet.
+    bytes_there : int
+        Bytes in the directory that are already part of the predicted disk use.
+    """
+
+    threads: int
+    local_workers: int
+    worker_limit: int | None
+    work_dir: Path
+    bytes_there: int = 0
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Resources of one accumulation, computed from public shapes and rates of this machine.
+
+    Attributes
+    ----------
+    tasks : int
+        Total number of row tasks and tile tasks.
+    read_bytes : int
+        Bytes read from the genotype store, including repeated reads.
+    disk_bytes : int
+        Peak size of outcomes, partial sums and statistics in the work directory, in bytes.
+    task_bytes : int
+        Peak memory of one task, in bytes.
+    worker_bytes : int
+        Peak memory of one worker process, in bytes.
+    client_bytes : int
+        Memory that this process needs in addition to its present memory, without tasks, in bytes.
+    """
+
+    tasks: int
+    read_bytes: int
+    disk_bytes: int
+    task_bytes: int
+    worker_bytes: int
+    client_bytes: int
+
+
+def needs_of(work: Workload) -> Needs:
+    """Predict the resources of `work`. The memory does not grow with the number of people."""
+    plan = work.plan
+    tiles = sum(work.upper_tiles(block) for block in range(plan.layout.n_blocks))
+    tasks = plan.n_stripes + plan.n_row_groups * tiles
+    return Needs(
+        tasks=tasks,
+        read_bytes=bytes_read(work),
+        disk_bytes=disk_bytes(work),
+        task_bytes=task_bytes(work),
+        worker_bytes=worker_bytes(work),
+        client_bytes=client_bytes(work, tasks=tasks, reduction=reduction_bytes(plan)),
+    )
+
+
+def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
+    """Return two lines for the terminal and the private log; they reveal the number of people."""
+    cores = min(usable_cpus(), where.threads or where.local_workers)
+    if cores:
+        time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
+    else:
+        time = (
+            f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
+            "shared among the scheduler's"
+        )
+    worker, here, total, there, read, disk, free = map(
+        bytes_in_words,
+        (
+            needs.worker_bytes,
+            _client_peak(needs, where),
+            _total(needs, where),
+            available_memory() + resident_memory(),
+            needs.read_bytes,
+            _missing(needs, where),
+            free_disk(where.work_dir),
+        ),
+    )
+    if where.threads:
+        memory = f"{total}, with {where.threads} threads"
+    elif where.local_workers:
+        memory = f"{where.local_workers} x {worker} for workers and {here} here, {total} in all"
+    else:
+        memory = f"{worker} for a worker and {here} here"
+    return (
+        f"pre-flight: {needs.tasks} tasks read {read}; kernel {work.kernel}; "
+        f"{time}, if stores give {STORE_RATE / 1e9:g} GB/s",
+        f"pre-flight: memory {memory} ({there} available); disk {disk} more ({free} free)",
+    )
+
+
+def refuse_if_too_small(needs: Needs, where: Where) -> None:
+    """Compare the predicted with the available resources, before any work.
+
+    Raises
+    ------
+    ResourceError
+        The disk has too little free space, this machine has too little memory, or the memory limit
+        would stop every worker.
+    """
+    refuse_full_disk(
+        where.work_dir,
+        _missing(needs, where),
+        what="the statistics",
+        remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
+    )
+    there = available_memory() + resident_memory()
+    if _total(needs, where) > there:
+        raise ResourceError(
+            "not enough memory for the statistics",
+            value=f"{bytes_in_words(there)} there",
+            limit=f"{bytes_in_words(_total(needs, where))} needed by this process"
+            + (f" and {where.local_workers} workers" if where.local_workers else ""),
+            remedy="Use fewer workers (--workers N), or smaller LD blocks (--ld-blocks window:N)",
+        )
+    least = int(needs.worker_bytes / _PAUSED_AT)
+    if where.worker_limit is not None and where.worker_limit < least:
+        raise ResourceError(
+            "a worker needs more memory than it may have",
+            where="--memory-limit" if where.local_workers else "--cluster",
+            value=bytes_in_words(where.worker_limit),
+            limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
+            remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
+        )
+
+
+def _client_peak(needs: Needs, where: Where) -> int:
+    """Return the peak memory of this process, with its tables of people and variants, in bytes."""
+    return resident_memory() + needs.client_bytes + (0 if where.threads else CLUSTER_BASE)
+
+
+def _total(needs: Needs, where: Where) -> int:
+    elsewhere = where.local_workers * needs.worker_bytes
+    return elsewhere + where.threads * needs.task_bytes + _client_peak(needs, where)
+
+
+def _missing(needs: Needs, where: Where) -> int:
+    return max(0, needs.disk_bytes - where.bytes_there)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

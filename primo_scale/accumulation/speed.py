@@ -1,0 +1,150 @@
+"""Predicted duration of an accumulation, from operation counts and measured rates.
+
+The prediction serves the operator and is never part of a release. It assumes that every core is
+like the current one and free for this run, and that the disk has the rate `STORE_RATE`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from primo_scale.accumulation.disk_size import partial_bytes
+from primo_scale.accumulation.task_memory import Workload
+from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.packed import add_squared_norms, decode_into
+from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
+
+STORE_RATE = 10**9
+"""Assumed rate of reading and writing stores, including checksums, in bytes per second."""
+
+# Wide enough for the tiles of every kernel, at a few milliseconds per measurement.
+_ROWS, _PEOPLE, _COLUMNS = 512, 4096, 64
+_REPEATS = 2
+# Time to start and to stop workers (measured on two cores).
+_START_SECONDS = 3.0
+# Time to flush one chunk of the finished statistics to the disk (measured on a virtual disk).
+_FLUSH_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds per operation on one core of this machine.
+
+    Attributes
+    ----------
+    diagonal, beside : float
+        Time per multiplication of codes in a diagonal tile, of which only half is computed, and in
+        an off-diagonal tile.
+    outcomes, outcome_gram : float
+        Time per multiplication of outcome planes with codes, and of outcome planes with themselves,
+        of which only half is computed.
+    decoding, norms : float
+        Time to decode a genotype, and to add it to a squared norm.
+    """
+
+    diagonal: float
+    beside: float
+    outcomes: float
+    outcome_gram: float
+    decoding: float
+    norms: float
+
+
+def measure_rates(kernel: str, largest_code: int) -> Rates:
+    """Measure the operations of tasks on synthetic genotypes, in some tens of milliseconds.
+
+    Parameters
+    ----------
+    kernel : str
+        Name of a kernel, one of `primo_scale.kernels.NAMES`.
+    largest_code : int
+        Largest magnitude of a genotype code.
+    """
+    genotypes = choose_kernel(kernel, largest_code)
+    planes = choose_kernel(kernel, LARGEST_BYTE)
+    packed = np.resize(np.arange(256, dtype=np.uint8), (_ROWS, _PEOPLE // 4))
+    table = np.tile(np.array([-1, 0, 0, 1], dtype=np.int8), (_ROWS, 1))
+    left, right = (spread_rows(_ROWS, _PEOPLE) for _ in range(2))
+    codes, others = decode_into(left, packed, table), decode_into(right, packed[::-1], table)
+    square, oblong = _ROWS * _ROWS * _PEOPLE, _ROWS * _COLUMNS * _PEOPLE
+    norms = np.zeros(_PEOPLE, dtype=np.int64)
+    with threadpool_limits(1, user_api="blas"):  # as in a worker
+        _product(genotypes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
+        _product(planes, codes[:, :_COLUMNS], others[:, :_COLUMNS])
+        return Rates(
+            diagonal=_seconds(lambda: _product(genotypes, codes, codes)) / square,
+            beside=_seconds(lambda: _product(genotypes, codes, others)) / square,
+            outcomes=_seconds(lambda: _product(planes, others[:_COLUMNS], codes)) / oblong,
+            outcome_gram=_seconds(lambda: _product(planes, codes, codes)) / square,
+            decoding=_seconds(lambda: decode_into(left, packed, table)) / (_ROWS * _PEOPLE),
+            norms=_seconds(lambda: add_squared_norms(norms, packed, table)) / (_ROWS * _PEOPLE),
+        )
+
+
+def bytes_read(work: Workload) -> int:
+    """Return the bytes that all tasks read from the genotype store, in whole chunks.
+
+    A tile is read once for every tile that it is multiplied with.
+    """
+    plan, height = work.plan, work.chunk_shape[0]
+    rows = -(-plan.layout.n_variants // height) if work.may_clip else 0
+    for block in range(plan.layout.n_blocks):
+        tiles = [plan.variants(block, tile) for tile in range(plan.n_tiles(block))]
+        touched = sum((tile.stop - 1) // height - tile.start // height + 1 for tile in tiles)
+        rows += touched * len(tiles)
+    people = -(-plan.n_samples // work.chunk_shape[1]) * work.chunk_shape[1]
+    return rows * height * people // 4
+
+
+def core_seconds(work: Workload, rates: Rates) -> float:
+    """Return the total time of all tasks on one core, in seconds."""
+    plan = work.plan
+    diagonal = beside = 0
+    for block, size in enumerate(plan.layout.sizes):
+        parts = [plan.inside(block, tile) for tile in range(plan.n_tiles(block))]
+        squares = sum((part.stop - part.start) ** 2 for part in parts)
+        diagonal, beside = diagonal + squares, beside + (size * size - squares) // 2
+    a_person = (
+        diagonal * rates.diagonal
+        + beside * rates.beside
+        + plan.layout.n_variants * work.planes * rates.outcomes
+        + work.planes**2 * rates.outcome_gram
+    )
+    decoded = sum(_tile_heights(work, block) for block in range(plan.layout.n_blocks))
+    a_person += decoded * rates.decoding
+    if work.may_clip:
+        a_person += plan.layout.n_variants * rates.norms
+    return plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
+
+
+def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
+    """Return the seconds until the statistics are finished, on `cores` like the measured core."""
+    reading = (bytes_read(work) + partial_bytes(work)) / STORE_RATE
+    layout = work.plan.layout
+    flushed = layout.n_blocks + sum(1 for b in range(layout.n_blocks) for _ in layout.tiles(b))
+    seconds = core_seconds(work, rates) / cores + reading / cores
+    return _START_SECONDS + seconds + flushed * _FLUSH_SECONDS
+
+
+def _tile_heights(work: Workload, block: int) -> int:
+    """Return the number of variants that the tile tasks of a block read per person."""
+    return work.plan.layout.size(block) * work.plan.n_tiles(block)
+
+
+def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:
+    ProductSum(kernel, (len(left), len(right)), LARGEST_BYTE).add(left, right)
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    """Return the shortest of several durations, because other processes may use the machine."""
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,94 @@
+"""Accumulation from end to end: run the remaining tasks, and sum finished tiles concurrently."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from primo_scale.accumulation.partials import Partials
+from primo_scale.accumulation.plan import Order, Task, remaining
+from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.accumulation.task_weights import Amount, Scales
+from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.storage.locations import Location
+
+LOGGER = logging.getLogger("primo_scale")
+# Number of attempts with damaged partial sums; a disk that keeps damaging data is an error.
+_ROUNDS = 3
+Progress = Callable[[Amount, Amount], None]
+RunTasks = Callable[[Partials, Order, Callable[[Task], None]], None]
+"""Function that runs tasks on threads or a Dask cluster, and calls back after each task."""
+
+
+def accumulate(
+    run_tasks: RunTasks, partials: Partials, destination: Location, on_progress: Progress
+) -> RawStatistics:
+    """Run all tasks that are not committed yet, and sum the row groups.
+
+    Parameters
+    ----------
+    run_tasks : callable
+        `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound.
+    partials : Partials
+        Checkpoint with the partial sums committed so far.
+    destination : Location
+        Location of the finished statistics.
+    on_progress : Progress
+        Function called with (done, total), which include tasks committed earlier.
+
+    Returns
+    -------
+    RawStatistics
+        Statistics, which do not depend on workers, order or interruptions.
+
+    Raises
+    ------
+    InputError
+        Partial sums were damaged repeatedly, although they were computed again.
+    """
+    for _ in range(_ROUNDS):
+        try:
+            with Reduction(partials, destination) as reduction:
+                _run_what_remains(run_tasks, partials, reduction, on_progress)
+                return reduction.finish()
+        except DamagedChunk:
+            # Committed results are only listed at the start. Reading them all takes a while, so it
+            # is done only after damage, for example by a full disk or a power failure.
+            damaged = partials.drop_damaged()
+            if not damaged:
+                raise
+            LOGGER.warning("%d damaged partial sums are computed again", damaged)
+    raise InputError(
+        "partial sums are damaged again and again",
+        where=str(partials.path),
+        remedy="Check the disk, or choose another --work-dir",
+    )
+
+
+def _run_what_remains(
+    run_tasks: RunTasks, partials: Partials, reduction: Reduction, on_progress: Progress
+) -> None:
+    plan = partials.plan
+    committed = partials.committed()
+    rows = remaining(plan.row_tasks(), committed)
+    # Clipping is a function of the inputs alone and gives the same rows again, so committed tiles
+    # remain valid if a stripe must be clipped again.
+    tiles = plan.longest_first(remaining(plan.tile_tasks(), committed))
+    scales = Scales.of(partials)
+    done = scales.amount(committed)
+    total = done + scales.amount([*rows, *tiles])
+    on_progress(done, total)
+    for task in committed:
+        reduction.add(task)
+
+    def count(task: Task) -> None:
+        nonlocal done
+        done += scales.amount([task])
+        on_progress(done, total)
+        reduction.add(task)
+
+    # Off-diagonal tiles do not depend on row tasks, unless row tasks clip genotype rows.
+    free = [] if partials.may_clip else [task for task in tiles if not task.on_diagonal]
+    bound = tiles if partials.may_clip else [task for task in tiles if task.on_diagonal]
+    run_tasks(partials, Order(rows, free, bound), count)

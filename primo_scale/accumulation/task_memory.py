@@ -1,0 +1,293 @@
+"""Peak memory of an accumulation, with one formula for each kind of array, and its reason.
+
+Every function returns bytes, as a tight upper bound that tests compare with the measured memory of
+processes. For more people than one read, memory does not grow with their number, except for the
+width of sums: 8 bytes more per entry if a sum over a row group can exceed int32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
+from primo_scale.accumulation.plan import Plan
+from primo_scale.accumulation.tasks import VARIANTS_PER_NORM_PASS
+from primo_scale.kernels.product_amx import whole_blocks
+from primo_scale.kernels.product_blas import CONVERTED_ENTRIES, EXACT_SUM
+from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
+from primo_scale.outcomes.store import CHUNK_BYTES
+
+# Resident size of a local worker that has run one tiny task of each kind: Python, numpy, Zarr,
+# distributed, Numba and LLVM, kernels loaded (measured, Linux, Python 3.11: 229 MiB).
+_WORKER_BASE = 232 << 20
+# Memory that the libraries of kernels add after their first use. torch: 200 MiB for the import and
+# one product of 2048 x 8192 on one thread (measured, Linux, CPU-only PyTorch 2.13).
+# cuda: an estimate, not measured. Importing PyTorch with CUDA takes 0.3 GB
+# (pytorch/pytorch#92251). With a context it took 2 GB (#87539) before CUDA 11.7, which loads
+# kernels only when they are called.
+_LIBRARIES = {"torch": 200 << 20, "cuda": 1 << 30}
+# Memory that starting a cluster adds to the process: distributed, the scheduler, and the store of
+# partial sums (measured: 62 MiB).
+CLUSTER_BASE = 64 << 20
+# Buffer of OpenBLAS for every thread that multiplies (measured: 15 MiB).
+_BLAS_BUFFER = 16 << 20
+# Code table of a variant, and two temporary 64-bit copies that serve to find its largest code.
+_PER_VARIANT = 4 + 2 * 4 * 8
+_PER_TASK = 1024  # for the plan and the list of committed tasks
+_CHUNKS_READ_AT_ONCE = 10  # by Zarr
+_INT16, _INT32, _INT64 = 2, 4, 8
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Parameters of an accumulation's memory, disk use and time; public except for n_samples.
+
+    Attributes
+    ----------
+    plan : Plan
+        Accumulation plan.
+    kernel : str
+        Name of the kernel that multiplies genotypes and outcomes.
+    largest_code : int
+        Largest magnitude of a genotype code.
+    chunk_shape : tuple of (int, int)
+        Numbers of variants and people in a chunk of the genotype store.
+    may_clip : bool
+        Whether genotype rows can exceed their bounds, so that their norms are computed.
+    multiplier_columns : int
+        Number of row multipliers per person: one for each block with its own bound.
+    subsampled : bool
+        Whether X'X is summed over a subsample of the people.
+    """
+
+    plan: Plan
+    kernel: str
+    largest_code: int
+    chunk_shape: tuple[int, int]
+    may_clip: bool
+    multiplier_columns: int
+    subsampled: bool
+
+    @property
+    def rows(self) -> int:
+        """Number of people in a read."""
+        return min(self.plan.rows_per_read, self.plan.n_samples)
+
+    @property
+    def side(self) -> int:
+        """Number of variants along a side of the largest tile."""
+        return min(self.plan.tile, max(self.plan.layout.sizes))
+
+    def upper_tiles(self, block: int) -> int:
+        """Return the number of tiles of a block on or above the diagonal, which are summed."""
+        return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
+
+    @property
+    def gram_itemsize(self) -> int:
+        """Size of an entry of a committed tile, in bytes."""
+        return self.plan.gram_type(self.largest_code).itemsize
+
+    @property
+    def planes(self) -> int:
+        """Number of byte planes of the outcomes, including the row of ones."""
+        return 2 * self.plan.layout.n_outcomes + 1
+
+
+def worker_bytes(work: Workload) -> int:
+    """Return the peak memory of a worker process, which runs one task at a time, in bytes."""
+    table = _PER_VARIANT * work.plan.layout.n_variants
+    return _WORKER_BASE + _LIBRARIES.get(work.kernel, 0) + table + task_bytes(work)
+
+
+def task_bytes(work: Workload) -> int:
+    """Return the peak memory of the task that needs most, in bytes."""
+    return max(row_task_bytes(work), tile_task_bytes(work))
+
+
+def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
+    """Return the memory that an accumulation adds to the client process, in bytes.
+
+    Parameters
+    ----------
+    work : Workload
+        Parameters of the accumulation.
+    tasks : int
+        Total number of tasks.
+    reduction : int
+        Result of `accumulate.reduction.reduction_bytes`, in bytes.
+    """
+    return (
+        _PER_VARIANT * work.plan.layout.n_variants
+        + _PER_TASK * tasks
+        + max(reduction, committed_bytes(work))
+    )
+
+
+def tile_task_bytes(work: Workload) -> int:
+    """Return the peak memory of a tile task, on the diagonal or, if there is one, off it."""
+    beside = any(work.plan.n_tiles(block) > 1 for block in range(work.plan.layout.n_blocks))
+    return max(_diagonal_task(work), _task_beside_the_diagonal(work) if beside else 0)
+
+
+def row_task_bytes(work: Workload) -> int:
+    """Return the peak memory of a row task, in the step that needs most, in bytes.
+
+    Each step frees its arrays before the next. The outcomes of the next people are read meanwhile.
+    """
+    q, blocks = work.plan.layout.n_outcomes, work.plan.layout.n_blocks
+    outcomes = work.rows * q * _INT16
+    column = work.rows * _INT64
+    norms, multipliers = blocks * column, work.multiplier_columns * column
+    reading = outcomes + min(outcomes + 2 * CHUNK_BYTES, _CHUNKS_READ_AT_ONCE * CHUNK_BYTES)
+    measuring = 2 * read_bytes(work, VARIANTS_PER_NORM_PASS) + work.rows * _INT32
+    # For every block: its norm, its multiplier before and after stacking, the remaining norm, and
+    # the product with the record's multiplier before and after the shift.
+    shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
+    clipping = 3 * outcomes + multipliers
+    # Transposed rows, then the low bytes during conversion to int8, and the high bytes: 10 bytes
+    # per entry.
+    splitting = 4 * outcomes + multipliers
+    committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
+    planes = work.planes * row_stride(work.rows)
+    multiplying = outcomes + multipliers + planes + kernel_bytes(
+        work.kernel, work.planes, work.planes, work.rows, largest=LARGEST_BYTE, same=True
+    )  # fmt: skip
+    greediest = max(
+        norms + (measuring if work.may_clip else 0),
+        norms + shrinking,
+        norms + clipping,
+        norms + splitting,
+        norms + committing,
+        norms + multiplying,
+        # The sum of planes in 64 bits, and three copies of half of it.
+        (work.planes + 3 * q) * work.planes * _INT64,
+    )
+    fits = work.plan.stripe * LARGEST_BYTE**2 <= LARGEST_INT32
+    sums = work.planes**2 * (_INT32 if fits else _INT32 + _INT64)
+    # A view of a part of one chunk of outcomes keeps the whole chunk in memory.
+    return reading + max(outcomes, CHUNK_BYTES) + sums + greediest
+
+
+def committed_bytes(work: Workload) -> int:
+    """Return the memory of the largest task result while it is written or read, in bytes.
+
+    The checksum is appended to a copy of the result. At the edge of a block, padding also makes a
+    copy first.
+    """
+    return 2 * max(
+        work.side**2 * work.gram_itemsize,
+        work.side * work.plan.layout.n_outcomes * _INT64,
+    )
+
+
+def read_bytes(work: Workload, variants: int) -> int:
+    """Return the bytes of the packed genotypes of one read, and of the chunks that contain them.
+
+    Only whole chunks are read. The people of a read begin at a chunk boundary, but the variants of
+    a tile need not.
+    """
+    height, width = work.chunk_shape
+    variants = min(variants, work.plan.layout.n_variants)
+    down = min(-(-variants // height) + 1, -(-work.plan.layout.n_variants // height))
+    across = -(-work.rows // width) + (1 if work.plan.rows_per_read % width else 0)
+    chunks = min(down * across, _CHUNKS_READ_AT_ONCE)
+    return variants * work.rows // 4 + chunks * height * width // 4
+
+
+def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int, same: bool) -> int:
+    """Return the temporary memory of a kernel while it adds ``left @ right.T``, in bytes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the kernel.
+    left, right : int
+        Numbers of rows of the operands.
+    people : int
+        Number of columns of both operands.
+    largest : int
+        Largest magnitude of the entries.
+    same : bool
+        Whether both operands are the same array.
+    """
+    operands = (right,) if same else (left, right)
+    copies = sum(operands) * row_stride(people)
+    if name == "amx":
+        # Tiles of both operands, and copies as below; or a copy of the sums when they are read.
+        tiles = sum(map(whole_blocks, (left, right))) * row_stride(people)
+        return max(tiles + copies, left * right * _INT32)
+    if name == "vnni":
+        # The left operand in unsigned bytes, and copies of both operands, because the last people
+        # of a row group do not fill whole vectors.
+        return left * row_stride(people) + copies
+    if name in ("torch", "cuda"):
+        return copies + left * right * _INT32
+    kind = np.dtype(name)
+    itemsize = kind.itemsize
+    run = min(EXACT_SUM[kind] // largest**2, CONVERTED_ENTRIES // max(left, right))
+    piece = min(people, max(1, run)) * itemsize
+    # The first operand of a run is converted while the operands of the previous run still exist.
+    converted = sum(operands) * piece
+    return _BLAS_BUFFER + converted + max(left * piece, left * right * (itemsize + _INT32))
+
+
+def _diagonal_task(work: Workload) -> int:
+    """Return the peak memory of a tile task on the diagonal, in bytes."""
+    q, planes = work.plan.layout.n_outcomes, work.planes * row_stride(work.rows)
+    fits = work.plan.fits_int32(work.largest_code * LARGEST_BYTE)
+    cross = work.side * work.planes * (_INT32 if fits else _INT32 + _INT64)
+    # Planes in use, with the ones; planes being read: as stored, as read, and with the ones.
+    people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
+    steps = (
+        people
+        + kernel_bytes(work.kernel, work.planes, work.side, work.rows,
+                       largest=LARGEST_BYTE, same=False),
+        people
+        + kernel_bytes(work.kernel, work.side, work.side, work.rows,
+                       largest=work.largest_code, same=True),
+        # The planes in 64 bits and two sums of them; then the result and its copy with a checksum.
+        work.side * (work.planes + 2 * q) * _INT64,
+        2 * work.side * q * _INT64,
+        committed_bytes(work),
+    )  # fmt: skip
+    return _codes(work) + _gram(work) + cross + max(steps)
+
+
+def _task_beside_the_diagonal(work: Workload) -> int:
+    """Return the peak memory of an off-diagonal tile task, in bytes."""
+    multiplying = kernel_bytes(
+        work.kernel, work.side, work.side, work.rows, largest=work.largest_code, same=False
+    )
+    people = _in_use(work, 2) + _reading(work, 2)
+    return 2 * _codes(work) + _gram(work) + max(people + multiplying, committed_bytes(work))
+
+
+def _codes(work: Workload) -> int:
+    return work.side * row_stride(work.rows)
+
+
+def _gram(work: Workload) -> int:
+    """Return the bytes of the int32 sum, and of the int64 sum if int32 could overflow."""
+    fits = work.plan.fits_int32(work.largest_code**2)
+    return work.side**2 * (_INT32 if fits else _INT32 + _INT64)
+
+
+def _in_use(work: Workload, tiles: int) -> int:
+    """Return the bytes of packed genotypes, of their subsample, and of the row multipliers."""
+    again = work.side * work.rows // 4 if work.subsampled else 0
+    return tiles * _held(work) + again + 4 * work.rows * _INT64
+
+
+def _held(work: Workload) -> int:
+    """Return the bytes of a tile's packed genotypes; a view keeps its whole chunk in memory."""
+    height, width = work.chunk_shape
+    return max(work.side * work.rows, height * width) // 4
+
+
+def _reading(work: Workload, tiles: int) -> int:
+    """Return the bytes of the packed genotypes of the next people, and of their multipliers."""
+    chunk = min(work.multiplier_columns, MULTIPLIER_COLUMNS) * _INT32
+    packed = (tiles - 1) * _held(work) + read_bytes(work, work.side)
+    return packed + work.rows * (chunk + 4 * _INT64)

@@ -1,0 +1,1 @@
+"""Empirical audit: lower bounds on the epsilon of a mechanism, from the noise that it draws."""

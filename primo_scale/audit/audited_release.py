@@ -1,0 +1,148 @@
+"""A release in memory, over and over: what `privatise` publishes, with the noise it really draws.
+
+`publish` adds the product's noise, `exact_numbers` is what it is added to, and `stated_scales` says
+how much there should be: three lists of the same numbers in the same order, for the audit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.audit.worst_pairs import CohortStatistics
+from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
+from primo_scale.gaussian.noise import FineNoise, Integers, off_diagonal_sigma
+from primo_scale.privacy.mechanism import Mechanism, NoiseScales
+from primo_scale.privacy.noisy_matrices import (
+    noisy_counts,
+    noisy_cross,
+    noisy_gram,
+    noisy_outcome_gram,
+    noisy_smallest_eigenvalue,
+)
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+NoiseOfRun = Callable[[], FineNoise]
+
+# Runs whose noise is drawn at once.
+_POOLED_RUNS = 1024
+
+
+class PooledNoise:
+    """The draws of a sampler, taken many runs at a time and dealt out run by run.
+
+    They are the sampler's own, independent, of the scale and on the lattice that is asked for.
+
+    Parameters
+    ----------
+    source
+        The sampler.
+    """
+
+    def __init__(self, source: FineNoise) -> None:
+        self._source = source
+        self._dealt: dict[tuple[str, int, float], Iterator[Integers]] = {}
+
+    def draw(self, label: str, count: int, scale: float) -> Integers:
+        """Draw as the sampler does, any number of times for each label."""
+        if count == 0:
+            return np.empty(0, dtype=np.int64)
+        key = (label, count, scale)
+        if key not in self._dealt:
+            self._dealt[key] = self._deal(*key)
+        return next(self._dealt[key])
+
+    def _deal(self, label: str, size: int, scale: float) -> Iterator[Integers]:
+        for pool in count():
+            name = f"{label}, {size} draws of {scale!r}, pool {pool}"
+            yield from self._source.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
+
+
+def pooled_noise() -> NoiseOfRun:
+    """Return the noise of any number of runs, from the product's sampler under a fresh key."""
+    noise = PooledNoise(KeystreamNoise(os.urandom(KEY_BYTES)))
+    return lambda: noise
+
+
+def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
+    """Add a release's noise to statistics in memory, part by part as `privatise` does."""
+    scales, published = mechanism.scales, []
+    n_fixed = len(exact.outcome_gram) - len(exact.observed)
+    for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
+        for copy in range(mechanism.recipe.gram_copies):
+            label = f"X'X, block {block}, copy {copy}"
+            published.append(noisy_gram(gram, scales.gram[block], source=source, label=label))
+        label = f"X'Z, block {block}"
+        published.append(noisy_cross(cross, scales, n_fixed, source=source, label=label))
+    published.append(noisy_outcome_gram(exact.outcome_gram, scales, n_fixed, source=source))
+    published.append(noisy_counts(exact.observed, scales, source=source))
+    if scales.smallest_eigenvalue:
+        value = noisy_smallest_eigenvalue(exact.smallest_eigenvalue, scales, source=source)
+        published.append(np.array([value]))
+    return published
+
+
+def flat(parts: list[Integers]) -> Integers:
+    """Every published number, in a row."""
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def exact_numbers(statistics: CohortStatistics, mechanism: Mechanism) -> Integers:
+    """The numbers that `publish` adds noise to."""
+    parts = []
+    for gram, cross in zip(statistics.gram, statistics.cross, strict=True):
+        parts += [gram] * mechanism.recipe.gram_copies + [cross]
+    parts += [statistics.outcome_gram, statistics.observed]
+    if mechanism.scales.smallest_eigenvalue:
+        parts.append(np.array([statistics.smallest_eigenvalue]))
+    return flat(parts)
+
+
+def stated_scales(mechanism: Mechanism) -> tuple[Floats, Flags]:
+    """Stated noise of every number that `publish` gives, and which of them count.
+
+    Returns
+    -------
+    scales : ndarray of float64
+        1 where no noise is stated.
+    once : ndarray of bool
+        False below the diagonal of symmetric matrices.
+    """
+    scales, n_phenotypes = mechanism.scales, mechanism.bounds.n_phenotypes
+    parts: list[Floats] = []
+    once: list[Flags] = []
+
+    def add(part: Floats, *, symmetric: bool) -> None:
+        parts.append(part.ravel())
+        counted = np.ones(part.shape, dtype=bool)
+        once.append((np.triu(counted) if symmetric else counted).ravel())
+
+    columns = np.array([scales.fixed_cross] + [scales.phenotype_cross] * n_phenotypes)
+    for size, sigma in zip(mechanism.bounds.block_sizes, scales.gram, strict=True):
+        for _ in range(mechanism.recipe.gram_copies):
+            add(_symmetric(size, sigma), symmetric=True)
+        add(np.tile(columns, (size, 1)), symmetric=False)
+    add(_outcome_scales(scales, n_phenotypes), symmetric=True)
+    add(np.full(n_phenotypes, scales.observed), symmetric=False)
+    if scales.smallest_eigenvalue:
+        add(np.array([scales.smallest_eigenvalue]), symmetric=False)
+    stated = np.concatenate(parts)
+    return np.where(stated > 0, stated, 1.0), np.concatenate(once)
+
+
+def _outcome_scales(scales: NoiseScales, n_phenotypes: int) -> Floats:
+    whole = np.full((1 + n_phenotypes, 1 + n_phenotypes), scales.fixed_phenotype)
+    whole[:1, :1] = _symmetric(1, scales.fixed_gram)
+    whole[1:, 1:] = _symmetric(n_phenotypes, scales.phenotype_gram)
+    return whole
+
+
+def _symmetric(size: int, sigma: float) -> Floats:
+    scale = np.full((size, size), off_diagonal_sigma(sigma) if sigma else 0.0)
+    np.fill_diagonal(scale, sigma)
+    return scale

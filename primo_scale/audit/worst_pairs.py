@@ -1,0 +1,319 @@
+"""Neighbouring cohorts as far apart as the proofs allow, invented for the audit.
+
+For each promise docs/maths proves how far one person can move the
+statistics, and names rows that move them that far. Here are such rows, in integers: two variants
+to an LD block, one covariate, two phenotypes. Beside the pair that moves everything at once there
+are pairs that move one part, so that noise missing from a small part is not lost in the rest.
+Nobody's data is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.mechanism import Mechanism, PublicBounds
+
+Integers = npt.NDArray[np.int64]
+
+# The bounds of the invented rows: large, so that directions are exact to 1e-4, and the covariate
+# short of the phenotypes, so that X'C and X'Y are told apart.
+_ROW_NORM, _FIXED_NORM, _PHENOTYPE_NORM = 10**8, 10**6, 4 * 10**6
+_BLOCK_SIZE = 2
+N_PHENOTYPES = 2
+# Split of the audited mechanisms: the planner takes no smaller one, so X'X and X'Z both matter.
+SPLIT = 0.5
+# Two blocks that leave the worst neighbours just the room they need at this split.
+_BLOCK_NORM = math.floor(_ROW_NORM / (1 + (SPLIT / 2) ** 2))
+N_SAMPLES = 40
+# Half of them: a smaller subsample would need a delta_1 beyond the region that is proved.
+SUBSAMPLE = N_SAMPLES // 2
+_DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
+
+
+@dataclass(frozen=True)
+class Person:
+    """One record, within the bounds.
+
+    Attributes
+    ----------
+    genotypes
+        x: int64, shape (d,).
+    fixed
+        c: int64, shape (1,); a covariate, since a constant could not change.
+    phenotypes
+        y: int64, shape (2,); 0 where not observed.
+    observed
+        Which phenotypes the person has, 0 or 1: int64, shape (2,).
+    """
+
+    genotypes: Integers
+    fixed: Integers
+    phenotypes: Integers
+    observed: Integers
+
+
+@dataclass(frozen=True)
+class NeighbourPair:
+    """Two cohorts that differ in one person.
+
+    Attributes
+    ----------
+    name
+        What moves.
+    others
+        Genotypes of everybody else, all alike, int64, shape (n - 1, d); they have no outcomes.
+    before, after
+        The person; None: absent.
+    """
+
+    name: str
+    others: Integers
+    before: Person | None
+    after: Person | None
+
+
+@dataclass(frozen=True)
+class CohortStatistics:
+    """Exact statistics of an invented cohort, in memory.
+
+    Attributes
+    ----------
+    gram
+        X_b'X_b of every block.
+    cross
+        X_b'Z of every block, shape (d_b, 3).
+    outcome_gram
+        Z'Z, shape (3, 3).
+    observed
+        Numbers of people with each phenotype, shape (2,).
+    smallest_eigenvalue
+        Of X'X, rounded down.
+    """
+
+    gram: tuple[Integers, ...]
+    cross: tuple[Integers, ...]
+    outcome_gram: Integers
+    observed: Integers
+    smallest_eigenvalue: int
+
+
+def audit_bounds(*, by_block: bool) -> PublicBounds:
+    """Bounds of the invented rows: one dense X'X, or two LD blocks with bounds of their own."""
+    n_blocks = 2 if by_block else 1
+    return PublicBounds(
+        row_norm=_ROW_NORM,
+        block_norms=(_BLOCK_NORM,) * n_blocks if by_block else None,
+        fixed_norm=_FIXED_NORM,
+        phenotype_norm=_PHENOTYPE_NORM,
+        block_sizes=(_BLOCK_SIZE,) * n_blocks,
+        n_samples=N_SAMPLES,
+        n_phenotypes=N_PHENOTYPES,
+    )
+
+
+def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
+    """The pairs to audit a mechanism with.
+
+    Parameters
+    ----------
+    mechanism
+        Calibrated to `audit_bounds`; at another split than `SPLIT` its pairs are close to the
+        worst, and valid.
+    """
+    promise, rows = mechanism.promise, _Rows(mechanism.bounds)
+    replaced = promise.adjacency is Adjacency.REPLACE_ONE
+    if promise.privacy is PrivacyUnit.LABEL:
+        return _label_replaced(rows) if replaced else (_label_missing(rows),)
+    if not replaced:
+        return _removed(rows) if promise.privacy is PrivacyUnit.FULL else _feature_removed(rows)
+    farthest = _farthest_genotypes(mechanism, rows)
+    if promise.privacy is PrivacyUnit.FEATURE:
+        return _feature_replaced(rows, *farthest)
+    return _full_replaced(rows, *farthest)
+
+
+def statistics_of(
+    others: Integers, person: Person | None, block_sizes: tuple[int, ...]
+) -> CohortStatistics:
+    """Sum the statistics of a cohort."""
+    rows = everybody(others, person)
+    boundaries = np.cumsum(block_sizes)[:-1]
+    if person is None:
+        z = np.zeros(1 + N_PHENOTYPES, dtype=np.int64)
+        x, observed = np.zeros(rows.shape[1], dtype=np.int64), z[1:]
+    else:
+        z = np.concatenate([person.fixed, person.phenotypes])
+        x, observed = person.genotypes, person.observed
+    gram = grams(rows, block_sizes)
+    return CohortStatistics(
+        gram=gram,
+        cross=tuple(np.split(np.outer(x, z), boundaries)),
+        outcome_gram=np.outer(z, z),
+        observed=observed,
+        smallest_eigenvalue=math.floor(
+            min(scipy.linalg.eigvalsh(block.astype(np.float64))[0] for block in gram)
+        ),
+    )
+
+
+def everybody(others: Integers, person: Person | None) -> Integers:
+    """Genotypes of the cohort, the one person first."""
+    return others if person is None else np.vstack([person.genotypes, others])
+
+
+def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
+    """X_b'X_b of every block."""
+    parts = np.split(rows, np.cumsum(block_sizes)[:-1], axis=1)
+    return tuple(part.T @ part for part in parts)
+
+
+def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
+    """Genotype rows that move everything the farthest when the outcomes beside them are opposite.
+
+    Their cosine is t/2 (docs/maths/gram.md). Rows clipped in blocks lie in one direction,
+    long in one block and short in the other, each where the other is not (docs/maths/blocks.md).
+    Of a subsample X'X is paid for by itself: orthogonal rows move it the farthest.
+    """
+    if mechanism.recipe.subsample is not None:
+        return rows.two_genotypes(0.0, _DIAGONAL)
+    if mechanism.bounds.block_norms is not None:
+        return rows.genotypes(_DIAGONAL), rows.genotypes(_DIAGONAL, last_block_first=True)
+    return rows.two_genotypes((mechanism.split or 0.0) / 2, _DIAGONAL)
+
+
+class _Rows:
+    """Rows at given bounds, in given directions."""
+
+    def __init__(self, bounds: PublicBounds) -> None:
+        self._block_norms, left = [], bounds.row_norm
+        for norm in bounds.block_norms or (bounds.row_norm,) * len(bounds.block_sizes):
+            self._block_norms.append(min(norm, left))
+            left -= self._block_norms[-1]
+        self.fixed = np.array([math.isqrt(bounds.fixed_norm)], dtype=np.int64)
+        self._phenotype_norm = bounds.phenotype_norm
+        self.no_outcomes = self.fixed * 0, self.phenotypes(0.0) * 0
+        self.others = np.tile(self.genotypes(0.0), (N_SAMPLES - 1, 1))
+
+    def genotypes(self, angle: float, *, last_block_first: bool = False) -> Integers:
+        """As long as the bounds allow, at this angle to the first variant in every block.
+
+        One block is filled, and the other gets what is left.
+        """
+        norms = reversed(self._block_norms) if last_block_first else self._block_norms
+        return np.concatenate([_in_direction(angle, norm) for norm in norms])
+
+    def two_genotypes(self, cosine: float, centre: float) -> tuple[Integers, Integers]:
+        """Two such rows; X'X moves on its diagonal if they lie about `_DIAGONAL`, else off it."""
+        half = math.acos(cosine) / 2
+        return self.genotypes(centre - half), self.genotypes(centre + half)
+
+    def phenotypes(self, angle: float) -> Integers:
+        """As long as the bound allows, at this angle to the first phenotype."""
+        return _in_direction(angle, self._phenotype_norm)
+
+
+def _in_direction(angle: float, norm: int) -> Integers:
+    # Rounding toward zero keeps the norm within its bound.
+    exact = math.sqrt(norm) * np.array([math.cos(angle), math.sin(angle)])
+    return np.trunc(exact).astype(np.int64)
+
+
+def _person(x: Integers, outcomes: tuple[Integers, Integers], *, observed: bool = True) -> Person:
+    fixed, phenotypes = outcomes
+    return Person(x, fixed, phenotypes, np.full(N_PHENOTYPES, int(observed), dtype=np.int64))
+
+
+def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
+    c, y = rows.fixed, rows.phenotypes(_DIAGONAL)
+    joint = NeighbourPair(
+        "everything", np.tile(v, (N_SAMPLES - 1, 1)), _person(u, (c, y)), _person(v, (-c, -y))
+    )
+    x = rows.genotypes(_DIAGONAL) * 0
+    missing = NeighbourPair(
+        "outcomes",
+        rows.others,
+        _person(x, (c, y)),
+        _person(x, rows.no_outcomes, observed=False),
+    )
+    return joint, *_gram_alone(rows), missing
+
+
+def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    """Orthogonal rows without outcomes: X'X moves alone, and the smallest eigenvalue."""
+    pairs = []
+    for name, centre in (("X'X, diagonal", _DIAGONAL), ("X'X, off the diagonal", _OFF_DIAGONAL)):
+        before, after = (
+            _person(x, rows.no_outcomes, observed=False) for x in rows.two_genotypes(0.0, centre)
+        )
+        others = np.tile(after.genotypes, (N_SAMPLES - 1, 1))
+        pairs.append(NeighbourPair(name, others, before, after))
+    return tuple(pairs)
+
+
+def _removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    # At a right angle to everybody else's row the person is the smallest eigenvalue.
+    x, outcomes = rows.genotypes(math.pi / 2), (rows.fixed, rows.phenotypes(_DIAGONAL))
+    oblique = rows.genotypes(_DIAGONAL)
+    present = {
+        "everything": _person(x, outcomes),
+        "X'X": _person(oblique, rows.no_outcomes, observed=False),
+        "outcomes": _person(x * 0, outcomes),
+    }
+    return tuple(NeighbourPair(name, rows.others, p, None) for name, p in present.items())
+
+
+def _label_replaced(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    x, c = rows.genotypes(_DIAGONAL), rows.fixed
+    y, orthogonal = rows.phenotypes(0.0), rows.phenotypes(math.pi / 2)
+    before = _person(x, (c, y))
+    return (
+        NeighbourPair("phenotypes, reversed", rows.others, before, _person(x, (c, -y))),
+        NeighbourPair("phenotypes, turned", rows.others, before, _person(x, (c, orthogonal))),
+        _label_missing(rows),
+    )
+
+
+def _label_missing(rows: _Rows) -> NeighbourPair:
+    x, c, y = rows.genotypes(_DIAGONAL), rows.fixed, rows.phenotypes(_DIAGONAL)
+    after = _person(x, (c, y * 0), observed=False)
+    return NeighbourPair("phenotypes, missing", rows.others, _person(x, (c, y)), after)
+
+
+def _feature_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
+    c, y = rows.fixed, rows.phenotypes(_DIAGONAL)
+    others = np.tile(v, (N_SAMPLES - 1, 1))
+    joint = NeighbourPair("everything", others, _person(u, (c, y)), _person(-v, (c, y)))
+    return joint, *_gram_alone(rows), _covariates_alone(rows, rows.genotypes(_DIAGONAL))
+
+
+def _feature_removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    x, y = rows.genotypes(math.pi / 2), rows.phenotypes(_DIAGONAL)
+    oblique = rows.genotypes(_DIAGONAL)
+    zero, nothing = x * 0, rows.no_outcomes
+    return (
+        NeighbourPair(
+            "everything",
+            rows.others,
+            _person(x, (rows.fixed, y)),
+            _person(zero, (rows.fixed * 0, y)),
+        ),
+        NeighbourPair(
+            "X'X",
+            rows.others,
+            _person(oblique, nothing, observed=False),
+            _person(zero, nothing, observed=False),
+        ),
+        _covariates_alone(rows, zero),
+    )
+
+
+def _covariates_alone(rows: _Rows, x: Integers) -> NeighbourPair:
+    y = rows.phenotypes(_DIAGONAL)
+    before, after = _person(x, (rows.fixed, y)), _person(x, (rows.fixed * 0, y))
+    return NeighbourPair("covariates", rows.others, before, after)

@@ -1,0 +1,84 @@
+"""Certificates of a cluster: ``python -m pipelines.certificates``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from primo_scale.cli.command_line import (
+    CONTEXT,
+    DIRECTORY,
+    ContractGroup,
+    debug_option,
+    explain_errors,
+)
+
+if TYPE_CHECKING:
+    from primo_scale.cluster.certificates import Certificates
+
+_DIRECTORY_ARGUMENT = click.argument("directory", type=DIRECTORY)
+_DAYS_OPTION = click.option(
+    "--days",
+    type=click.IntRange(1, 397),
+    default=30,
+    show_default=True,
+    help="How long new connections are possible.",
+)
+
+
+@click.group(cls=ContractGroup, context_settings=CONTEXT)
+def main() -> None:
+    """Make and renew the certificates that a cluster's members know each other by.
+
+    Give DIRECTORY to whatever starts the scheduler and the workers, and to --tls. Whoever can read
+    it is a member.
+    """
+
+
+@main.command()
+@_DIRECTORY_ARGUMENT
+@_DAYS_OPTION
+@debug_option
+@explain_errors
+def new(directory: Path, days: int) -> None:
+    """Make an authority and a certificate for client, scheduler and workers, mode 0600."""
+    from primo_scale.cluster.certificates import make_certificates
+
+    _print(make_certificates(directory, days=days))
+
+
+@main.command()
+@_DIRECTORY_ARGUMENT
+@_DAYS_OPTION
+@debug_option
+@explain_errors
+def renew(directory: Path, days: int) -> None:
+    """Replace the certificates; holders of the old ones are shut out of whatever starts next.
+
+    A running cluster refuses the new ones: renew between runs, or start the cluster again.
+    """
+    from primo_scale.cluster.certificates import renew_certificates
+
+    _print(renew_certificates(directory, days=days))
+
+
+@main.command()
+@_DIRECTORY_ARGUMENT
+@debug_option
+@explain_errors
+def show(directory: Path) -> None:
+    """Check the certificates and say until when they are valid."""
+    from primo_scale.cluster.certificates import read_certificates
+
+    _print(read_certificates(directory))
+
+
+def _print(found: Certificates) -> None:
+    click.echo(f"{found.directory}: valid until {found.expires:%Y-%m-%d %H:%M} UTC")
+    click.echo(f"authority sha256 {found.fingerprint}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""``python -m pipelines.ledger``: see, check and set privacy budgets.
+
+A cohort has a budget for each privacy unit and adjacency that it releases under. They do not add:
+each bounds how well other neighbours can be told apart (`primo_scale.ledger.spending.Account`).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from primo_scale.cli.command_line import (
+    CONTEXT,
+    FILE_PATH,
+    ContractGroup,
+    debug_option,
+    explain_errors,
+)
+from primo_scale.humanize import spent_in_words
+
+if TYPE_CHECKING:
+    from primo_scale.ledger.ledger import Ledger
+    from primo_scale.ledger.spending import Balance
+
+_LEDGER_OPTION = click.option(
+    "--ledger",
+    "path",
+    type=FILE_PATH,
+    help="The ledger file [default: primo_scale/ledger.sqlite under the XDG state directory].",
+)
+_COHORT_OPTION = click.option(
+    "--cohort", help="A cohort's name, or 8 or more first digits of its identifier (see `show`)."
+)
+
+
+@click.group(cls=ContractGroup, context_settings=CONTEXT)
+def main() -> None:
+    """Show, verify and set the privacy budgets of cohorts."""
+
+
+@main.command()
+@_LEDGER_OPTION
+@_COHORT_OPTION
+@debug_option
+@explain_errors
+def show(path: Path | None, cohort: str | None) -> None:
+    """Print what each cohort may spend, has spent and has left, and every charge.
+
+    The public key is what others check the signatures of releases with: tell it to them.
+    """
+    with _open(path) as ledger:
+        balances = _matching(ledger, cohort) if cohort else ledger.balances()
+        click.echo(f"{ledger.path}, head {ledger.head()}")
+        click.echo(f"public key {ledger.public_key}")
+        if not balances:
+            click.echo("no cohort has a budget yet")
+        for balance in balances:
+            _print_balance(balance)
+
+
+@main.command()
+@_LEDGER_OPTION
+@debug_option
+@explain_errors
+def verify(path: Path | None) -> None:
+    """Recompute the whole ledger; exit 1 and say what is wrong if anything is."""
+    with _open(path) as ledger:
+        problems = ledger.verify()
+        for problem in problems:
+            click.echo(f"{ledger.path}: {problem}", err=True)
+        if problems:
+            sys.exit(1)
+        click.echo(f"{ledger.path}: verified, head {ledger.head()}")
+
+
+@main.command("set-budget")
+@_LEDGER_OPTION
+@_COHORT_OPTION
+@click.option("--epsilon", type=float, required=True, help="Total epsilon the cohort may spend.")
+@click.option("--delta", type=float, help="Needed for a new budget; an existing one keeps its own.")
+@click.option(
+    "--privacy",
+    type=click.Choice(["full", "label", "feature"]),
+    default="full",
+    show_default=True,
+    help="What of a person is protected.",
+)
+@click.option(
+    "--adjacency",
+    type=click.Choice(["replace-one", "add-remove"]),
+    default="replace-one",
+    show_default=True,
+    help="Which cohorts are neighbours.",
+)
+@debug_option
+@explain_errors
+def set_budget(
+    path: Path | None,
+    cohort: str | None,
+    epsilon: float,
+    delta: float | None,
+    privacy: str,
+    adjacency: str,
+) -> None:
+    """Set a cohort's total budget; --cohort may be left out when the ledger holds one cohort.
+
+    A name that matches no cohort opens a budget for a new one, to be used with the same --cohort.
+    Each --privacy and --adjacency has a budget of its own, and they do not add: what is spent
+    protecting phenotypes alone says nothing about genotypes.
+    """
+    from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+    from primo_scale.ledger.ledger import Ledger
+
+    with Ledger(_path(path)) as ledger:
+        name = cohort if cohort is not None else _only_cohort(ledger)
+        account = ledger.account_named(
+            name, unit=PrivacyUnit(privacy), adjacency=Adjacency(adjacency)
+        )
+        known = {balance.account.cohort for balance in ledger.balances()}
+        balance = ledger.set_budget(account, epsilon=epsilon, delta=delta)
+        if account.cohort not in known:
+            click.echo(f"new cohort: {account.cohort}")
+        _print_balance(balance)
+
+
+def _path(path: Path | None) -> Path:
+    from primo_scale.ledger.ledger import default_ledger_path
+
+    return path if path is not None else default_ledger_path()
+
+
+def _open(path: Path | None) -> Ledger:
+    from primo_scale.ledger.ledger import Ledger
+
+    return Ledger(_path(path), create=False)
+
+
+def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
+    """Balances of the one cohort that is named `cohort`, or whose identifier begins so."""
+    from primo_scale.errors import UsageError
+
+    balances = ledger.balances()
+    found = [b for b in balances if b.account.is_abbreviated_by(cohort)]
+    if len({balance.account.cohort for balance in found}) > 1:
+        raise UsageError(
+            "several cohorts begin so", where="--cohort", value=cohort, remedy="Give more letters"
+        )
+    if not found:
+        known = ", ".join(balance.account.short_name for balance in balances) or "none"
+        raise UsageError("no such cohort", where="--cohort", value=cohort, limit=f"known: {known}")
+    return found
+
+
+def _only_cohort(ledger: Ledger) -> str:
+    from primo_scale.errors import UsageError
+
+    cohorts = {balance.account.cohort for balance in ledger.balances()}
+    if len(cohorts) != 1:
+        raise UsageError(
+            "name the cohort: the ledger does not hold exactly one",
+            where="--cohort",
+            value=f"{len(cohorts)} cohorts",
+            remedy="python -m pipelines.ledger show lists them",
+        )
+    return cohorts.pop()
+
+
+def _print_balance(balance: Balance) -> None:
+    budget = balance.budget
+    click.echo(f"cohort {balance.account.description}")
+    spent = spent_in_words(balance.epsilon_spent, budget.epsilon)
+    click.echo(f"  budget  epsilon {spent_in_words(budget.epsilon)} at delta {budget.delta:g}")
+    click.echo(f"  spent   epsilon {spent} in {len(balance.charges)} charges")
+    click.echo(f"  left    epsilon {balance.epsilon_left:g}")
+    for charge in balance.charges:
+        cost = charge.cost
+        subsampled = f" and (epsilon {cost.epsilon:g}, delta {cost.delta:g})" if cost.delta else ""
+        click.echo(
+            f"  charge {charge.id}  {charge.reserved_at}  {charge.state:9}  "
+            f"epsilon {charge.request.epsilon:g}  mu^2 {cost.mu_squared:.6g}{subsampled}"
+        )
+
+
+if __name__ == "__main__":
+    main()

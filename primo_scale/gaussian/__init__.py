@@ -1,0 +1,1 @@
+"""Mathematics of the Gaussian mechanism: sensitivities, calibration and exact samplers."""

@@ -1,0 +1,65 @@
+"""Whose budget a release is paid from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account
+
+
+@dataclass(frozen=True)
+class Payer:
+    """Account that pays for a release, and the people that the release is about.
+
+    Attributes
+    ----------
+    account
+        Account in the ledger.
+    people
+        Keyed digest of the sample list, by which a second account for it is noticed.
+    roster
+        Keyed digests of the IIDs, by which a second account for any of the people is noticed.
+    """
+
+    account: Account
+    people: str
+    roster: bytes = b""
+
+
+def payer_of(
+    ledger: Ledger,
+    cohort_digest: str,
+    individuals: Iterable[str],
+    name: str | None,
+    *,
+    unit: PrivacyUnit,
+    adjacency: Adjacency,
+) -> Payer:
+    """Return the account that pays for a release of a cohort.
+
+    Parameters
+    ----------
+    ledger
+        Ledger that holds, or will hold, the cohort's account.
+    cohort_digest
+        SHA-256 digest of the sorted sample list, as hexadecimal text.
+    individuals
+        IIDs of the people of the release.
+    name
+        Name of the cohort; None: the cohort goes by its sample list.
+    unit
+        Privacy unit.
+    adjacency
+        Neighbouring relation between cohorts.
+
+    Raises
+    ------
+    UsageError
+        The name stands for several cohorts.
+    """
+    people = ledger.cohort_identifier(cohort_digest)
+    account = ledger.account_named(name or people, unit=unit, adjacency=adjacency)
+    return Payer(account, people, ledger.roster(individuals))

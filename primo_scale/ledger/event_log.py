@@ -1,0 +1,382 @@
+"""An append-only, durable chain of events in one SQLite file, under secret keys of its own.
+
+The storage half of the privacy ledger: it knows nothing of budgets. Every event carries a keyed
+digest of itself and of the event before it. A second key signs; the chain records its public
+half, so that another one put in its place is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError, ResourceError
+from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.signing_key import new_signing_key, public_key_of, sign
+from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
+
+FORMAT_VERSION = 2
+_KEY_BYTES = 32
+_LOCK_SECONDS = 60.0
+_NO_EVENT = ""
+# Version 1 had no key to sign with; an event of this kind records what a later version added.
+_WITHOUT_SIGNING_KEY = 1
+_UPGRADED = "upgraded"
+_SIGNING_TABLE = "CREATE TABLE signing (key BLOB NOT NULL)"
+_ATTACHMENT = "attachment"
+# Made when the first is kept, so that a ledger of an earlier version needs no upgrade.
+_ATTACHMENTS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS attachments (digest TEXT PRIMARY KEY, data BLOB NOT NULL)"
+)
+_SCHEMA = (
+    "CREATE TABLE secret (key BLOB NOT NULL)",
+    _SIGNING_TABLE,
+    # AUTOINCREMENT remembers the largest number ever used, so a removed last event shows.
+    """CREATE TABLE events (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)""",
+    """CREATE TRIGGER events_stay BEFORE DELETE ON events
+        BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+    """CREATE TRIGGER events_are_final BEFORE UPDATE ON events
+        BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+)
+
+
+class EventLog:
+    """An open log.
+
+    Parameters
+    ----------
+    path
+        The SQLite file. One of format version 1 gets a signing key when it is opened.
+    create
+        Make an empty log, with new keys, where there is none.
+    read_only
+        Leave the file as it is: a log of format version 1 stays one, and nothing can be signed.
+
+    Raises
+    ------
+    InputError
+        No log there and not to be created, another kind of file, or not accessible.
+    ResourceError
+        The disk is full.
+    """
+
+    def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
+        self.path = path
+        if create:
+            _create_log(path)
+        elif not path.is_file():
+            raise InputError(
+                "no ledger here",
+                where=path,
+                remedy="Check --ledger, or restore the ledger from a backup: only it knows what "
+                "was spent",
+            )
+        _refuse_empty_file(path)
+        with _database_errors_explained(path):
+            self._database = _connect(path)
+            self._key = self._read_key()
+            if read_only:
+                self._database.execute("PRAGMA query_only = ON")
+            elif self._format_version() == _WITHOUT_SIGNING_KEY:
+                self._upgrade()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+    def keyed_digest(self, purpose: str, data: bytes) -> str:
+        """HMAC-SHA256 of `data` under the log's key, hexadecimal; purposes never collide."""
+        return _keyed_digest(self._key, purpose, data)
+
+    @property
+    def public_key(self) -> str:
+        """The public half of the signing key, 64 hexadecimal digits, as the chain records it."""
+        return str(self._format_event().get("public_key"))
+
+    def sign(self, data: bytes) -> bytes:
+        """Ed25519 signature, 64 bytes, under the log's signing key.
+
+        Raises
+        ------
+        InputError
+            The key in the file is not the one that the chain records.
+        """
+        problem = self._signing_key_problem()
+        if problem is not None:
+            raise InputError(
+                problem,
+                where=self.path,
+                remedy="Nothing is signed with it; see python -m pipelines.ledger verify",
+            )
+        return sign(self._signing_key(), data)
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """One transaction that no other process writes during; on the disk when it ends."""
+        # The connection commits when it is left, or rolls back.
+        with _database_errors_explained(self.path), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            yield
+
+    def append(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Append one event inside the current transaction."""
+        _append(self._database, self._key, self.head(), kind, body)
+
+    def attach(self, data: bytes) -> str:
+        """Keep `data` beside the chain, inside the current transaction; return its keyed digest.
+
+        An event that records the digest pins the data. The same data are kept once.
+        """
+        digest = self.keyed_digest(_ATTACHMENT, data)
+        self._database.execute(_ATTACHMENTS_TABLE)
+        self._database.execute("INSERT OR IGNORE INTO attachments VALUES (?, ?)", (digest, data))
+        return digest
+
+    def attachment(self, digest: str) -> bytes:
+        """Return what was attached.
+
+        Raises
+        ------
+        InputError
+            It is missing, or was changed.
+        """
+        with _database_errors_explained(self.path):
+            query = "SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?"
+            rows = self._select(query, digest)
+        data = rows[0][0] if rows else b""
+        if self.keyed_digest(_ATTACHMENT, data) != digest:
+            raise InputError(
+                "the ledger is damaged: a list of people is missing or was changed",
+                where=self.path,
+                value=digest[:12],
+                remedy="Restore the ledger from a backup",
+            )
+        return data
+
+    def events(self) -> list[tuple[str, str, Mapping[str, Any]]]:
+        """Every event as ``(time, kind, body)``, oldest first."""
+        return [(time, kind, _parsed(body)) for _, time, kind, body, _ in self._rows()]
+
+    def head(self) -> str:
+        """Digest of the last event, which depends on every event before it."""
+        with _database_errors_explained(self.path):
+            row = self._database.execute(
+                "SELECT digest FROM events ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+        return str(row[0]) if row else _NO_EVENT
+
+    def chain_problems(self) -> list[str]:
+        """Recompute every digest; one line for each event that was changed or is missing.
+
+        One more where the signing key is not the recorded one.
+        """
+        problems = []
+        previous, last = _NO_EVENT, 0
+        for number, time, kind, body, digest in self._rows():
+            if number != last + 1:
+                problems.append(f"event {last + 1}: missing")
+            texts = all(isinstance(part, str) for part in (previous, time, kind, body))
+            if not texts or digest != _event_digest(self._key, previous, (time, kind, body)):
+                problems.append(f"event {number} ({kind}): changed after it was written")
+            previous, last = digest, number
+        with _database_errors_explained(self.path):
+            row = self._database.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+            ).fetchone()
+        if row is None or row[0] != last:
+            problems.append(f"event {last + 1}: missing at the end")
+        if self._format_version() == _WITHOUT_SIGNING_KEY:  # opened for reading alone
+            return problems
+        wrong_key = self._signing_key_problem()
+        return [*problems, wrong_key] if wrong_key else problems
+
+    def _upgrade(self) -> None:
+        """Bring a log of version 1 to this version, unless another process has by now."""
+        with self.exclusively():
+            if self._format_version() != _WITHOUT_SIGNING_KEY:
+                return
+            self._database.execute(_SIGNING_TABLE)
+            self.append(_UPGRADED, _add_signing_key(self._database))
+            step("before upgrade")
+        step("upgraded")
+
+    def _signing_key(self) -> bytes:
+        """The private key; empty unless there is exactly one."""
+        keys = self._select("SELECT key FROM signing")
+        found = [key for (key,) in keys if isinstance(key, bytes)]
+        return found[0] if len(found) == 1 else b""
+
+    def _signing_key_problem(self) -> str | None:
+        """What is wrong with the signing key, in a line, if anything."""
+        with _database_errors_explained(self.path):
+            key = self._signing_key()
+        try:
+            recorded = public_key_of(key) == self.public_key
+        except ValueError:
+            recorded = False
+        return None if recorded else "the signing key is not the one that was recorded"
+
+    def _format_event(self) -> Mapping[str, Any]:
+        """Body of the event that says how the file is laid out: the last change of its format."""
+        with _database_errors_explained(self.path):
+            row = self._database.execute(
+                "SELECT body FROM events WHERE number = 1 OR kind = ? ORDER BY number DESC LIMIT 1",
+                (_UPGRADED,),
+            ).fetchone()
+        return _parsed(row[0]) if row else {}
+
+    def _format_version(self) -> object:
+        return self._format_event().get("format_version")
+
+    def _select(self, query: str, *values: str) -> list[Any]:
+        """Return the rows of a query; none where there is no such table."""
+        try:
+            return self._database.execute(query, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            return []
+
+    def _read_key(self) -> bytes:
+        keys = self._select("SELECT key FROM secret")
+        if not keys and not self._select("SELECT * FROM sqlite_master WHERE name = 'secret'"):
+            raise InputError("is not a privacy ledger", where=self.path)
+        version = self._format_version()
+        if len(keys) != 1 or version not in (_WITHOUT_SIGNING_KEY, FORMAT_VERSION):
+            raise InputError(
+                "the ledger has an unknown format version",
+                where=self.path,
+                value=version,
+                limit=FORMAT_VERSION,
+                remedy="Use the version of primo_scale that wrote it",
+            )
+        return bytes(keys[0][0])
+
+    def _rows(self) -> list[tuple[int, str, str, str, str]]:
+        with _database_errors_explained(self.path):
+            return self._database.execute(
+                "SELECT number, time, kind, body, digest FROM events ORDER BY number"
+            ).fetchall()
+
+
+def _keyed_digest(key: bytes, purpose: str, data: bytes) -> str:
+    return hmac.new(key, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def _event_digest(key: bytes, previous: str, event: tuple[str, str, str]) -> str:
+    return _keyed_digest(key, "event", canonical_json([previous, *event]))
+
+
+def _parsed(body: str) -> Mapping[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, TypeError, RecursionError):  # a flipped bit may leave bytes or a number
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file so that what is committed survives a loss of power."""
+    database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
+    # A reservation must survive power loss before noise is drawn. EXTRA also flushes the
+    # directory after the rollback journal is removed; FULL could lose the last commit.
+    # (A write-ahead log would be a second file that a copy of the ledger leaves behind.)
+    database.execute("PRAGMA journal_mode = DELETE")
+    database.execute("PRAGMA synchronous = EXTRA")
+    return database
+
+
+def _create_log(path: Path) -> None:
+    """Make a log with new keys, durably, unless there is a file.
+
+    The log is written beside its name and linked to it, which fails where another process was
+    first. So no kill leaves an empty file under the name, and an empty file is always damage.
+    """
+    if path.exists():
+        return
+    with disk_errors_explained(path), _database_errors_explained(path):
+        missing = [parent for parent in path.parents if not parent.exists()]
+        # After power loss a ledger whose directory has no entry is gone, with all it remembers.
+        for directory in reversed(missing):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            sync_directory(directory.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(descriptor)
+        try:
+            _fill_new_log(Path(name))
+            with suppress(FileExistsError):
+                os.link(name, path)
+        finally:
+            os.unlink(name)
+        sync_directory(path.parent)
+
+
+def _fill_new_log(path: Path) -> None:
+    """Write the tables, the keys and the first event to an empty file."""
+    with closing(_connect(path)) as database, database:
+        database.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            database.execute(statement)
+        key = secrets.token_bytes(_KEY_BYTES)
+        database.execute("INSERT INTO secret VALUES (?)", (key,))
+        _append(database, key, _NO_EVENT, "created", _add_signing_key(database))
+
+
+def _refuse_empty_file(path: Path) -> None:
+    if path.stat().st_size == 0:
+        raise InputError(
+            "is an empty file, so what was spent is unknown",
+            where=path,
+            remedy="Restore the ledger from a backup; remove the file only if no release was ever "
+            "paid from it",
+        )
+
+
+def _add_signing_key(database: sqlite3.Connection) -> dict[str, Any]:
+    """Store a new signing key; return the body of the event that must record it."""
+    key = new_signing_key()
+    database.execute("INSERT INTO signing VALUES (?)", (key,))
+    return {"format_version": FORMAT_VERSION, "public_key": public_key_of(key)}
+
+
+def _append(
+    database: sqlite3.Connection, key: bytes, head: str, kind: str, body: Mapping[str, Any]
+) -> None:
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    text = canonical_json(dict(body)).decode()
+    database.execute(
+        "INSERT INTO events (time, kind, body, digest) VALUES (?, ?, ?, ?)",
+        (time, kind, text, _event_digest(key, head, (time, kind, text))),
+    )
+
+
+@contextmanager
+def _database_errors_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "disk is full" in str(error):
+            raise ResourceError(
+                "the disk is full", where=path, remedy="Free space, then run the command again"
+            ) from error
+        if "locked" in str(error):
+            raise InputError(
+                "another process has held the ledger for a minute",
+                where=path,
+                remedy="Wait for it to end, then run the same command again",
+            ) from error
+        raise InputError(f"cannot be used: {error}", where=path) from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise InputError(f"is not a privacy ledger: {error}", where=path) from error

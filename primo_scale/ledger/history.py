@@ -1,0 +1,196 @@
+"""What a ledger's events add up to: budgets, charges and their states.
+
+The events are the only truth: everything here is recomputed from them at every use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.ledger.spending import (
+    Account,
+    Balance,
+    Budget,
+    Charge,
+    ChargeState,
+    ReleaseRequest,
+)
+
+
+@dataclass
+class History:
+    """The state a sequence of events leads to, and what is wrong with the sequence.
+
+    Attributes
+    ----------
+    budgets
+        By account.
+    charges
+        By charge id, oldest first.
+    problems
+        One line for each event that no ledger would have written.
+    """
+
+    budgets: dict[Account, Budget] = field(default_factory=dict)
+    charges: dict[str, Charge] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def balance(self, account: Account) -> Balance:
+        """The balance of an account that has a budget."""
+        charges = (c for c in self.charges.values() if c.request.account == account)
+        return Balance(account, self.budgets[account], tuple(charges))
+
+    def cohorts_of(self, people: str) -> set[str]:
+        """Cohorts, by any account of theirs, that releases of these people were charged to."""
+        requests = (charge.request for charge in self.charges.values())
+        return {r.account.cohort for r in requests if people and r.people == people}
+
+    def has_budget(self, cohort: str) -> bool:
+        """Whether a cohort has a budget, for any unit and adjacency."""
+        return any(account.cohort == cohort for account in self.budgets)
+
+    def has_charges(self, cohort: str) -> bool:
+        """Whether anything was charged to a cohort, for any unit and adjacency."""
+        return any(c.request.account.cohort == cohort for c in self.charges.values())
+
+    def interrupted(self, request: ReleaseRequest) -> int:
+        """Charges for the same request whose noise was never recorded."""
+        return sum(
+            charge.request == request and charge.state is ChargeState.RESERVED
+            for charge in self.charges.values()
+        )
+
+    def charge_to_replay(
+        self, request: ReleaseRequest, noise_at_hand: Collection[str]
+    ) -> Charge | None:
+        """A charge for the same request whose noise exists and may be used again, or None.
+
+        One of `noise_at_hand` if it is such a charge, recorded as drawn or not; else the last one
+        that was recorded as drawn.
+        """
+        same = [charge for charge in self.charges.values() if charge.request == request]
+        for charge in same:
+            if charge.id in noise_at_hand:
+                return charge
+        drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
+        return drawn[-1] if drawn else None
+
+
+def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
+    """Recompute budgets and charges from ``(time, kind, body)`` events, oldest first."""
+    history = History()
+    for number, (time, kind, body) in enumerate(events, start=1):
+        try:
+            problem = _apply(history, time, kind, body)
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            problem = f"cannot be read ({error!r})"
+        if problem:
+            history.problems.append(f"event {number} ({kind}): {problem}")
+    return history
+
+
+def account_as_json(account: Account) -> dict[str, str]:
+    """The account's part of an event."""
+    return {
+        "cohort": account.cohort,
+        "unit": account.unit.value,
+        "adjacency": account.adjacency.value,
+    }
+
+
+def reservation_as_json(charge: Charge) -> dict[str, str | float]:
+    """The event that a new charge is recorded as."""
+    return {
+        **account_as_json(charge.request.account),
+        "charge": charge.id,
+        "request": charge.request.digest,
+        "epsilon": charge.request.epsilon,
+        "delta": charge.request.delta,
+        "mu_squared": charge.cost.mu_squared,
+        "approximate_epsilon": charge.cost.epsilon,
+        "approximate_delta": charge.cost.delta,
+        "people": charge.request.people,
+        "roster": charge.roster,
+    }
+
+
+def _request_from(body: Mapping[str, Any]) -> ReleaseRequest:
+    # Every charge of format version 1 was Gaussian, and did not say so.
+    cost = Cost(
+        body["mu_squared"],
+        body.get("approximate_epsilon", 0.0),
+        body.get("approximate_delta", 0.0),
+    )
+    asked = (body["request"], body["epsilon"], body["delta"])
+    return ReleaseRequest(_account_from(body), *asked, cost, body["people"])
+
+
+def _account_from(body: Mapping[str, Any]) -> Account:
+    return Account(body["cohort"], PrivacyUnit(body["unit"]), Adjacency(body["adjacency"]))
+
+
+def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> str | None:
+    """Apply one event; return what is wrong with it, if anything."""
+    if kind in ("created", "upgraded"):
+        return None
+    if kind == "budget":
+        return _apply_budget(history, body)
+    if kind == "reserved":
+        return _apply_reservation(history, time, body)
+    if kind in ("drawn", "published"):
+        return _apply_progress(history, kind, body)
+    return "is of an unknown kind"
+
+
+def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
+    account = _account_from(body)
+    before = history.budgets.get(account)
+    history.budgets[account] = Budget(body["epsilon"], body["delta"])
+    if before is not None and before.delta != body["delta"]:
+        return f"changes the delta of cohort {account.short_name}"
+    return None
+
+
+def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
+    request = _request_from(body)
+    account = request.account
+    # Charges of versions without rosters have none.
+    charge = Charge(body["charge"], request, reserved_at=time, roster=body.get("roster", ""))
+    budget = history.budgets.get(account)
+    known = charge.id in history.charges
+    history.charges[charge.id] = charge
+    if known:
+        return f"reserves charge {charge.id} twice"
+    if budget is None:
+        return f"spends from cohort {account.short_name}, which has no budget"
+    if budget.delta != request.delta:
+        return f"has another delta than cohort {account.short_name}"
+    problem = request.problem()
+    if problem:
+        return f"charge {charge.id} {problem}"
+    affordable = budget.covers(history.balance(account).spent)
+    return None if affordable else f"overspends the budget of cohort {account.short_name}"
+
+
+def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str | None:
+    charge = history.charges.get(body["charge"])
+    if charge is None:
+        return f"charge {body['charge']} was never reserved"
+    if kind == "drawn":
+        history.charges[charge.id] = replace(
+            charge, state=ChargeState.DRAWN, statistics_digest=body["digest"]
+        )
+        in_order = charge.state is ChargeState.RESERVED
+        return None if in_order else f"a second noise for charge {charge.id}"
+    history.charges[charge.id] = replace(
+        charge,
+        state=ChargeState.PUBLISHED,
+        release_digests=(*charge.release_digests, body["digest"]),
+    )
+    in_order = charge.state is not ChargeState.RESERVED
+    return None if in_order else f"charge {charge.id} was published before its noise was recorded"

@@ -1,0 +1,146 @@
+"""Check a release against the custodian's ledger: it was paid for, and is the one paid for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Balance, Charge, ChargeState, total_cost
+from primo_scale.publication.document import Document
+from primo_scale.publication.file_names import RELEASE_FILE
+from primo_scale.publication.recompute import Finding
+from primo_scale.publication.recompute_profile import TOLERANCE
+from primo_scale.publication.statement import NOT_PRIVATE
+from primo_scale.publication.verify import read_document
+from primo_scale.storage.files import sha256_of_file
+
+
+def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
+    """Check a private release against a ledger.
+
+    Parameters
+    ----------
+    directory
+        A release whose release.json follows its schema.
+    ledger_file
+        The custodian's, which only its owner can read.
+
+    Returns
+    -------
+    list of Finding
+        That the ledger's own chain is whole, that it signed the release, and that the charges in
+        it are those of this release.
+
+    Raises
+    ------
+    InputError
+        `ledger_file` is no ledger.
+    """
+    document, schema = read_document(directory)
+    if document is None:
+        return [schema]
+    if not document["private"]:
+        return [
+            Finding(False, "ledger file", f"no ledger pays for a release that is {NOT_PRIVATE}")
+        ]
+    digest = sha256_of_file(directory / RELEASE_FILE)
+    with Ledger(ledger_file, create=False) as ledger:
+        chain, key, balances = ledger.verify(), ledger.public_key, ledger.balances()
+    named = document["signature"]["public_key"]
+    signed = (
+        [] if key == named else [f"the ledger's key is {key}, the release was signed by {named}"]
+    )
+    return [
+        _finding("ledger file", chain, "its chain of events is whole"),
+        _finding("signer", signed, f"the ledger's own key {key}"),
+        _check_charges(document, balances, digest),
+        _check_balance(document, balances),
+    ]
+
+
+def _check_charges(document: Document, balances: list[Balance], digest: str) -> Finding:
+    """Every charge is in the ledger, published as this very release.json, at the stated cost."""
+    known = {charge.id: charge for balance in balances for charge in balance.charges}
+    problems = []
+    for stated in document["ledger"]["charges"]:
+        if stated["id"] not in known:
+            problems.append(f"charge {stated['id']} is not in the ledger")
+        else:
+            problems += _charge_problems(document, stated["cost"], known[stated["id"]], digest)
+    count = len(document["ledger"]["charges"])
+    return _finding("charges", problems, f"{count} published with this release.json")
+
+
+def _charge_problems(
+    document: Document, stated: Document, charge: Charge, digest: str
+) -> list[str]:
+    request, promise, entry = charge.request, document["guarantee"], document["ledger"]
+    found: dict[str, tuple[Any, Any]] = {
+        "epsilon": (request.epsilon, promise["epsilon"]),
+        "delta": (request.delta, promise["delta"]),
+        "privacy unit": (str(request.account.unit), promise["privacy"]),
+        "adjacency": (str(request.account.adjacency), promise["adjacency"]),
+        "cohort": (request.account.given_name or "unnamed", entry["cohort"]),
+    }
+    problems = [
+        f"charge {charge.id} is for {what} {paid}, not {said}"
+        for what, (paid, said) in found.items()
+        if paid != said
+    ]
+    if not _is_close(charge.cost, _cost(stated)):
+        problems.append(f"charge {charge.id} took {charge.cost}, not what is stated")
+    if charge.state is not ChargeState.PUBLISHED:
+        problems.append(f"charge {charge.id} is only {charge.state}")
+    elif digest not in charge.release_digests:
+        problems.append(f"charge {charge.id} was published as another release.json")
+    return problems
+
+
+def _check_balance(document: Document, balances: list[Balance]) -> Finding:
+    """The stated balance is one that the account has had.
+
+    Charges only ever join an account. What it had spent before this release, beside the release's
+    own charges, is at least what was reserved before the last of those, since statements are made
+    after it; and at most what all other charges come to by now.
+    """
+    entry = document["ledger"]
+    identifiers = [charge["id"] for charge in entry["charges"]]
+    own = [b for b in balances if any(charge.id in identifiers for charge in b.charges)]
+    if len(own) != 1:
+        return Finding(False, "account", f"the charges are in {len(own)} accounts")
+    (balance,) = own
+    others = total_cost(c.cost for c in balance.charges if c.id not in identifiers)
+    before, problems = _cost(entry["before"]["cost"]), []
+    if not _is_within(before, others):
+        problems.append(f"{before} is stated as spent before, the others cost {others}")
+    *earlier, last = [charge for charge in balance.charges if charge.id in identifiers]
+    least = balance.spent_before(last.id)
+    if not _is_within(least, total_cost([before, *(charge.cost for charge in earlier)])):
+        problems.append(f"{before} is stated as spent before; by order of charges it is {least}")
+    if balance.budget.delta != entry["delta"]:
+        problems.append(f"the account's delta is {balance.budget.delta}, not {entry['delta']}")
+    return _finding("account", problems, balance.account.description)
+
+
+def _cost(stated: Document) -> Cost:
+    return Cost(stated["mu_squared"], stated["epsilon"], stated["delta"])
+
+
+def _is_close(one: Cost, other: Cost) -> bool:
+    return _is_within(one, other) and _is_within(other, one)
+
+
+def _is_within(small: Cost, large: Cost) -> bool:
+    pairs = (
+        (small.mu_squared, large.mu_squared),
+        (small.epsilon, large.epsilon),
+        (small.delta, large.delta),
+    )
+    return all(a <= b or math.isclose(a, b, rel_tol=TOLERANCE) for a, b in pairs)
+
+
+def _finding(check: str, problems: list[str], detail: str) -> Finding:
+    return Finding(not problems, check, "; ".join(problems) or detail)

@@ -1,0 +1,92 @@
+"""release.json itself: its form, its schema and its digest."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import best_match
+
+from primo_scale.errors import InputError
+from primo_scale.publication.statement import Statement
+from primo_scale.storage.files import sha256_of_json
+
+SCHEMA_VERSION = 3
+_SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
+# Neither can hold its own digest, nor be in a file that `files` lists.
+_NOT_STATED = ("files", "signature")
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 20, 300
+
+Document = dict[str, Any]
+
+
+def statement_document(statement: Statement) -> Document:
+    """The statement as the contents of release.json, without `scoring`, `files`, `signature`."""
+    fields = json.loads(json.dumps(dataclasses.asdict(statement), allow_nan=False))
+    return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
+
+
+def statement_digest(document: Document) -> str:
+    """SHA-256 of the statement in `document`, `files` and `signature` left out.
+
+    It stands in release.log and report.html, whose own digests stand in `files`: so a change of
+    any value is noticed. All of it is public, so the digest needs no key.
+    """
+    return sha256_of_json({k: value for k, value in document.items() if k not in _NOT_STATED})
+
+
+def people_in_words(document: Document) -> str:
+    """How many people the cohort has, as far as that is public."""
+    cohort = document["cohort"]
+    if cohort["n_samples"] is None:
+        return f"a private number of people (planned for {cohort['nominal_n']})"
+    return f"{cohort['n_samples']} people"
+
+
+def serialise(document: Document) -> bytes:
+    """The one form in which a document is written to release.json."""
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+
+
+def schema_problems(document: object) -> list[str]:
+    """Return where `document` departs from release.schema.json; empty when it does not."""
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        return [f"schema version {version}: this program reads version {SCHEMA_VERSION}"]
+    # A crafted document can have millions, each with a message as long as the document.
+    errors = islice(_validator().iter_errors(document), _MOST_PROBLEMS)
+    # Where a member may be null, the cause lies in the other alternative, deeper in the document.
+    causes = (best_match([error]) or error for error in errors)
+    return sorted(f"{cause.json_path}: {cause.message}"[:_LONGEST_PROBLEM] for cause in causes)
+
+
+def check_schema(document: Document) -> None:
+    """Refuse a document that is not a valid release.json.
+
+    Raises
+    ------
+    InputError
+        Naming the first place that is wrong.
+    """
+    problems = schema_problems(document)
+    if problems:
+        raise InputError("does not follow its schema", where="release.json", value=problems[0])
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    # JSON Schema takes 240.0 for an integer, which nothing here could use as one.
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    strict = validators.extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator, type_checker=types
+    )
+    schema = json.loads(_SCHEMA_PATH.read_text(encoding="utf-8"))
+    validator: Draft202012Validator = strict(schema)
+    return validator

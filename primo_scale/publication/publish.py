@@ -1,0 +1,212 @@
+"""Publish a release: a directory that appears complete and verified, or not at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError
+from primo_scale.ledger.payment_steps import step
+from primo_scale.publication.document import (
+    Document,
+    check_schema,
+    serialise,
+    statement_digest,
+    statement_document,
+)
+from primo_scale.publication.file_names import (
+    CENTRE_FILE,
+    COVARIATES_FILE,
+    LOG_FILE,
+    PGS_DIRECTORY,
+    README_FILE,
+    RELEASE_FILE,
+    REPORT_FILE,
+    WEIGHTS_FILE,
+)
+from primo_scale.publication.pgs import write_pgs_files
+from primo_scale.publication.release_log import on_one_line, render_log
+from primo_scale.publication.report import render_report
+from primo_scale.publication.scoring import render_readme, scoring_of
+from primo_scale.publication.signature import signature_of
+from primo_scale.publication.statement import Statement, stamp_column
+from primo_scale.publication.verify import read_document, verify_release
+from primo_scale.publication.weights import (
+    ScoringWeights,
+    check_releasable,
+    write_centre_afreq,
+    write_covariates,
+    write_weights,
+)
+from primo_scale.storage.files import directory_published_at_end, sha256_of_file
+
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+# The date and the balance go on while a release stays what it is; the rest is made at the end.
+_PASSING = ("created", "ledger", "files", "signature")
+# Computed, perhaps by another number of threads: the same up to rounding.
+_COMPUTED = ("estimation", "accuracy")
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who vouches for a release.
+
+    Attributes
+    ----------
+    public_key
+        64 hexadecimal digits.
+    sign
+        Signs bytes with the private key to it (Ed25519).
+    """
+
+    public_key: str
+    sign: Callable[[bytes], bytes]
+
+
+def publish_release(
+    directory: Path,
+    weights: ScoringWeights,
+    statement: Statement,
+    options: Mapping[str, str],
+    *,
+    signer: Signer | None,
+) -> Path:
+    """Write, verify and publish a release in one step that cannot be half done.
+
+    Parameters
+    ----------
+    directory
+        Must not exist. Everything is written beside it and renamed into place at the end.
+    weights
+        What is released; private weights are the output of a mechanism, never of raw statistics.
+    statement
+        What is promised about them.
+    options
+        Options in effect, name to value, for the log and the report. They are published: the
+        caller leaves out paths and whatever else is the custodian's own.
+    signer
+        Of a private release; one that is NOT PRIVATE is vouched for by nobody.
+
+    Returns
+    -------
+    Path
+        `directory`.
+
+    Raises
+    ------
+    InputError
+        The weights cannot be scored (`check_releasable`), `directory` exists or cannot be
+        written, or the release fails its own verification.
+    ResourceError
+        The disk is full.
+    ValueError
+        A private release without a signer, or the other way round.
+    """
+    if (signer is not None) != statement.private:
+        raise ValueError("private releases are signed, and no others")
+    check_releasable(weights)
+    document = statement_document(statement)
+    document["scoring"] = scoring_of(weights.variants.chromosome)
+    digest, repeated = statement_digest(document), on_one_line(options)
+    with directory_published_at_end(directory) as staging:
+        write_weights(staging / WEIGHTS_FILE, weights, stamp=stamp_column(document))
+        write_covariates(staging / COVARIATES_FILE, weights, stamp=statement.stamp)
+        write_centre_afreq(staging / CENTRE_FILE, weights, stamp=statement.stamp)
+        write_pgs_files(
+            staging / PGS_DIRECTORY,
+            weights,
+            genome_build=statement.public_inputs.genome_build,
+            stamp=statement.stamp,
+        )
+        key = None if signer is None else signer.public_key
+        report = render_report(document, digest=digest, options=repeated, public_key=key)
+        (staging / REPORT_FILE).write_bytes(report.encode())
+        log = render_log(document, digest=digest, options=repeated)
+        (staging / LOG_FILE).write_bytes(log.encode())
+        (staging / README_FILE).write_bytes(render_readme(document).encode())
+        document["files"] = _file_entries(staging)
+        document["signature"] = _signature(document, signer)
+        check_schema(document)
+        (staging / RELEASE_FILE).write_bytes(serialise(document))
+        _refuse_unverified(staging)
+        if statement.private:  # weights without noise stay with their owner
+            _open_to_readers(staging)
+        step("release staged")
+    step("release published")
+    return directory
+
+
+def is_same_release(directory: Path, statement: Statement) -> bool:
+    """Whether the release at `directory` states what `statement` does.
+
+    The date, the ledger's balance and the accountant's versions may differ: they go on while a
+    release stays what it is. What was computed may differ by rounding.
+    """
+    if not (directory / RELEASE_FILE).is_file():
+        return False
+    found, wanted = read_document(directory)[0], statement_document(statement)
+    if found is None:
+        return False
+    for document in (found, wanted):
+        if isinstance(document.get("guarantee"), dict):
+            document["guarantee"].pop("accountant", None)
+    return all(
+        _is_about(found.get(name), wanted[name])
+        if name in _COMPUTED
+        else found.get(name) == wanted[name]
+        for name in wanted
+        if name not in _PASSING
+    )
+
+
+def _is_about(found: Any, wanted: Any) -> bool:
+    """Whether two JSON values are equal up to the rounding of their numbers."""
+    if isinstance(wanted, dict):
+        same = isinstance(found, dict) and found.keys() == wanted.keys()
+        return same and all(_is_about(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list):
+        same = isinstance(found, list) and len(found) == len(wanted)
+        return same and all(map(_is_about, found, wanted))
+    if isinstance(wanted, float) and isinstance(found, int | float):
+        return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    return bool(found == wanted)
+
+
+def _signature(document: Document, signer: Signer | None) -> dict[str, str] | None:
+    if signer is None:
+        return None
+    return signature_of(document, public_key=signer.public_key, sign=signer.sign)
+
+
+def _file_entries(directory: Path) -> list[Document]:
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    return [
+        {
+            "name": path.relative_to(directory).as_posix(),
+            "sha256": sha256_of_file(path),
+            "bytes": path.stat().st_size,
+        }
+        for path in paths
+    ]
+
+
+def _refuse_unverified(directory: Path) -> None:
+    problems = [finding for finding in verify_release(directory) if not finding.ok]
+    if problems:
+        raise InputError(
+            f"the release does not pass its own verification: {problems[0].check}",
+            where="release",
+            value=problems[0].detail,
+            remedy="Nothing was published; please report this",
+        )
+
+
+def _open_to_readers(directory: Path) -> None:
+    directory.chmod(_DIRECTORY_MODE)
+    for path in directory.rglob("*"):
+        path.chmod(_DIRECTORY_MODE if path.is_dir() else _FILE_MODE)

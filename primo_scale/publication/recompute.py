@@ -1,0 +1,343 @@
+"""The guarantee of a release, computed again from release.json alone.
+
+Shares no code with what calibrated the noise: only the standard library and SciPy. The claims
+checked are those of docs/maths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from primo_scale.humanize import spent_in_words
+from primo_scale.publication import recompute_mechanisms as theorems
+from primo_scale.publication.recompute_ledger import ledger_problems
+from primo_scale.publication.recompute_mechanisms import Claims, claims_of
+from primo_scale.publication.recompute_method import drawing_problems, method_problems
+from primo_scale.publication.recompute_profile import (
+    EPSILON_TOLERANCE,
+    TOLERANCE,
+    Lattice,
+    epsilon_of,
+    log_delta_on_lattice,
+)
+from primo_scale.publication.statement_mechanism import STATISTICS
+
+Document = Mapping[str, Any]
+
+_SHARE_TOLERANCE = 1e-6
+_FINEST_SIGMA = 2.0**58  # in fine lattice steps: the sampler's 64-bit integers end soon after
+_LARGEST_ENTRY = 2.0**31  # of any column; beyond, sums of squares are no longer exact
+_COARSEST_SIGMA = 2.0**32  # the bound on what the lattice costs is stated from here on
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check."""
+
+    ok: bool
+    check: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """mu^2 of the release: of phenotype moments, and of the statistics with what adds to them."""
+
+    moments: float
+    joint: float
+    counts: float
+    eigenvalue: float
+
+    @property
+    def statistics(self) -> float:
+        return self.joint + self.counts + self.eigenvalue
+
+    @property
+    def total(self) -> float:
+        return self.statistics + self.moments
+
+
+def guarantee_findings(document: Document) -> list[Finding]:
+    """Check every number that the promise of a private release rests on.
+
+    Parameters
+    ----------
+    document
+        A release.json that follows its schema and claims to be private.
+
+    Returns
+    -------
+    list of Finding
+        Only the first ones if the statistics are not those of a mechanism that is known, for then
+        no formula applies.
+    """
+    claims = claims_of(document)
+    structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
+    method = document["mechanism"]["method"]
+    if not all(finding.ok for finding in structure):
+        return structure
+    shift = _shift(claims)
+    charged = [shift.moments] if shift.moments else []
+    problems = ledger_problems(document, [*charged, shift.statistics])
+    return [
+        *structure,
+        _finding("method", method_problems(document), f"{method} as it is known"),
+        _check_fixed_columns(document, claims),
+        _check_sensitivities(document, claims),
+        _check_lattice(document),
+        _check_drawing(document),
+        _check_mu(document, shift),
+        _check_shares(document, claims, shift),
+        _check_epsilon(document, claims, shift),
+        _finding("ledger", problems, _ledger_line(document)),
+    ]
+
+
+def _shift(claims: Claims) -> _Shift:
+    return _Shift(
+        moments=theorems.squared_ratio(claims, "phenotype_moments"),
+        joint=theorems.joint_shift(claims),
+        counts=theorems.squared_ratio(claims, "observed"),
+        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
+    )
+
+
+def _check_queries(document: Document, claims: Claims) -> Finding:
+    """Every statistic has noise, but for those that the promise takes as public."""
+    mechanism = document["mechanism"]
+    public = theorems.public_parts(claims)
+    problems = []
+    if sorted(mechanism["exact_parts"]) != sorted(public):
+        stated = ", ".join(mechanism["exact_parts"]) or "none"
+        problems.append(f"without noise are {stated}; public are {', '.join(public) or 'none'}")
+    names = [query["name"] for query in mechanism["queries"]]
+    needed = [name for name in theorems.PARTS if name not in public]
+    needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
+    needed += ["phenotype_moments"] if mechanism["share"] < 1 else []
+    problems += [f"{name} is missing" for name in needed if name not in names]
+    problems += [f"{name} does not belong here" for name in names if name not in needed]
+    if len(set(names)) != len(names):
+        problems.append("a query stands twice")
+    for query in mechanism["queries"]:
+        problems += _query_problems(query, claims)
+    return _finding("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
+
+
+def _query_problems(query: Document, claims: Claims) -> list[str]:
+    name, shape = query["name"], claims.shapes[query["name"]]
+    layout = "svec" if name in theorems.SYMMETRIC else "full"
+    problems = []
+    if query["statistic"] != STATISTICS[name]:
+        problems.append(f"{name} is not {query['statistic']}")
+    if (query["layout"], query["shape"]) != (layout, shape):
+        problems.append(f"{name} is {query['layout']} {query['shape']}, not {layout} {shape}")
+    count = len(claims.block_bounds) if name == "gram" else 1
+    lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
+    if any(query[each] is not None and len(query[each]) != count for each in lists):
+        problems.append(f"{name} does not have {count} of each number")
+    return problems
+
+
+def _check_mechanism(document: Document, claims: Claims) -> Finding:
+    """The parts of the statement that decide which theorem applies fit together."""
+    mechanism, cohort = document["mechanism"], document["cohort"]
+    calibration = theorems.calibration_of(claims)
+    problems = []
+    if mechanism["calibration"] != calibration:
+        problems.append(f"{mechanism['calibration']} is stated, {calibration} applies")
+    hides_people = claims.privacy == "full" and not claims.replace
+    if (claims.people is None, cohort["nominal_n"] is not None) != (hides_people, hides_people):
+        problems.append("the number of people must be private, and a nominal one stated, exactly "
+                        "where whole rows are added or removed")  # fmt: skip
+    if sum(cohort["block_sizes"]) != cohort["n_variants"]:
+        problems.append("the LD blocks do not add up to the variants")
+    if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
+        problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
+    if claims.blocks is not None and calibration in ("label", "subsampled"):
+        problems.append(f"nothing rests on block norms in the calibration {calibration}")
+    if (claims.split is None) != (calibration in ("label", "subsampled")):
+        problems.append(f"split {claims.split} in the calibration {calibration}")
+    if claims.privacy == "label" and (claims.subsample, claims.copies) != (None, 1):
+        problems.append("X'X is public and has neither subsample nor copies")
+    if calibration == "subsampled":
+        problems += _subsample_problems(document, claims)
+    return _finding(
+        "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_z = {claims.outcome}"
+    )
+
+
+def _subsample_problems(document: Document, claims: Claims) -> list[str]:
+    problems = []
+    if not claims.replace:
+        problems.append("amplification is proved for replace-one alone")
+    if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
+        problems.append(f"a subsample of {claims.subsample} among {claims.people}")
+    if document["mechanism"]["eigenvalue_share"] > 0:
+        problems.append("nothing is proved of the smallest eigenvalue of a subsample")
+    return problems
+
+
+def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
+    """Nothing clips constant and covariates: N_c must hold for every value within their bounds."""
+    public = document["public_inputs"]
+    longest = [float(public["constant"])]
+    for column in public["covariates"]:
+        ends = (column["lower"] - column["centre"], column["upper"] - column["centre"])
+        farthest = max(abs(end) * column["scale"] for end in ends)
+        longest.append(math.floor(farthest) if farthest < _LARGEST_ENTRY else math.inf)
+    needed = math.fsum(value * value for value in longest)
+    problems = []
+    if not needed <= claims.fixed:
+        problems.append(f"constant and covariates reach {needed:.12g}, N_c is {claims.fixed}")
+    return _finding("columns", problems, f"constant and covariates stay within {claims.fixed}")
+
+
+def _check_sensitivities(document: Document, claims: Claims) -> Finding:
+    problems = []
+    for query in document["mechanism"]["queries"]:
+        expected = theorems.sensitivity(claims, query["name"])
+        problems += [
+            f"{query['name']} has {found:.12g}, not {right:.12g}"
+            for found, right in zip(query["sensitivity"], expected, strict=True)
+            if not _close(found, right)
+        ]
+    return _finding("sensitivities", problems, "as the norms imply, of each statistic alone")
+
+
+def _check_lattice(document: Document) -> Finding:
+    steps = _steps(document)
+    problems = []
+    if min(steps) < _COARSEST_SIGMA:
+        problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
+    if max(steps) > _FINEST_SIGMA:
+        problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
+    return _finding("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
+
+
+def _check_drawing(document: Document) -> Finding:
+    """Check that a proved sampler drew the noise: the price of the lattice covers two of them."""
+    draws = _draws(document, but_for=("phenotype_moments",))
+    detail = f"{draws} draws, by a sampler that is proved"
+    return _finding("sampler", drawing_problems(document, draws), detail)
+
+
+def _check_mu(document: Document, shift: _Shift) -> Finding:
+    guarantee = document["guarantee"]
+    total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
+    problems = []
+    if not _close(stated, math.sqrt(total)):
+        problems.append(f"recomputed {math.sqrt(total):.15g}, stated {stated:.15g}")
+    if not _close(charged, total):
+        problems.append(f"mu^2 recomputed {total:.15g}, charged {charged:.15g}")
+    return _finding("mu", problems, f"recomputed {math.sqrt(total):.12g}")
+
+
+def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    mechanism = document["mechanism"]
+    found = {
+        "counts_share": shift.counts / shift.statistics,
+        "eigenvalue_share": shift.eigenvalue / shift.statistics,
+        "share": shift.statistics / shift.total,
+    }
+    split = theorems.implied_split(claims)
+    if split is not None:
+        found["split"] = split
+    problems = [
+        f"{name} is {value:.9g}, stated {mechanism[name]:.9g}"
+        for name, value in found.items()
+        if not math.isclose(value, mechanism[name], rel_tol=_SHARE_TOLERANCE, abs_tol=1e-12)
+    ]
+    counts, eigenvalue = found["counts_share"], found["eigenvalue_share"]
+    return _finding("shares", problems, f"counts {counts:.3g}, eigenvalue {eigenvalue:.3g} of mu^2")
+
+
+def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    """``eps(mu, delta - delta_j) + eps_j``, on a lattice, and not needlessly much noise."""
+    guarantee = document["guarantee"]
+    beside = guarantee["cost"]
+    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
+    lattice = Lattice(_draws(document), min(_steps(document)))
+    problems = _amplification_problems(document, claims, lattice)
+    left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
+    if left <= 0 or delta_left <= 0:
+        problems.append("the subsampled part takes all of epsilon or delta")
+        return _finding("epsilon", problems, "")
+    mu = math.sqrt(shift.total)
+    least = epsilon_of(mu, delta_left)
+    attained = log_delta_on_lattice(left, mu, delta_left, lattice)
+    if attained > math.log(delta_left):
+        problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
+    elif least < left * (1 - EPSILON_TOLERANCE):
+        problems.append(f"the noise is for epsilon {least + beside['epsilon']:.9g}, not {epsilon}")
+    recomputed = least + beside["epsilon"]
+    return _finding("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
+
+
+def _amplification_problems(document: Document, claims: Claims, lattice: Lattice) -> list[str]:
+    """X'X of a subsample of s among n: ``eps_j = log(1 + (s/n)(e^eps_1 - 1))``, delta_1 alike."""
+    stated = document["guarantee"]["cost"]
+    epsilon, delta = stated["epsilon"], stated["delta"]
+    if claims.subsample is None or claims.people is None:
+        nothing = epsilon == delta == 0
+        return [] if nothing else ["only a subsample costs an (epsilon, delta) of its own"]
+    fraction = claims.subsample / claims.people
+    if epsilon <= 0 or not 0 < delta < fraction:
+        return [f"X'X of the subsample costs ({epsilon:.9g}, {delta:.9g})"]
+    mu = math.sqrt(theorems.subsample_shift(claims))
+    inner_delta = delta / fraction
+    # log(1 + (e^epsilon - 1)/fraction), where e^epsilon could overflow
+    inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
+    if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
+        return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
+    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - EPSILON_TOLERANCE):
+        return [f"X'X of the subsample costs less than ({epsilon:.9g}, {delta:.9g})"]
+    return []
+
+
+def _draws(document: Document, *, but_for: tuple[str, ...] = ()) -> int:
+    """Noisy numbers in all of the release, or in all but some queries."""
+    draws = 0
+    for query in document["mechanism"]["queries"]:
+        if query["name"] in but_for:
+            continue
+        if query["name"] == "gram":
+            sizes = document["cohort"]["block_sizes"]
+            copies = document["mechanism"]["gram_copies"]
+            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
+        elif query["layout"] == "svec":
+            draws += query["shape"][0] * (query["shape"][0] + 1) // 2
+        else:
+            draws += math.prod(query["shape"])
+    return draws
+
+
+def _steps(document: Document) -> list[float]:
+    """Every sigma in steps of the lattice its noise was drawn on."""
+    return [
+        sigma * 2.0**bits
+        for query in document["mechanism"]["queries"]
+        for sigmas in (query["sigma"], query["off_diagonal_sigma"])
+        if sigmas is not None
+        for sigma, bits in zip(sigmas, query["fine_bits"], strict=True)
+    ]
+
+
+def _ledger_line(document: Document) -> str:
+    ledger = document["ledger"]
+    limit = ledger["budget"]["epsilon"]
+    spent = spent_in_words(ledger["after"]["epsilon"], limit)
+    return (
+        f"epsilon {spent} of {spent_in_words(limit)} spent "
+        f"after this release, at delta {ledger['delta']:.6g}"
+    )
+
+
+def _close(found: float, expected: float) -> bool:
+    return math.isclose(found, expected, rel_tol=TOLERANCE)
+
+
+def _finding(check: str, problems: list[str], detail: str) -> Finding:
+    return Finding(not problems, check, "; ".join(problems) or detail)

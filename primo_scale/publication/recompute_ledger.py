@@ -1,0 +1,83 @@
+"""What release.json says of the ledger, added up again: charges, balances, budget.
+
+Shares no code with the ledger: only the standard library and SciPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, TOLERANCE, epsilon_of
+
+Document = Mapping[str, Any]
+
+_COST = ("mu_squared", "epsilon", "delta")
+
+
+def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
+    """Where the ledger's part of a statement contradicts itself or the guarantee.
+
+    Parameters
+    ----------
+    document
+        A private release.json that follows its schema.
+    charged
+        mu^2 that each charge must have taken, recomputed, in order.
+    """
+    ledger, guarantee = document["ledger"], document["guarantee"]
+    costs = [charge["cost"] for charge in ledger["charges"]]
+    problems = []
+    for name, other in (("unit", "privacy"), ("adjacency", "adjacency"), ("delta", "delta")):
+        if ledger[name] != guarantee[other]:
+            problems.append(f"the account's {name} is {ledger[name]}, not {guarantee[other]}")
+    identifiers = [charge["id"] for charge in ledger["charges"]]
+    if len(costs) != len(charged) or len(set(identifiers)) != len(identifiers):
+        problems.append(f"{len(costs)} charges, not {len(charged)}")
+    for cost, expected in zip(costs, charged, strict=False):
+        if not _close(cost["mu_squared"], expected):
+            problems.append(f"a charge took {cost['mu_squared']:.12g}, not {expected:.12g}")
+    problems += _sums(ledger, costs, guarantee["cost"])
+    problems += _epsilons(ledger)
+    return problems
+
+
+def _sums(ledger: Document, costs: Sequence[Document], whole: Document) -> list[str]:
+    before, after = ledger["before"]["cost"], ledger["after"]["cost"]
+    problems = []
+    for name in _COST:
+        parts = math.fsum(cost[name] for cost in costs)
+        if not _close(parts, whole[name]):
+            problems.append(f"the charges' {name} add up to {parts:.12g}, not {whole[name]:.12g}")
+        if not _close(before[name] + parts, after[name]):
+            problems.append(f"{name} rose from {before[name]:.12g} to {after[name]:.12g}")
+    return problems
+
+
+def _epsilons(ledger: Document) -> list[str]:
+    problems = []
+    delta, budget = ledger["delta"], ledger["budget"]
+    stated = {
+        "before": (_epsilon(ledger["before"]["cost"], delta), ledger["before"]["epsilon"]),
+        "after": (_epsilon(ledger["after"]["cost"], delta), ledger["after"]["epsilon"]),
+        "budget": (epsilon_of(math.sqrt(budget["mu_squared"]), delta), budget["epsilon"]),
+    }
+    for name, (found, said) in stated.items():
+        if not math.isclose(found, said, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
+            problems.append(f"epsilon {name} is {found:.9g}, stated {said:.9g}")
+    if stated["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
+        problems.append(
+            f"epsilon {stated['after'][0]:.9g} is over the budget of {budget['epsilon']}"
+        )
+    return problems
+
+
+def _epsilon(cost: Document, delta: float) -> float:
+    """``eps(mu, delta - sum delta_j) + sum eps_j``."""
+    gaussian = epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"])
+    return gaussian + float(cost["epsilon"])
+
+
+def _close(found: float, expected: float) -> bool:
+    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)

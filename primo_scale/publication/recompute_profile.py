@@ -1,0 +1,108 @@
+"""The (epsilon, delta) profile of Gaussian noise on a lattice, for verification.
+
+Shares no code with what calibrated the noise: only the standard library, SciPy and the words of a
+statement.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.optimize import brentq
+from scipy.special import erfcx, log_ndtr
+
+from primo_scale.publication.statement_mechanism import KEYSTREAM_DISTANCE
+
+_ERFCX_OVERFLOWS = 26.0
+_HOPELESS_MU = 1e6  # epsilon is above 10^11
+# Every sigma is rounded up and mu down by parts in 1e12 or less; this is wider than the rounding
+# and far narrower than any change that would matter.
+TOLERANCE = 1e-9
+# Noise is calibrated to (1 - 1e-6) epsilon, to leave room for the lattice.
+EPSILON_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """How the noise of a release was drawn.
+
+    Attributes
+    ----------
+    draws
+        Noisy numbers in all of it.
+    steps
+        Least number of lattice steps to a standard deviation.
+    """
+
+    draws: int
+    steps: float
+
+
+def log_delta(epsilon: float, mu: float) -> float:
+    """Logarithm of the exact privacy profile of the Gaussian mechanism.
+
+    ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
+    in a form without cancellation of the exponents; docs/maths/calibration.md.
+    """
+    if mu == 0:
+        return -math.inf
+    upper = (epsilon / mu - mu / 2) / math.sqrt(2)
+    lower = (epsilon / mu + mu / 2) / math.sqrt(2)
+    if upper < -_ERFCX_OVERFLOWS:
+        return math.log1p(-math.exp(log_ndtr(upper * math.sqrt(2))) - _tail(epsilon, lower))
+    difference = float(erfcx(upper) - erfcx(lower))
+    if difference <= 0:
+        return -math.inf
+    return math.log(difference / 2) - upper * upper
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Least epsilon at which mu-Gaussian privacy gives (epsilon, delta)-privacy."""
+    if delta <= 0 or mu > _HOPELESS_MU:
+        return math.inf
+    target = math.log(delta)
+    if log_delta(0.0, mu) <= target:
+        return 0.0
+    high = max(1.0, mu * mu)
+    while log_delta(high, mu) > target:
+        high *= 2
+    return float(brentq(lambda epsilon: log_delta(epsilon, mu) - target, 0.0, high, xtol=1e-300))
+
+
+def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Lattice) -> float:
+    """`log_delta`, paying for noise that is drawn and not ideal.
+
+    docs/maths/noise.md, Theorem 3: m draws at sigma/h or finer cost eta + eta' of
+    epsilon, a factor e^eta of delta, and an event of probability e^-a, where a is free to choose.
+    The keystream sampler costs (1 + e^epsilon) m tau of delta instead; both are charged.
+
+    Parameters
+    ----------
+    epsilon, mu
+        Where, and of what.
+    delta
+        About what is hoped for, to choose a.
+    lattice
+        How the noise was drawn.
+    """
+    draws = lattice.draws
+    eta = draws / (24 * lattice.steps**2)
+    rare = epsilon + 50 - math.log(delta)
+    other_way = eta * (1 + 2 * math.sqrt(rare / draws) + 2 * rare / draws)
+    left = epsilon - eta - other_way
+    if left <= 0:
+        return math.inf
+    ideal = _log_sum(log_delta(left, mu), left - rare)
+    keystream = _log_sum(0.0, epsilon) + math.log(draws) + math.log(KEYSTREAM_DISTANCE)
+    return _log_sum(eta + ideal, keystream)
+
+
+def _log_sum(first: float, second: float) -> float:
+    """``log(e^first + e^second)``."""
+    low, high = sorted((first, second))
+    return high + math.log1p(math.exp(low - high)) if high > -math.inf else high
+
+
+def _tail(epsilon: float, lower: float) -> float:
+    return math.exp(epsilon + float(log_ndtr(-lower * math.sqrt(2))))

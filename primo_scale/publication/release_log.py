@@ -1,0 +1,119 @@
+"""release.log: the statement of a release for a terminal, and the options that it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from primo_scale.humanize import spent_in_words
+from primo_scale.publication.document import Document, people_in_words
+
+OPTIONS = (
+    "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "genome-build",
+    "nominal-n", "subsample", "ref-freq", "non-private", "epsilon", "delta",
+)  # fmt: skip
+"""All that a release repeats of how it was made."""
+
+_OPTION = "option --"
+_OPEN = {"method": "auto", "shrinkage": "auto"}
+
+
+def on_one_line(options: Mapping[str, str]) -> dict[str, str]:
+    """Options whose values, perhaps of names of files, cannot break the lines of the log."""
+    return {name: " ".join(value.split()) for name, value in options.items()}
+
+
+def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
+    """What happened, in public terms: no time of day, no path, nothing counted in the cohort.
+
+    Parameters
+    ----------
+    document
+        The statement (`primo_scale.publication.document.statement_document`).
+    digest
+        Its digest, which ties the log to release.json.
+    options
+        Public options in effect, each `on_one_line`.
+    """
+    cohort, software = document["cohort"], document["software"]
+    lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]
+    lines += [document["stamp"]]
+    lines += [f"{_OPTION}{name} {value}" for name, value in options.items()]
+    lines += [
+        f"cohort: {people_in_words(document)}, {cohort['n_variants']} variants in "
+        f"{len(cohort['block_sizes'])} LD blocks, {cohort['n_phenotypes']} phenotypes, "
+        f"{cohort['n_covariates']} covariates",
+    ]
+    lines += _mechanism_lines(document["mechanism"])
+    if document["ledger"]:
+        ledger = document["ledger"]
+        limit = ledger["budget"]["epsilon"]
+        lines.append(
+            f"charged: epsilon {spent_in_words(ledger['before']['epsilon'], limit)} -> "
+            f"{spent_in_words(ledger['after']['epsilon'], limit)} of {spent_in_words(limit)} "
+            f"at delta {ledger['delta']:.6g}"
+        )
+    lines.append(f"effective sample size: {document['accuracy']['effective_sample_size']:.6g}")
+    lines.append(f"statement sha256: {digest}")
+    return "\n".join(lines) + "\n"
+
+
+def options_in(log: str) -> dict[str, str]:
+    """The options that a release.log repeats, in its order."""
+    found = {}
+    for line in log.split("\n"):
+        if line.startswith(_OPTION):
+            name, _, value = line.removeprefix(_OPTION).partition(" ")
+            found[name] = value
+    return found
+
+
+def option_problems(document: Document, options: Mapping[str, str]) -> list[str]:
+    """Options that are none of a release, or contradict release.json."""
+    problems = [f"repeats an option --{name}" for name in options if name not in OPTIONS]
+    for name, expected in _stated(document).items():
+        value = options.get(name, expected)
+        if value not in (expected, _OPEN.get(name)) and not _same_number(value, expected):
+            problems.append(f"repeats --{name} {value}, release.json has {expected}")
+    ridge = options.get("ridge", "auto")
+    if ridge != "auto" and not _same_number(ridge, ridge):
+        problems.append(f"repeats --ridge {ridge}")
+    return problems
+
+
+def _stated(document: Document) -> dict[str, str]:
+    """What release.json says of each option."""
+    public, guarantee, mechanism = (
+        document[name] for name in ("public_inputs", "guarantee", "mechanism")
+    )
+    blocks = PurePath(public["ld_blocks"]).name
+    stated = {"ld-blocks": blocks, "genome-build": public["genome_build"]}
+    if public["reference_frequencies"] != "uninformative":
+        stated["ref-freq"] = public["reference_frequencies"]["file"]
+    if not document["private"]:
+        return on_one_line({**stated, "non-private": "yes"})
+    stated |= {name: guarantee[name] for name in ("privacy", "adjacency")}
+    stated |= {name: repr(guarantee[name]) for name in ("epsilon", "delta")}
+    stated |= {"method": mechanism["method"], "shrinkage": document["estimation"]["estimator"]}
+    people, subsample = document["cohort"]["nominal_n"], mechanism["subsample"]
+    stated |= {"nominal-n": str(people), "subsample": str(subsample), "non-private": "no"}
+    return on_one_line(stated)
+
+
+def _same_number(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
+
+
+def _mechanism_lines(mechanism: Document | None) -> list[str]:
+    if mechanism is None:
+        return []
+    lines = [f"method {mechanism['method']}: {mechanism['reason']}"]
+    for query in mechanism["queries"]:
+        low, high = min(query["sigma"]), max(query["sigma"])
+        scale = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
+        lines.append(f"measured: {query['statistic']}, noise sd {scale}")
+    lines += [f"public, without noise: {name}" for name in mechanism["exact_parts"]]
+    return lines

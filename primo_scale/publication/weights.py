@@ -1,0 +1,278 @@
+"""The scoring weights of a release as files that ``plink2 --score`` reads."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.publication.formulas import refuse_formulas
+
+WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
+NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
+"""Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
+
+plink2 reads the first line of the table as names and accepts no comment before it, so the stamp is
+the name of a column, and the column's cells are `NO_ALLELE`.
+"""
+INTERCEPT = "(intercept)"
+TERM_COLUMN = "term"
+
+# Nine significant digits: a relative error of at most 5e-9 in a weight, far below what noise and
+# scoring programs leave, at two thirds of the size that 17 digits take.
+_WEIGHT_FORMAT = "%.9g"
+# The digits of noisy weights are incompressible: the default level takes four times as long for
+# files 12% smaller (1.2 million weights, twice: 0.6 + 2.0 s against 2.9 + 7.2 s).
+_COMPRESSION = 1
+NO_ALLELE = "."
+_MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
+# plink2 wants an observation count. The centres are not counted in the cohort, and the true count
+# of a reference panel is not known here; 2 is one diploid genotype and stands for "some".
+CENTRE_ROW_END = "\t2\n"
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class ScoringWeights:
+    """Linear predictors of l phenotypes, in raw units.
+
+    For a person with g copies of allele1 (`centre_dosage` where missing) and covariates u::
+
+        prediction = intercept + g @ per_allele + u @ covariate_weights
+
+    Attributes
+    ----------
+    variants
+        The d variants; allele1 is the effect allele.
+    phenotypes
+        Names of the l phenotypes.
+    per_allele : ndarray of float64, shape (d, l)
+        Phenotype units per copy of allele1.
+    intercept : ndarray of float64, shape (l,)
+        Phenotype units, at no copies of allele1 and covariates of zero.
+    covariates
+        Names of the c covariates.
+    covariate_weights : ndarray of float64, shape (c, l)
+        Phenotype units per raw covariate unit.
+    centre_dosage : ndarray of float64, shape (d,)
+        Public dosage of allele1 in [0, 2] that a missing genotype was taken to be.
+    """
+
+    variants: VariantTable
+    phenotypes: tuple[str, ...]
+    per_allele: npt.NDArray[np.float64]
+    intercept: npt.NDArray[np.float64]
+    covariates: tuple[str, ...]
+    covariate_weights: npt.NDArray[np.float64]
+    centre_dosage: npt.NDArray[np.float64]
+
+
+def weight_in_text(value: float) -> str:
+    """A weight as weights.tsv.gz has it; of what is not finite, text that stands for no weight."""
+    return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
+
+
+def check_releasable(weights: ScoringWeights) -> None:
+    """Refuse weights that could not be scored unambiguously.
+
+    Raises
+    ------
+    InputError
+        Repeated, missing or reserved variant IDs; names of phenotypes or covariates that are
+        repeated, hold blanks or begin like a formula; weights that are not finite.
+    """
+    check_variant_identifiers(weights.variants.identifier)
+    check_column_names("phenotype", weights.phenotypes)
+    check_column_names("covariate", weights.covariates)
+    refuse_formulas(weights.variants, phenotypes=weights.phenotypes, covariates=weights.covariates)
+    for what, values in (
+        ("variant", weights.per_allele),
+        ("intercept", weights.intercept),
+        ("covariate", weights.covariate_weights),
+        ("centre dosage", weights.centre_dosage),
+    ):
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            raise InputError(
+                f"{bad} {what} weights are not finite numbers",
+                where="release",
+                remedy="Raise --ridge, or use smaller LD blocks",
+            )
+
+
+def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
+    """Refuse variant IDs that are repeated, missing or reserved.
+
+    Raises
+    ------
+    InputError
+        With examples and the plink2 command that mends them.
+    """
+    counts = Counter(identifiers.tolist())
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise InputError(
+            f"{len(repeated)} variant IDs occur more than once, so a score file would be ambiguous",
+            where="release",
+            value=_examples(repeated),
+            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or drop the copies "
+            "with `plink2 --rm-dup` or --exclude, and ingest again",
+        )
+    reserved = [name for name in counts if name == "." or name.startswith("#")]
+    if reserved:
+        raise InputError(
+            "variant IDs that are missing or have another meaning in a release",
+            where="release",
+            value=_examples(reserved),
+            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a` and ingest again",
+        )
+
+
+def write_weights(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+    """Write weights.tsv.gz, a header and one row a variant, tab-separated.
+
+    `primo_scale.publication.scoring.scoring_command` gives the plink2 command that reads it.
+
+    Parameters
+    ----------
+    path
+        File to create.
+    weights
+        Passed `check_releasable`.
+    stamp
+        Guarantee of the weights without blanks (`primo_scale.publication.statement.stamp_column`).
+    """
+    write_gzip(path, _weight_lines(weights, stamp))
+
+
+def write_covariates(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+    """Write covariates.tsv: the stamp, a header, the intercept, and one row a covariate.
+
+    Parameters
+    ----------
+    path
+        File to create.
+    weights
+        Passed `check_releasable`.
+    stamp
+        One line saying what guarantee the weights carry.
+    """
+    rows = np.vstack([weights.intercept, weights.covariate_weights]).tolist()
+    lines = [
+        "\t".join((name, *map(weight_in_text, values))) + "\n"
+        for name, values in zip((INTERCEPT, *weights.covariates), rows, strict=True)
+    ]
+    header = covariates_header(stamp, weights.phenotypes)
+    path.write_text("".join([header, *lines]), encoding="utf-8")
+
+
+def covariates_header(stamp: str, phenotypes: Sequence[str]) -> str:
+    """Return the lines of covariates.tsv before the intercept."""
+    return f"##{stamp}\n" + "\t".join((TERM_COLUMN, *phenotypes)) + "\n"
+
+
+def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+    """Write the public centres as a ``plink2 --freq`` file, for ``plink2 --read-freq``.
+
+    With it, plink2 scores a missing genotype as the dosage the weights were fitted with. REF is
+    allele2 and ALT is allele1, as plink2 itself reads a .bim file; an absent allele is ``.``
+    (plink2 2.00a3.5 crashes on ``0`` here).
+    """
+    variants = weights.variants
+    with path.open("w", encoding="utf-8") as file:
+        file.write(centre_header(stamp))
+        for chromosome, identifier, reference, alternate, dosage in zip(
+            variants.chromosome,
+            variants.identifier,
+            variants.allele2,
+            variants.allele1,
+            weights.centre_dosage.tolist(),
+            strict=True,
+        ):
+            prefix = centre_row_prefix(
+                identifier, chromosome=chromosome, effect=alternate, other=reference
+            )
+            file.write(f"{prefix}{centre_frequency(dosage)}{CENTRE_ROW_END}")
+
+
+def centre_header(stamp: str) -> str:
+    """The lines of centre.afreq before the first variant."""
+    return f"##{stamp}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+
+
+def centre_row_prefix(identifier: str, *, chromosome: str, effect: str, other: str) -> str:
+    """The row of a variant in centre.afreq up to its frequency."""
+    return f"{chromosome}\t{identifier}\t{_allele(other)}\t{_allele(effect)}\t"
+
+
+def centre_frequency(dosage: float) -> str:
+    """The centre of a variant as an allele frequency, as centre.afreq has it."""
+    return f"{dosage / 2:.9g}"
+
+
+def write_gzip(path: Path, lines: Iterable[str]) -> None:
+    """Write `lines` (with their ends) compressed; the same lines always give the same bytes."""
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(
+            filename="", mode="wb", fileobj=raw, compresslevel=_COMPRESSION, mtime=0
+        ) as file,
+    ):
+        for line in lines:
+            file.write(line.encode())
+
+
+def _weight_lines(weights: ScoringWeights, stamp: str) -> Iterator[str]:
+    variants = weights.variants
+    n_phenotypes = len(weights.phenotypes)
+    numbers = f"\t{_WEIGHT_FORMAT}" * n_phenotypes + "\n"
+    yield "\t".join((*WEIGHTS_HEADER, stamp, *weights.phenotypes)) + "\n"
+    row_format = f"%s\t%s\t%s\t%s\t%d\t{NO_ALLELE}" + numbers
+    for identifier, effect, other, chromosome, position, values in zip(
+        variants.identifier,
+        variants.allele1,
+        variants.allele2,
+        variants.chromosome,
+        variants.position.tolist(),
+        weights.per_allele,
+        strict=True,
+    ):
+        yield row_format % (identifier, effect, other, chromosome, position, *values.tolist())
+
+
+def _allele(text: str) -> str:
+    return NO_ALLELE if text in _MISSING_ALLELES else text
+
+
+def check_column_names(kind: str, names: Sequence[str]) -> None:
+    """Refuse names of phenotypes or covariates that a column of a score file cannot have.
+
+    Raises
+    ------
+    InputError
+        A repeated or empty name, one with blanks or control characters, or `INTERCEPT`.
+    """
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"two columns of one {kind} name", where="release", value=repeated[0])
+    for name in names:
+        if not name.isprintable() or name.split() != [name] or name == INTERCEPT:
+            raise InputError(
+                f"a {kind} name is empty or reserved, or holds blanks or control characters",
+                where="release",
+                value=repr(name),
+                remedy="Rename the column",
+            )
+
+
+def _examples(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_EXAMPLES])
+    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

@@ -1,0 +1,1 @@
+"""One run from genotypes to a release: request, design, pre-flight, stages, progress."""

@@ -1,0 +1,131 @@
+"""What is said of the accuracy of a release before anything is summed or spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primo_scale.errors import UsageError
+from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.run.log_records import LOGGER
+from primo_scale.run.payments import announce_opening
+from primo_scale.storage.locations import parse_location
+
+if TYPE_CHECKING:
+    from primo_scale.genotypes.tables import VariantTable
+    from primo_scale.privacy.accuracy import Forecast
+    from primo_scale.privacy.mechanism import Mechanism
+    from primo_scale.run.choices import ReleaseChoices
+    from primo_scale.run.design import Budget, Design
+    from primo_scale.run.estimation import Chosen
+
+
+def check_summed(design: Design, choices: ReleaseChoices, *, accept_noise: bool) -> None:
+    """Check a release of finished statistics: its accuracy, and whether it opens a budget.
+
+    Parameters
+    ----------
+    design
+        Public choices of the run.
+    choices
+        Release asked for.
+    accept_noise
+        Whether the operator accepts a release that is noise.
+
+    Raises
+    ------
+    UsageError
+        The release would be noise, and `accept_noise` is False.
+    """
+    from primo_scale.genotypes.store import open_genotype_store
+    from primo_scale.run.estimation import choose
+
+    store, budget = open_genotype_store(parse_location(design.genotype_store)), choices.budget
+    chosen = choose(design, None if budget is None else design.promise(budget), choices.methods)
+    check_accuracy(design, store.variants, chosen, budget, accept_noise=accept_noise)
+    if budget is not None:
+        announce_opening(store, design, budget, ledger=choices.ledger, cohort=choices.cohort)
+
+
+def check_accuracy(
+    design: Design,
+    variants: VariantTable,
+    chosen: Chosen | None,
+    budget: Budget | None,
+    *,
+    accept_noise: bool,
+) -> None:
+    """Print the accuracy to expect, and refuse a release that would be noise.
+
+    Parameters
+    ----------
+    design
+        Public choices of the run.
+    variants
+        Variants of the release, in the order of the design.
+    chosen
+        Method of the release; None: not known yet.
+    budget
+        (epsilon, delta); None for a release without noise, or for statistics whose release is
+        planned later.
+    accept_noise
+        Whether the operator accepts a release that is noise.
+
+    Raises
+    ------
+    UsageError
+        The release would be noise, and `accept_noise` is False.
+    """
+    from primo_scale.privacy.accuracy import LEAST_USEFUL_R2
+    from primo_scale.run.estimation import recipe_of
+
+    if not has_components(covariate.name for covariate in design.outcomes.covariates):
+        LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
+    if budget is None or chosen is None or not design.clipped:
+        return
+    expected = forecast_release(
+        design, variants, design.mechanism(budget, recipe_of(design, chosen))
+    )
+    LOGGER.info(
+        "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "
+        "of the variance of a trait of heritability %g in other people, and %.2g without noise "
+        "(from public sizes; too high rather than too low)",
+        expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY,
+        expected.without_noise,
+    )  # fmt: skip
+    if not expected.is_noise:
+        return
+    if not accept_noise:
+        raise UsageError(
+            "the weights of this release would be noise: they are expected to explain too little "
+            "of the variance",
+            where="--epsilon",
+            value=f"R^2 {expected.r_squared:.2g}",
+            limit=f"at least {LEAST_USEFUL_R2:g}",
+            remedy="Release fewer phenotypes or variants, or of more people, or with a larger "
+            "--epsilon; or give --accept-noise to spend the budget on it all the same",
+        )
+    LOGGER.warning("the weights of this release will be noise, as --accept-noise accepts")
+
+
+def forecast_release(design: Design, variants: VariantTable, mechanism: Mechanism) -> Forecast:
+    """Forecast the accuracy of a private release from public facts.
+
+    Parameters
+    ----------
+    design
+        Public choices of the run.
+    variants
+        Variants of the release, in the order of the design.
+    mechanism
+        Noise of the release.
+    """
+    from primo_scale.privacy.accuracy import expected_r2_sum, forecast, spectrum_shape
+
+    total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
+    return forecast(
+        design.sizes,
+        spectrum_shape(total, design.layout.n_variants),
+        clip=design.clip,
+        cross_sigma=mechanism.scales.phenotype_cross,
+    )

@@ -1,0 +1,237 @@
+"""What a release says about itself, put together from its design and the noise it got."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from primo_scale import __version__
+from primo_scale.gaussian.calibration import Cost, composed_epsilon
+from primo_scale.genotypes.coding import default_row_norm
+from primo_scale.ledger.spending import total_cost
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.publication import statement as said
+from primo_scale.publication import statement_inputs as inputs
+from primo_scale.publication.statement_mechanism import Mechanism as StatedMechanism
+from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
+
+if TYPE_CHECKING:
+    from primo_scale.genotypes.genome_build import GenomeBuild
+    from primo_scale.ledger.spending import Balance, Charge
+    from primo_scale.privacy.mechanism import Mechanism
+    from primo_scale.run.design import Design
+    from primo_scale.run.estimation import Solved
+
+_UNPROTECTED = (
+    "X'X by LD block",
+    "X'Y and X'C, genotypes by phenotypes, constant and covariates",
+    "C'C, C'Y and Y'Y of constant, covariates and phenotypes",
+    "people with each phenotype",
+)
+_EFFECTIVE_SIZE = (
+    "people in a cohort without noise whose scores explain as much in others, by the spectral "
+    "planner of docs/maths/planner.md, for a trait of heritability "
+    f"{PRIOR_HERITABILITY:g} and the linkage disequilibrium expected at the variants' positions; "
+    "too high rather than too low, since noise on X'X is left out"
+)
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What a private release was paid with.
+
+    Attributes
+    ----------
+    mechanism
+        The calibrated noise.
+    charges
+        In the ledger: for phenotype moments, if they were bought, and last for the statistics.
+    balance
+        Of the account, these charges included.
+    effective_sample_size
+        Forecast of the release, as stated (`primo_scale.privacy.accuracy.Forecast`).
+    """
+
+    mechanism: Mechanism
+    charges: tuple[Charge, ...]
+    balance: Balance
+    effective_sample_size: float
+
+
+def make_statement(
+    design: Design, solved: Solved, payment: Payment | None, *, genome_build: GenomeBuild
+) -> said.Statement:
+    """State a release; one without a payment is NOT PRIVATE."""
+    return said.Statement(
+        software=said.Software("primo_scale", __version__),
+        created=datetime.now(UTC).date().isoformat(),
+        private=payment is not None,
+        guarantee=None if payment is None else _guarantee(payment),
+        mechanism=None if payment is None else _mechanism(design, solved, payment),
+        cohort=_cohort(design, payment),
+        public_inputs=_public_inputs(design, genome_build),
+        estimation=_estimation(solved),
+        accuracy=_accuracy(design, payment),
+        ledger=None if payment is None else _ledger_entry(payment),
+        public_by_assumption=(
+            ()
+            if payment is None
+            else said.public_by_assumption(str(design.privacy), str(design.adjacency))
+        ),
+        unprotected=() if payment is not None else _UNPROTECTED,
+    )
+
+
+def states_inputs(document: Mapping[str, Any], design: Design, genome_build: GenomeBuild) -> bool:
+    """Return whether a release.json states the public inputs of a design."""
+    inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
+    return bool(document.get("public_inputs") == inputs)
+
+
+def _guarantee(payment: Payment) -> said.Guarantee:
+    whole = total_cost(charge.cost for charge in payment.charges)
+    return state_guarantee(payment.mechanism.promise, whole)
+
+
+def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechanism:
+    chosen = solved.chosen
+    also = Stated(
+        method=chosen.method.name,
+        summary=chosen.method.summary,
+        reason=chosen.reason,
+        n_fixed=design.layout.n_fixed,
+        moments_sigma=None if design.moments is None else design.moments.bought.sigma,
+    )
+    return state_mechanism(payment.mechanism, also)
+
+
+def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
+    layout = design.layout
+    hidden = payment is not None and payment.mechanism.promise.n_is_private
+    return said.Cohort(
+        n_samples=None if hidden else design.n_samples,
+        nominal_n=design.public_n if hidden else None,
+        n_variants=layout.n_variants,
+        n_phenotypes=layout.n_phenotypes,
+        n_covariates=layout.n_fixed - 1,
+        block_sizes=layout.sizes,
+    )
+
+
+def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicInputs:
+    outcomes = design.outcomes
+    return inputs.PublicInputs(
+        reference_frequencies=(
+            "uninformative"
+            if design.reference is None
+            else inputs.ReferenceFrequencies(**design.reference)
+        ),
+        genotype_unit=design.genotypes.unit,
+        phenotype_unit=outcomes.unit,
+        constant=outcomes.constant,
+        phenotypes=tuple(inputs.PhenotypeBounds(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(inputs.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
+        ld_blocks=design.ld_blocks,
+        genome_build=genome_build.name,
+        sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
+    )
+
+
+def _data_sources(design: Design, genome_build: GenomeBuild) -> list[inputs.Source]:
+    """Where the coding of genotypes, their blocks and the planned size came from."""
+    reference = design.reference
+    dense = design.ld_blocks == "one dense block"
+    sources = [
+        inputs.Source(
+            "Reference allele frequencies",
+            "none: every genotype is coded about one copy" if reference is None
+            else reference["file"],
+            "default" if reference is None else "--ref-freq, a public panel",
+        ),
+        inputs.Source("LD blocks", design.ld_blocks, "default" if dense else "--ld-blocks"),
+        inputs.Source("Genome build", genome_build.name, genome_build.source),
+    ]  # fmt: skip
+    if design.nominal_n is not None:
+        stands = inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
+        sources.append(stands)
+    if design.subsample is not None:
+        sources.append(inputs.Source("Subsample", f"{design.subsample} people", "--subsample"))
+    return sources
+
+
+def _bound_sources(design: Design) -> list[inputs.Source]:
+    """Where the bounds that noise rests on came from."""
+    sources = [inputs.Source("Bounds of phenotypes", "listed in full", "--pheno-bounds")]
+    if design.moments is not None:
+        bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
+        sources.append(inputs.Source("Means and sds of phenotypes", "listed in full", bought))
+    if design.outcomes.covariates:
+        sources.append(inputs.Source("Bounds of covariates", "listed in full", "--covar-bounds"))
+    if not design.clipped:
+        return sources
+    by_rule = design.row_norm == default_row_norm(design.genotypes)
+    sources += [
+        inputs.Source(
+            "Bound N_x on genotype rows",
+            str(design.row_norm),
+            "default rule, from the reference frequencies" if by_rule else "--row-norm",
+        ),
+        inputs.Source(
+            "Bound N_y on phenotype rows",
+            str(design.phenotype_norm),
+            "planner, from public sizes and the noise",
+        ),
+    ]
+    if design.block_norms is not None:
+        rule = "default rule, from the reference frequencies"
+        value = f"{len(design.block_norms)} bounds, listed in release.json"
+        sources.append(inputs.Source("Bounds beta_b on rows in LD blocks", value, rule))
+    return sources
+
+
+def _estimation(solved: Solved) -> said.Estimation:
+    solution = solved.solution
+    return said.Estimation(
+        estimator=str(solved.chosen.estimator),
+        shrinkage=solution.rule,
+        eigenvalue_floor=solution.floor,
+        parameters=solution.parameters,
+        penalties=solution.penalties,
+        attenuation=tuple(min(slope, 1.0) for slope in solved.response.slope.tolist()),
+    )
+
+
+def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
+    if payment is None:
+        return said.Accuracy(float(design.n_samples), "no noise: the cohort's own size")
+    return said.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE)
+
+
+def _ledger_entry(payment: Payment) -> said.LedgerEntry:
+    balance = payment.balance
+    account, budget = balance.account, balance.budget
+    own = {charge.id for charge in payment.charges}
+    others = [charge.cost for charge in balance.charges if charge.id not in own]
+    paid = [charge.cost for charge in payment.charges]
+    return said.LedgerEntry(
+        # The ledger's own identifier stays inside: equal ones would say that nobody joined or left.
+        cohort=account.given_name or "unnamed",
+        unit=str(account.unit),
+        adjacency=str(account.adjacency),
+        delta=budget.delta,
+        charges=tuple(said.LedgerCharge(c.id, _stated(c.cost)) for c in payment.charges),
+        before=_balance(total_cost(others), budget.delta),
+        after=_balance(total_cost([*others, *paid]), budget.delta),
+        budget=said.LedgerBudget(budget.epsilon, budget.mu_squared),
+    )
+
+
+def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
+    return said.LedgerBalance(_stated(cost), composed_epsilon(cost, delta))
+
+
+def _stated(cost: Cost) -> said.Cost:
+    return said.Cost(cost.mu_squared, cost.epsilon, cost.delta)

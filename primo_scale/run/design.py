@@ -1,0 +1,287 @@
+"""The design of a run: every public choice, made once, before anything private is summed.
+
+`accumulate` makes the design and writes it beside the statistics; `finalize` reads it back. It
+holds nothing computed from the cohort.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.errors import InputError, UsageError
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.genotypes.coding import (
+    GenotypeCoding,
+)
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
+from primo_scale.privacy.clip_response import (
+    ClipResponse,
+    Float64,
+    Levels,
+    clip_response,
+    no_clipping,
+)
+from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
+from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, NoisyMoments
+from primo_scale.privacy.planning import (
+    PublicSizes,
+    split_for,
+)
+from primo_scale.privacy.scales import calibrate
+from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.documents import read_document
+from primo_scale.storage.files import (
+    canonical_json,
+    sha256_of_json,
+    write_atomically,
+)
+
+_CODING_ARRAYS = {"multiplier": np.int16, "centre": np.int16, "variances": np.float64}
+_LONG_RECORDS = {
+    PrivacyUnit.FULL: LongRecords.RECORD,
+    PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
+    PrivacyUnit.FEATURE: LongRecords.PREDICTORS,
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a release asks of the ledger."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class PaidMoments:
+    """Phenotype means and sds that were paid for, and the release they are part of."""
+
+    bought: NoisyMoments
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class Design:
+    """All that `finalize` needs to know beyond the statistics themselves.
+
+    Attributes
+    ----------
+    n_samples
+        Number of people n; private where `nominal_n` stands for it.
+    nominal_n
+        Public size that everything is planned for, or None: n is public.
+    privacy, adjacency
+        What is protected, and against which neighbours.
+    subsample
+        People that X'X is summed over, or None for everybody.
+    boundaries
+        Of the LD blocks.
+    ld_blocks
+        The rule they came from, for the report.
+    genotypes, outcomes
+        The public codings.
+    reference
+        Name and SHA-256 of the frequency file, or None.
+    row_norm, block_norms, phenotype_norm
+        N_x, beta_b (None: no bounds on single blocks) and N_y.
+    moments
+        What was paid for phenotype means and sds before anything was summed; None: nothing.
+    clipped
+        False for statistics of unclipped rows, which can never be made private.
+    genotype_store
+        Where the genotypes are, for the variant list.
+    object_store
+        Prefix of a bucket where the statistics are, or None: in the work directory.
+    """
+
+    n_samples: int
+    nominal_n: int | None
+    privacy: PrivacyUnit
+    adjacency: Adjacency
+    subsample: int | None
+    boundaries: tuple[int, ...]
+    ld_blocks: str
+    genotypes: GenotypeCoding
+    outcomes: OutcomeCoding
+    reference: dict[str, str] | None
+    row_norm: int
+    block_norms: tuple[int, ...] | None
+    phenotype_norm: int
+    moments: PaidMoments | None
+    clipped: bool
+    genotype_store: str
+    object_store: str | None = None
+
+    @property
+    def clip(self) -> float:
+        """b: phenotype rows are clipped at b sqrt(l) standard deviations."""
+        return math.sqrt(self.phenotype_norm / len(self.outcomes.phenotypes)) / self.outcomes.unit
+
+    def clip_response(self, observed_share: Float64) -> ClipResponse:
+        """How clipping phenotype rows changes a linear model of them.
+
+        Parameters
+        ----------
+        observed_share
+            Share of people with each phenotype, shape (l,), from noisy counts.
+        """
+        if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
+            return no_clipping(len(self.outcomes.phenotypes))
+        levels = [_levels(p) for p in self.outcomes.phenotypes]
+        return clip_response(self.clip, levels, observed_share)
+
+    @property
+    def layout(self) -> BlockLayout:
+        """Shapes of the statistics."""
+        n_fixed = 1 + len(self.outcomes.covariates)
+        return BlockLayout(self.boundaries, n_fixed, len(self.outcomes.phenotypes))
+
+    @property
+    def public_n(self) -> int:
+        """The size that may be published and planned with."""
+        return self.n_samples if self.nominal_n is None else self.nominal_n
+
+    @property
+    def row_rule(self) -> RowRule | None:
+        """How records are clipped; None: not at all, and they can never be private."""
+        if not self.clipped:
+            return None
+        return RowRule(
+            _LONG_RECORDS[self.privacy],
+            self.row_norm,
+            self.block_norms,
+            self.outcomes.constant_norm,
+            self.phenotype_norm,
+        )
+
+    @property
+    def bounds(self) -> PublicBounds:
+        """What noise is calibrated to."""
+        return PublicBounds(
+            row_norm=self.row_norm,
+            block_norms=self.block_norms,
+            fixed_norm=self.outcomes.constant_norm,
+            phenotype_norm=self.phenotype_norm,
+            block_sizes=self.layout.sizes,
+            n_samples=self.public_n,
+            n_phenotypes=self.layout.n_phenotypes,
+        )
+
+    @property
+    def sizes(self) -> PublicSizes:
+        """What the planner may know."""
+        return PublicSizes(
+            n_samples=self.public_n,
+            n_variants=self.layout.n_variants,
+            n_phenotypes=self.layout.n_phenotypes,
+            largest_block=max(self.layout.sizes),
+            row_norm=self.row_norm,
+            variant_variance=self.genotypes.variance / self.layout.n_variants,
+            phenotype_scale=self.outcomes.unit,
+        )
+
+    def promise(self, budget: Budget) -> Promise:
+        """What a release of this design guarantees for `budget`.
+
+        Raises
+        ------
+        UsageError
+            Phenotype moments were paid for as part of another (epsilon, delta).
+        """
+        if self.moments is not None and self.moments.budget != budget:
+            raise UsageError(
+                "the phenotype moments were bought for a release with another epsilon and delta",
+                where="--epsilon",
+                value=f"{budget.epsilon:g}, {budget.delta:g}",
+                limit=f"{self.moments.budget.epsilon:g}, {self.moments.budget.delta:g}",
+            )
+        share = 1.0 if self.moments is None else 1 - MOMENTS_SHARE
+        return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
+
+    def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
+        """The least noise that keeps the promise."""
+        split = split_for(
+            self.sizes,
+            outcome_norm=self.bounds.outcome_norm,
+            adjacency=self.adjacency,
+            block_norm=None if self.block_norms is None else max(self.block_norms),
+        )
+        return calibrate(self.bounds, self.promise(budget), recipe, split=split)
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 of every choice; places are none."""
+        return sha256_of_json({**self._as_json(), "genotype_store": None, "object_store": None})
+
+    def save(self, path: Path) -> None:
+        """Write the design, atomically."""
+        write_atomically(path, canonical_json(self._as_json()))
+
+    def _as_json(self) -> dict[str, Any]:
+        value = asdict(self)
+        for name in _CODING_ARRAYS:
+            value["genotypes"][name] = getattr(self.genotypes, name).tolist()
+        return value
+
+
+def load_design(path: Path) -> Design:
+    """Read a design back.
+
+    Raises
+    ------
+    InputError
+        It is damaged, or there is none, which means that `accumulate` has not been run with this
+        work directory.
+    """
+    if not path.is_file():
+        raise InputError(
+            "the work directory holds no statistics",
+            where=path.parent,
+            remedy="Run python -m pipelines.accumulate with this --work-dir first",
+        )
+    return read_document(path, _design_from, remedy="Run accumulate again, which writes it anew")
+
+
+def _design_from(value: dict[str, Any]) -> Design:
+    genotypes = value.pop("genotypes")
+    outcomes = value.pop("outcomes")
+    for name, dtype in _CODING_ARRAYS.items():
+        genotypes[name] = np.array(genotypes[name], dtype=dtype)
+    covariates = tuple(CovariateCoding(**c) for c in outcomes.pop("covariates"))
+    phenotypes = tuple(PhenotypeBounds(**p) for p in outcomes.pop("phenotypes"))
+    value["boundaries"] = tuple(value["boundaries"])
+    norms = value["block_norms"]
+    value["block_norms"] = None if norms is None else tuple(norms)
+    value["privacy"] = PrivacyUnit(value["privacy"])
+    value["moments"] = _moments_from(value["moments"])
+    value["adjacency"] = Adjacency(value["adjacency"])
+    return Design(
+        genotypes=GenotypeCoding(**genotypes),
+        outcomes=OutcomeCoding(covariates=covariates, phenotypes=phenotypes, **outcomes),
+        **value,
+    )
+
+
+def _moments_from(value: dict[str, Any] | None) -> PaidMoments | None:
+    if value is None:
+        return None
+    bought = value["bought"]
+    sums = tuple(map(tuple, bought["sums"]))
+    return PaidMoments(
+        NoisyMoments(sums, bought["sigma"], bought["charge"]), Budget(**value["budget"])
+    )
+
+
+def _levels(phenotype: PhenotypeBounds) -> Levels | None:
+    """The two values of a binary phenotype, in standard deviations."""
+    if phenotype.kind != "binary":
+        return None
+    low, high = (phenotype.lower - phenotype.mean), (phenotype.upper - phenotype.mean)
+    return low / phenotype.sd, high / phenotype.sd

@@ -1,0 +1,209 @@
+"""From private statistics to weights: which method, which rule of shrinkage, and why.
+
+Both are public choices, made from the design, the promise and the scales of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from primo_scale.errors import UsageError
+from primo_scale.methods.catalogue import (
+    METHODS,
+    Method,
+    choose_method,
+    estimator_for,
+    method_named,
+)
+from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.linear_model import missing_rescale
+from primo_scale.methods.shrinkage import Float64, automatic_penalty
+from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
+from primo_scale.privacy.clip_response import ClipResponse
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, no_noise
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
+from primo_scale.privacy.private_statistics import PrivateStatistics
+from primo_scale.run.design import Design
+from primo_scale.run.design_choices import ModelChoices
+from primo_scale.storage.block_matrices import BlockMatrices
+
+NOT_PRIVATE_METHOD = "reuse-cov-gauss"
+
+
+@dataclass(frozen=True)
+class MethodChoices:
+    """How to make weights, as given on the command line.
+
+    Attributes
+    ----------
+    method
+        ``auto`` or a name.
+    shrinkage
+        Name of a rule, or None for the method's own.
+    ridge
+        Penalty in units of the coding, or None for automatic.
+    """
+
+    method: str
+    shrinkage: str | None
+    ridge: float | None
+
+    @property
+    def estimator(self) -> Estimator | None:
+        """The rule asked for, or None: the method's own.
+
+        Raises
+        ------
+        UsageError
+            Two were asked for.
+        """
+        if self.ridge is not None and self.shrinkage is not None:
+            raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
+        if self.ridge is not None:
+            return Estimator.RIDGE
+        return None if self.shrinkage is None else Estimator(self.shrinkage)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A method, its rule of shrinkage, and why.
+
+    Attributes
+    ----------
+    method
+        From the catalogue.
+    reason
+        In words: as given, or from which public sizes.
+    estimator
+        Its rule of shrinkage.
+    """
+
+    method: Method
+    reason: str
+    estimator: Estimator
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Weights on the lattice, and all that a release states about how they were made.
+
+    Attributes
+    ----------
+    chosen
+        The method.
+    solution
+        Weights, rule and fit.
+    response
+        What clipping did to the phenotypes, to be undone.
+    """
+
+    chosen: Chosen
+    solution: Solution
+    response: ClipResponse
+
+
+def choose(design: Design, promise: Promise | None, choices: MethodChoices) -> Chosen:
+    """Settle the method and its rule; no promise: statistics without noise.
+
+    Raises
+    ------
+    UsageError
+        A method that does not serve this kind of privacy, is none, or leaves no choice of rule.
+    """
+    if promise is None:
+        if choices.shrinkage is not None:
+            raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
+        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", Estimator.RIDGE)
+    if choices.method != "auto":
+        method, reason = method_named(choices.method, promise.privacy), "as given"
+    elif design.subsample is not None:
+        method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
+    else:
+        method, reason = choose_method(promise, design.sizes)
+    return Chosen(method, reason, estimator_for(method, choices.estimator))
+
+
+def check_method(model: ModelChoices, choices: MethodChoices) -> None:
+    """Refuse a method that this kind of statistics cannot serve, before they are summed.
+
+    Raises
+    ------
+    UsageError
+        As `choose`.
+    """
+    chosen = choices.estimator
+    if model.non_private or choices.method == "auto":
+        return
+    method = method_named(choices.method, model.privacy)
+    method.recipe(1, model.subsample)
+    estimator_for(method, chosen)
+
+
+def recipe_of(design: Design, chosen: Chosen) -> Recipe:
+    """What the method wants measured."""
+    return chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
+
+
+def solve_release(
+    design: Design, private: PrivateStatistics, chosen: Chosen, *, ridge: float | None
+) -> Solved:
+    """Solve every phenotype.
+
+    Parameters
+    ----------
+    design
+        Public choices of the run.
+    private
+        Statistics with their noise, or without any for a release stamped NOT PRIVATE.
+    chosen
+        Method and rule.
+    ridge
+        Penalty in units of the coding, or None for automatic.
+    """
+    matrices, mechanism = private.matrices, private.mechanism
+    n_samples = _people(design, matrices)
+    rescale = missing_rescale(matrices.observed().astype(float), n_samples)
+    response = design.clip_response(1 / rescale)
+    unit = design.genotypes.unit
+    if ridge is not None:
+        penalty = ridge * unit**2
+    else:
+        penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
+    inputs = SolveInputs(
+        bounds=_bounds(design, n_samples),
+        scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
+        recipe=Recipe() if mechanism is None else mechanism.recipe,
+        delta=1.0 if mechanism is None else mechanism.promise.delta,
+        unit=unit,
+        rescale=rescale,
+        prior=_prior(design, rescale, response),
+        penalty=penalty if chosen.estimator is Estimator.RIDGE else None,
+    )
+    solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+    return Solved(chosen, solution, response)
+
+
+def _bounds(design: Design, n_samples: float) -> PublicBounds:
+    """Bounds for projections, which take n times a norm for a bound: a tenth more if n is noisy."""
+    if design.nominal_n is None:
+        return design.bounds
+    return replace(design.bounds, n_samples=math.ceil(1.1 * n_samples))
+
+
+def _people(design: Design, matrices: BlockMatrices) -> float:
+    """Number of people n; where it is private, from the noisy sum of the squared constant."""
+    if design.nominal_n is None:
+        return design.n_samples
+    noisy = float(matrices.outcome_gram()[0, 0]) / design.outcomes.constant**2
+    return float(np.clip(noisy, 1, None))
+
+
+def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
+    """Effects of the prior heritability, spread evenly, as clipping attenuates them."""
+    unit = design.outcomes.unit
+    effect = PRIOR_HERITABILITY * unit**2 / design.genotypes.variance
+    left = variance_left(design.clip, design.layout.n_phenotypes) * unit**2
+    return EffectPrior(effect_variance=effect * response.slope**2, residual_variance=left * rescale)

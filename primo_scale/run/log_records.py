@@ -1,0 +1,81 @@
+"""Lines of the log, as text or as JSON.
+
+A JSON line is an object with ``time`` (ISO 8601), ``level``, ``stage`` (empty between stages),
+``event`` (what kind of line it is), ``message`` (the text line) and ``fields``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+
+from primo_scale.interruption import check
+
+LOGGER = logging.getLogger("primo_scale")
+"""Logger of every run."""
+
+NOTE = "note"
+"""The event of a line that says nothing but its message."""
+
+_TEXT_TIME = "%Y-%m-%dT%H:%M:%S%z"
+_stage: ContextVar[str] = ContextVar("stage", default="")
+
+
+def about(event: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """What a call of the logger takes as ``extra``, for a line that is more than its message."""
+    return {"event": event, "fields": dict(fields)}
+
+
+def enter_stage(name: str) -> None:
+    """Let the lines that follow belong to a stage."""
+    _stage.set(name)
+
+
+def leave_stage() -> None:
+    """Let the lines that follow belong to none."""
+    _stage.set("")
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Name what is under way in the log, with when it begins and ends; also decorates functions.
+
+    For the log file and for machines: at a terminal people see what happens.
+    """
+    check()
+    enter_stage(name)
+    start = time.monotonic()
+    LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))
+    yield
+    # A stage that fails is not left: the error is a line of it.
+    seconds = time.monotonic() - start
+    extra = about("stage ends", {"stage": name, "seconds": round(seconds, 3)})
+    LOGGER.debug("stage %s: ended after %.1f s", name, seconds, extra=extra)
+    leave_stage()
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        time = datetime.fromtimestamp(record.created).astimezone()
+        line = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "stage": _stage.get(),
+            "event": getattr(record, "event", NOTE),
+            "message": record.getMessage(),
+            "fields": getattr(record, "fields", {}),
+        }
+        return json.dumps(line, default=str)
+
+
+def text_with_time() -> logging.Formatter:
+    """Time and message."""
+    return logging.Formatter("%(asctime)s %(message)s", _TEXT_TIME)

@@ -1,0 +1,198 @@
+"""``--purge-intermediates``: after a release, what is known about people goes; what was said stays.
+
+The ledger and the release stay. A work directory that was purged keeps a note of its release, so
+that the same command again finds it done and does not sum and pay for a second one. Files and
+objects are deleted, not overwritten: what a disk, a snapshot or the versions of a bucket keep of
+them is only lost with the key that they were encrypted with (docs/threat-model.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from primo_scale.errors import InputError
+from primo_scale.humanize import bytes_in_words
+from primo_scale.machine import disk_usage
+from primo_scale.run.choices import EXECUTION_OPTIONS
+from primo_scale.run.log_records import LOGGER
+from primo_scale.run.progress_file import PROGRESS_FILE
+from primo_scale.run.release_directory import refuse_damaged
+from primo_scale.run.work_directory import (
+    CLAIMS,
+    NOISE,
+    OUTCOMES,
+    PARTIALS,
+    STATISTICS,
+    STORE,
+    empty_claimed,
+    last_claimed,
+)
+from primo_scale.storage.documents import of_type, read_document
+from primo_scale.storage.files import (
+    canonical_json,
+    sha256_of_file,
+    sha256_of_json,
+    write_atomically,
+)
+
+_NOTE = "purged.json"
+# By name: a user may keep a ledger, a key or results of their own in the same directory.
+_INTERMEDIATES = (
+    OUTCOMES,
+    PARTIALS,
+    STATISTICS,
+    NOISE,
+    "scratch",
+    "design.json",
+    "phenotype_moments.json",
+    "statistics.charge",
+    "run.log",
+    PROGRESS_FILE,
+    CLAIMS,
+)
+_EXAMPLES = 3
+# How a release was computed does not make it another one.
+_BESIDE_THE_POINT = {"accept_noise", "purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
+
+
+@dataclass(frozen=True)
+class _Purged:
+    """The note that stays.
+
+    Attributes
+    ----------
+    release
+        The release directory.
+    document_sha256
+        Of its release.json.
+    request_sha256
+        Of the options that shaped it.
+    genotypes
+        Whether the genotype store, and its copy in a bucket, is to go too.
+    """
+
+    release: str
+    document_sha256: str
+    request_sha256: str
+    genotypes: bool
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> _Purged:
+        """Return the note that a document holds."""
+        names = ("release", "document_sha256", "request_sha256")
+        texts = {name: of_type(str, value[name]) for name in names}
+        return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
+
+
+def purge(work_dir: Path, out: Path, options: dict[str, Any], *, genotypes: bool) -> None:
+    """Note durably which release is done, then delete what it was made from.
+
+    Parameters
+    ----------
+    work_dir
+        Locked by this run.
+    out
+        The release, published and recorded in the ledger.
+    options
+        Of the command line.
+    genotypes
+        Whether the genotype store in the work directory is the command's own.
+    """
+    note = _Purged(
+        release=str(out.resolve()),
+        document_sha256=sha256_of_file(out / "release.json"),
+        request_sha256=_request(options),
+        genotypes=genotypes,
+    )
+    write_atomically(work_dir / _NOTE, canonical_json(asdict(note)))
+    _delete(work_dir, note)
+
+
+def is_done_and_purged(
+    work_dir: Path, options: dict[str, Any] | None, *, read_only: bool = False
+) -> bool:
+    """Return whether the release that these options ask for is published and purged.
+
+    A deletion that was interrupted is finished.
+
+    Parameters
+    ----------
+    work_dir
+        Locked by this run.
+    options
+        Of the command line; None: of a command that needs the intermediates.
+    read_only
+        Leave an interrupted deletion as it is.
+
+    Raises
+    ------
+    InputError
+        They were purged after another release, or that release is damaged or no longer there.
+    """
+    path = work_dir / _NOTE
+    if not path.is_file():
+        return False
+    note = read_document(
+        path, _Purged.from_json, remedy="Choose another --work-dir, to sum again and pay again"
+    )
+    if not read_only:
+        _delete(work_dir, note)
+    published = Path(note.release, "release.json")
+    same = options is not None and _request(options) == note.request_sha256
+    if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
+        raise InputError(
+            "its intermediates were purged after a release, which this is not"
+            if not same
+            else "its intermediates were purged, and their release is changed or gone",
+            where=work_dir,
+            value=note.release,
+            remedy="Choose another --work-dir, to sum again and pay again",
+        )
+    refuse_damaged(Path(note.release))
+    LOGGER.info("%s: this release is published already, its intermediates are purged", published)
+    return True
+
+
+def warn_of_intermediates(work_dir: Path) -> None:
+    """Log what private data a work directory keeps, how large it is, and how to delete it."""
+    sizes = {
+        name: size
+        for name, size in disk_usage(work_dir).items()
+        if name in (*_INTERMEDIATES, STORE) and size
+    }
+    if not sizes:
+        return
+    largest = [f"{name} {bytes_in_words(size)}" for name, size in list(sizes.items())[:_EXAMPLES]]
+    bucket = last_claimed(work_dir)
+    LOGGER.warning(
+        "PRIVATE intermediates are left behind: %s in %s (%s%s)%s. Delete them with the same "
+        "command and --purge-intermediates",
+        bytes_in_words(sum(sizes.values())), work_dir, ", ".join(largest),
+        ", ..." if len(sizes) > _EXAMPLES else "",
+        "" if bucket is None else f", and more in {bucket}",
+    )  # fmt: skip
+
+
+def _request(options: dict[str, Any]) -> str:
+    """Digest of the options that shape a release."""
+    shaping = {
+        name: str(value.resolve()) if isinstance(value, Path) else value
+        for name, value in options.items()
+        if name not in _BESIDE_THE_POINT
+    }
+    return sha256_of_json(shaping)
+
+
+def _delete(work_dir: Path, note: _Purged) -> None:
+    empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of what was claimed goes
+    names = (*_INTERMEDIATES, *((STORE,) if note.genotypes else ()))
+    for path in (work_dir / name for name in names):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    left = sorted(path.name for path in work_dir.iterdir() if path.name not in ("lock", _NOTE))
+    LOGGER.info("purged %s%s", work_dir, f"; left there: {', '.join(left)}" if left else "")

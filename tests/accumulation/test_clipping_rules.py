@@ -1,0 +1,128 @@
+"""Row rules: the integer inequalities that the guarantee rests on, for any record."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.kernels.clipping import UNCLIPPED, scale_entries
+
+N_FIXED, N_PHENOTYPES, SIZES = 2, 3, (2, 3, 1)
+
+
+def records(*, low=-127, high=127):
+    width = sum(SIZES)
+    return st.lists(
+        st.tuples(
+            st.lists(st.integers(low, high), min_size=width, max_size=width),
+            st.lists(st.integers(-32767, 32767), min_size=N_PHENOTYPES, max_size=N_PHENOTYPES),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+
+
+def rules(long_records):
+    norm = st.integers(1, 60_000)
+    return st.builds(
+        RowRule,
+        st.just(long_records),
+        norm,
+        st.none() | st.tuples(*[norm] * len(SIZES)),
+        st.just(2 * 50**2),
+        st.integers(1, 10**9),
+    )
+
+
+def apply(rule, people):
+    """The clipped records: codes (n, d) and outcomes (n, q)."""
+    x = np.array([codes for codes, _ in people], dtype=np.int8)
+    y = np.array([phenotypes for _, phenotypes in people], dtype=np.int16)
+    z = np.hstack([np.full((len(x), N_FIXED), 50, np.int16), y])
+    edges = [0, *itertools.accumulate(SIZES)]
+    blocks = [slice(a, b) for a, b in itertools.pairwise(edges)]
+    norms = np.stack([squared(x[:, block]) for block in blocks], axis=1)
+    multipliers, record = rule.shrink(norms)
+    clipped = x.copy()
+    for number, block in enumerate(blocks):
+        column = min(number, multipliers.shape[1] - 1)
+        clipped[:, block] = scale_entries(x[:, block], multipliers[:, column][:, None])
+    return x, z, clipped, rule.clip_outcomes(z, N_FIXED, record, norms), blocks
+
+
+def squared(rows):
+    return (rows.astype(np.int64) ** 2).sum(axis=1)
+
+
+@settings(max_examples=300)
+@given(st.data(), st.sampled_from([LongRecords.RECORD, LongRecords.PREDICTORS]))
+def test_long_genotypes_end_within_every_bound(data, long_records) -> None:
+    rule, people = data.draw(rules(long_records)), data.draw(records())
+    x, z, clipped, outcomes, blocks = apply(rule, people)
+    assert squared(clipped).max() <= rule.row_norm
+    if rule.block_norms is not None:
+        for block, norm in zip(blocks, rule.block_norms, strict=True):
+            assert squared(clipped[:, block]).max() <= norm
+    assert squared(outcomes[:, N_FIXED:]).max() <= rule.phenotype_norm
+    assert (np.abs(outcomes) <= np.abs(z)).all() and (np.abs(clipped) <= np.abs(x)).all()
+    if long_records is LongRecords.PREDICTORS:  # public phenotypes do not depend on genotypes
+        _, _, _, beside_zeros, _ = apply(rule, [([0] * sum(SIZES), y) for _, y in people])
+        np.testing.assert_array_equal(outcomes[:, N_FIXED:], beside_zeros[:, N_FIXED:])
+
+
+@settings(max_examples=300)
+@given(rules(LongRecords.PHENOTYPES), records())
+def test_public_genotypes_stay_and_the_product_of_norms_is_bounded(rule, people) -> None:
+    x, z, clipped, outcomes, _ = apply(rule, people)
+    np.testing.assert_array_equal(clipped, x)
+    np.testing.assert_array_equal(outcomes[:, :N_FIXED], z[:, :N_FIXED])
+    lengths = squared(x)
+    own = squared(outcomes[:, N_FIXED:])
+    assert own.max() <= rule.phenotype_norm
+    bound = rule.row_norm * rule.phenotype_norm
+    assert max(int(a) * int(b) for a, b in zip(lengths, own, strict=True)) <= bound
+
+
+@given(records(low=-3, high=3))
+def test_short_records_stay_as_they_are(people) -> None:
+    rule = RowRule(LongRecords.RECORD, 54, (18, 27, 9), 5000, 3 * 32767**2)
+    x, z, clipped, outcomes, _ = apply(rule, people)
+    np.testing.assert_array_equal(clipped, x)
+    np.testing.assert_array_equal(outcomes, z)
+
+
+def test_a_clipped_record_keeps_most_of_its_bound() -> None:
+    """A rule that clipped everything to nothing would satisfy every inequality above."""
+    rule = RowRule(LongRecords.RECORD, 20_000, (15_000, 15_000, 15_000), 5000, 10**6)
+    people = [([120, 120, 10, 0, 0, 0], [20_000, 1, 1]), ([100, 0, 100, 0, 0, 0], [0, 0, 9])]
+    x, _, clipped, outcomes, blocks = apply(rule, people)
+    assert squared(clipped[:1, blocks[0]])[0] > 0.95 * 15_000
+    assert squared(clipped[1:])[0] == squared(x[1:])[0] == 20_000
+    assert squared(outcomes[:1, N_FIXED:])[0] > 0.99 * 10**6
+    assert outcomes[0, 0] == 50  # a long block does not shrink the rest of the record
+
+
+def test_norms_are_asked_for_only_where_a_record_can_be_too_long() -> None:
+    rule = RowRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
+    assert not rule.needs_norms(np.array([50, 50]))
+    assert rule.needs_norms(np.array([61, 1]))
+    assert rule.needs_norms(np.array([60, 41]))
+
+
+@pytest.mark.parametrize("norms", [None, (3, 4)])
+def test_json_round_trip(norms) -> None:
+    rule = RowRule(LongRecords.PREDICTORS, 7, norms, 1, 2)
+    assert RowRule.from_json(rule.to_json()) == rule
+
+
+def test_a_record_within_its_bounds_has_the_neutral_multiplier() -> None:
+    rule = RowRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
+    blocks, record = rule.shrink(np.array([[60, 40], [61, 0]]))
+    assert record.tolist() == [UNCLIPPED, UNCLIPPED]
+    assert blocks[0].tolist() == [UNCLIPPED, UNCLIPPED]
+    assert blocks[1, 0] < UNCLIPPED and blocks[1, 1] == UNCLIPPED

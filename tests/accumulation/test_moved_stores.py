@@ -1,0 +1,145 @@
+"""Genotypes and outcomes that are moved or replaced while an accumulation is under way."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from small_cohort import D, N, write_cohort
+
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.plan import Plan
+from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.task_weights import Scales
+from primo_scale.accumulation.tasks import run_task
+from primo_scale.errors import InputError
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, open_outcome_store
+from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
+
+LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
+PLAN = Plan(LAYOUT, N, row_group=16, stripe=16, rows_per_read=8, tile=3)
+CODES = np.tile(np.array([-30, 0, 50, 7], dtype=np.int8), (D, 1))
+RULE = RowRule(LongRecords.RECORD, 6000, None, 10**9, 10**9)
+CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [], weight=0.5)
+TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
+
+
+def written(files, path, chunk_shape=(2, 16)):
+    """A genotype store of a fileset."""
+    return ingest(
+        [files / "cohort"], path, selection=Selection(), on_progress=lambda done, total: None,
+        chunk_shape=chunk_shape,
+    ).path  # fmt: skip
+
+
+@pytest.fixture
+def cohorts(tmp_path):
+    """Two cohorts of the same people and variants, and other genotypes."""
+    one, other = write_cohort(tmp_path / "one"), tmp_path / "other"
+    shutil.copytree(one, other)
+    bed = (one / "cohort.bed").read_bytes()
+    (other / "cohort.bed").write_bytes(bed[:3] + bed[:2:-1])
+    return one, other
+
+
+def stores_of(files, folder):
+    """Places of genotypes and outcomes."""
+    genotypes = written(files, folder / "genotypes.zarr")
+    people = open_genotype_store(genotypes).samples
+    phenotypes = OutcomeFiles(files / "pheno.tsv")
+    return genotypes, align_outcomes(folder / "outcomes.zarr", people, phenotypes, CODING).path
+
+
+def opened(path, genotypes, outcomes, rule=RULE):
+    """The checkpoint, as a command opens it for stores at these places."""
+    digests = {
+        "genotypes": open_genotype_store(genotypes).identity_digest,
+        "outcomes": open_outcome_store(outcomes).content_digest,
+    }
+    inputs = Inputs(genotypes, outcomes, rule, None, digests)
+    return open_partials(path / "partials.zarr", PLAN, inputs, CODES)
+
+
+def run(partials, tasks):
+    for task in tasks:
+        run_task(partials.address, task)
+
+
+def summed(partials, path):
+    """Digest of the statistics."""
+    with Reduction(partials, path / "statistics.zarr") as reduction:
+        return reduction.finish().sha256
+
+
+def undisturbed(path, *asked):
+    """Digest of the statistics when nothing happens."""
+    partials = opened(path, *asked)
+    run(partials, TASKS)
+    return summed(partials, path)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("rule", [RULE, None])
+@pytest.mark.parametrize("rows", ["outcomes.zarr", "moved_outcomes.zarr"])
+def test_what_was_moved_is_read_where_it_is_now(cohorts, tmp_path, monkeypatch, sealed, rule, rows):
+    """Others take the place of the genotypes, and workers go on that knew the old place."""
+    if sealed:
+        make_key_file(tmp_path / "user.key")
+        monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
+    genotypes, outcomes = stores_of(cohorts[0], tmp_path)
+    expected = undisturbed(tmp_path / "whole", genotypes, outcomes, rule)
+    begun = opened(tmp_path, genotypes, outcomes, rule)
+    run(begun, TASKS[:7])
+    genotypes.rename(tmp_path / "moved.zarr")
+    outcomes.rename(tmp_path / rows)
+    written(cohorts[1], genotypes)
+    resumed = opened(tmp_path, tmp_path / "moved.zarr", tmp_path / rows, rule)
+    assert resumed.committed() == set(TASKS[:7])
+    assert resumed.address == begun.address
+    run(resumed, TASKS[7:])
+    assert summed(resumed, tmp_path) == expected
+
+
+def test_genotypes_with_other_chunks_are_the_same(cohorts, tmp_path):
+    genotypes, outcomes = stores_of(cohorts[0], tmp_path)
+    expected = undisturbed(tmp_path / "whole", genotypes, outcomes)
+    begun = opened(tmp_path, genotypes, outcomes)
+    run(begun, TASKS[:7])
+    assert Scales.of(begun).chunk_height == 2
+    shutil.rmtree(genotypes)
+    resumed = opened(tmp_path, written(cohorts[0], genotypes, (4, 8)), outcomes)
+    assert Scales.of(resumed).chunk_height == 4
+    run(resumed, TASKS[7:])
+    assert summed(resumed, tmp_path) == expected
+
+
+def test_what_was_replaced_is_refused_by_name(cohorts, tmp_path):
+    genotypes, outcomes = stores_of(cohorts[0], tmp_path)
+    partials = opened(tmp_path, genotypes, outcomes)
+    run(partials, TASKS[:-1])
+    aside = tmp_path / "aside.zarr"
+    genotypes.rename(aside)
+    written(cohorts[1], genotypes)
+    with pytest.raises(InputError, match=f"^{genotypes}: the genotype store was replaced"):
+        run(partials, TASKS[-1:])
+    with pytest.raises(InputError, match=r"sums of other inputs.*got genotypes"):
+        opened(tmp_path, genotypes, outcomes)
+    shutil.rmtree(genotypes)
+    aside.rename(genotypes)
+    run(partials, TASKS[-1:])
+    pheno = cohorts[0] / "pheno.tsv"
+    pheno.write_text(pheno.read_text().replace("p0\t0", "p0\t3"))
+    shutil.rmtree(outcomes)
+    people, files = open_genotype_store(genotypes).samples, OutcomeFiles(pheno)
+    align_outcomes(outcomes, people, files, CODING)
+    with pytest.raises(InputError, match=f"^{outcomes}: the outcome store was replaced"):
+        summed(partials, tmp_path)

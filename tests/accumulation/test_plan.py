@@ -1,0 +1,108 @@
+"""The plan covers every entry of every statistic exactly once, without a cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primo_scale.accumulation.plan import Plan, TileTask, default_plan, plan_digest, remaining
+from primo_scale.errors import UsageError
+from primo_scale.storage.block_matrices import BlockLayout
+
+sizes = st.lists(st.integers(1, 30), min_size=1, max_size=5)
+
+
+def plan_of(block_sizes, n_samples=50, tile=7):
+    boundaries = (0, *np.cumsum(block_sizes).tolist())
+    layout = BlockLayout(boundaries, n_fixed=1, n_phenotypes=2)
+    return Plan(layout, n_samples, row_group=16, stripe=24, rows_per_read=8, tile=tile)
+
+
+@given(sizes, st.integers(1, 100), st.integers(1, 40))
+def test_tiles_cover_the_upper_triangle_of_each_block_once_for_each_person(
+    block_sizes, n_samples, tile
+):
+    plan = plan_of(block_sizes, n_samples, tile)
+    for block, size in enumerate(block_sizes):
+        people = np.zeros((size, size), dtype=int)
+        for task in plan.tile_tasks():
+            if task.block == block:
+                rows = plan.inside(block, task.row_tile)
+                columns = plan.inside(block, task.column_tile)
+                samples = plan.people(task)
+                people[rows, columns] += samples.stop - samples.start
+        np.testing.assert_array_equal(np.triu(people), np.triu(np.full_like(people, n_samples)))
+
+
+@given(st.integers(1, 200))
+def test_reads_cover_each_person_once(n_samples):
+    plan = plan_of([5], n_samples)
+    for tasks in (plan.row_tasks(), plan.tile_tasks()):
+        reads = [read for task in tasks for read in plan.reads(task)]
+        people = [person for read in reads for person in range(read.start, read.stop)]
+        assert people == list(range(n_samples))
+
+
+def test_remaining_is_what_is_not_committed():
+    plan = plan_of([20, 3])
+    tasks = list(plan.tile_tasks())
+    assert remaining(plan.tile_tasks(), set(tasks[::2])) == tasks[1::2]
+    assert remaining(plan.tile_tasks(), set(tasks)) == []
+
+
+def test_the_digest_depends_on_inputs_and_on_the_cut():
+    plan = plan_of([20, 3])
+    digests = {
+        plan_digest(plan, {"genotypes": "a"}),
+        plan_digest(plan, {"genotypes": "b"}),
+        plan_digest(plan_of([20, 3], tile=8), {"genotypes": "a"}),
+        plan_digest(plan_of([3, 20]), {"genotypes": "a"}),
+    }
+    assert len(digests) == 4
+    assert plan_digest(Plan.from_json(plan.to_json()), {"genotypes": "a"}) in digests
+
+
+def test_a_row_group_that_splits_a_read_is_refused():
+    layout = BlockLayout((0, 4), 1, 1)
+    with pytest.raises(UsageError):
+        Plan(layout, 100, row_group=12, stripe=8, rows_per_read=8)
+    with pytest.raises(UsageError):
+        Plan(layout, 100, row_group=8, stripe=12, rows_per_read=8)
+    with pytest.raises(UsageError):
+        Plan(layout, 100, row_group=6, stripe=6, rows_per_read=6)
+
+
+@given(st.integers(1, 10**6), st.lists(st.integers(1, 20_000), min_size=1, max_size=20))
+def test_the_default_plan_bounds_memory_and_keeps_workers_busy(n_samples, block_sizes):
+    layout = BlockLayout((0, *np.cumsum(block_sizes).tolist()), 1, 1)
+    plan = default_plan(layout, n_samples)
+    widest = min(plan.tile, max(block_sizes))
+    assert widest * plan.rows_per_read <= 2048 * 8192  # codes in memory, whatever n and d
+    assert plan.stripe <= 65_536
+    tiles = sum(1 for _ in plan.tile_tasks())
+    reads = -(-n_samples // plan.rows_per_read)
+    assert tiles >= min(3, reads)
+    whole = plan.people(TileTask(0, 0, 0, 0))
+    assert (whole.stop - whole.start) * 2 * widest**2 <= 2 * 10**12 or plan.n_row_groups == reads
+
+
+def test_row_groups_are_of_equal_size():
+    """A short last group would leave workers idle at the end."""
+    plan = default_plan(BlockLayout((0, 10_000), 1, 1), 500_000)
+    sizes = {plan.people(task).stop - plan.people(task).start for task in plan.tile_tasks()}
+    assert max(sizes) - min(sizes) <= plan.n_row_groups * plan.rows_per_read
+
+
+@pytest.mark.parametrize("block", [500, 2_000, 10_000])
+@pytest.mark.parametrize("n_samples", [50_000, 238_000, 500_000])
+def test_tasks_are_as_long_as_the_documentation_says(n_samples, block):
+    """docs/architecture.md: of X'X alone, with 5,000 phenotypes, and of Z'Z."""
+    layout = BlockLayout((0, block), 10, 5_000)
+    plan = default_plan(layout, n_samples)
+    side, planes = min(plan.tile, block), 2 * layout.n_outcomes + 1
+    people = min(plan.row_group, n_samples)
+    assert 2 * side**2 * people <= 2e12
+    assert 2 * side * (side + planes) * people <= 1.2e13
+    assert 2 * planes**2 * min(plan.stripe, n_samples) <= 1.35e13

@@ -1,0 +1,240 @@
+"""Row groups summed into finished statistics: exact, however they were cut, in bounded memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_pieces import pieces_of
+
+from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.plan import Plan
+from primo_scale.accumulation.reduction import Reduction, reduction_bytes
+from primo_scale.accumulation.statistics import open_raw_statistics
+from primo_scale.errors import InputError, ResourceError
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.chunks import chunk_path, write_block
+from primo_scale.storage.groups import (
+    array_of,
+    create_array,
+    create_group,
+    is_complete,
+    mark_complete,
+    open_group,
+)
+from primo_scale.storage.tiles import upper_tiles
+
+KIND = "partial statistics"
+MAX_CODE = 3
+
+
+@dataclass(frozen=True)
+class StoredPartials:
+    """What `Reduction` reads of a checkpoint: arrays, shapes, bounds."""
+
+    path: Path
+    plan: Plan
+    max_code: int = MAX_CODE
+    attributes: dict = field(default_factory=lambda: {"plan_digest": "plan"})
+
+    @property
+    def inputs(self):
+        return Inputs(
+            self.path / "genotypes", self.path / "outcomes", None, None, {"outcomes": "y"}
+        )
+
+    def array(self, name):
+        return array_of(open_group(self.path / "partials", KIND, complete=False), name)
+
+
+def partials_of(path, X, Z, boundaries, *, row_group, tile, dtype=np.int64):
+    """Partial sums of integer rows, as tiles leave them: the upper triangle and nothing else."""
+    n, q = Z.shape
+    layout = BlockLayout(tuple(boundaries), 1, q - 1)
+    plan = Plan(layout, n, row_group, row_group, row_group, tile)
+    path.mkdir()
+    outcomes = create_group(path / "outcomes", "outcomes", {})
+    create_array(outcomes, "rows", shape=(n, q), chunks=(n, q), dtype=np.int16)
+    observed = create_array(outcomes, "observed", shape=(q - 1,), chunks=(q - 1,), dtype=np.int64)
+    write_block(observed, (slice(None),), np.arange(q - 1))
+    mark_complete(outcomes, {"coding_digest": "x", "content_digest": "y"})
+
+    group = create_group(path / "partials", KIND, {})
+    parts = [slice(start, start + row_group) for start in range(0, n, row_group)]
+    z = create_array(
+        group, "outcome_gram", shape=(len(parts), q, q), chunks=(1, q, q), dtype=np.int64
+    )
+    write_block(z, (slice(None),) * 3, np.array([Z[part].T @ Z[part] for part in parts]))
+    for block, size in enumerate(layout.sizes):
+        x, side = X[:, layout.variants(block)], min(tile, size)
+        gram = create_array(
+            group, f"gram/{block}",
+            shape=(len(parts), size, size), chunks=(1, side, side), dtype=dtype,
+        )  # fmt: skip
+        cross = create_array(
+            group, f"cross/{block}",
+            shape=(len(parts), size, q), chunks=(1, side, q), dtype=np.int64,
+        )  # fmt: skip
+        write_block(cross, (slice(None),) * 3, np.array([x[part].T @ Z[part] for part in parts]))
+        for number, part in enumerate(parts):
+            product = x[part].T @ x[part]
+            for square in upper_tiles(size, tile):
+                place = (slice(number, number + 1), *square.selection)
+                write_block(gram, place, product[square.selection][None].astype(dtype))
+    return StoredPartials(path, plan)
+
+
+def reduced(partials, path, tasks=()):
+    """Statistics, some tasks of which were taken note of as they ended."""
+    with Reduction(partials, path) as reduction:
+        for task in tasks:
+            reduction.add(task)
+        return reduction.finish()
+
+
+def cohort(n, d, q, seed, max_code=MAX_CODE):
+    rng = np.random.default_rng(seed)
+    return rng.integers(-max_code, max_code + 1, (n, d)), rng.integers(-500, 500, (n, q))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    tile=st.integers(3, 45),
+    side=st.integers(5, 45),
+    row_group=st.sampled_from([4, 8, 20]),
+    dtype=st.sampled_from([np.int32, np.int64]),
+    seed=st.integers(0, 99),
+    draw=st.data(),
+)
+def test_sums_are_those_of_the_rows_however_they_were_cut_and_in_whatever_order_they_came(
+    tmp_path_factory, sizes, tile, side, row_group, dtype, seed, draw
+):
+    folder = tmp_path_factory.mktemp("reduce")
+    boundaries = np.cumsum([0, *sizes]).tolist()
+    X, Z = cohort(20, boundaries[-1], 4, seed)
+    cut = partials_of(folder / "cut", X, Z, boundaries, row_group=row_group, tile=tile, dtype=dtype)
+    uncut = partials_of(folder / "uncut", X, Z, boundaries, row_group=20, tile=40)
+    tasks = draw.draw(st.permutations([*cut.plan.row_tasks(), *cut.plan.tile_tasks()]))
+    noted = tasks[: draw.draw(st.integers(0, len(tasks)))]
+    with pieces_of(side, 16):
+        raw = reduced(cut, folder / "statistics", noted)
+        assert raw.sha256 == reduced(uncut, folder / "others").sha256
+        again = open_raw_statistics(folder / "statistics", cut.plan.layout, 20)
+        assert again.sha256 == raw.sha256
+        for block in range(len(sizes)):
+            x = X[:, cut.plan.layout.variants(block)]
+            np.testing.assert_array_equal(raw.matrices.gram(block), x.T @ x)
+            np.testing.assert_array_equal(raw.matrices.cross(block), x.T @ Z)
+        np.testing.assert_array_equal(raw.matrices.outcome_gram(), Z.T @ Z)
+        np.testing.assert_array_equal(raw.matrices.observed(), np.arange(3))
+
+
+@pytest.mark.parametrize("max_code", [1, 127])
+def test_sums_beyond_32_bits_are_exact(tmp_path, max_code):
+    """The largest code in everybody: sums that reach the bound which decides on the type."""
+    n = 2**31 // 127**2 + 1
+    X, Z = np.full((n, 12), max_code), np.ones((n, 2), int)
+    X[:, ::2] *= -1
+    partials = partials_of(
+        tmp_path / "p", X, Z, (0, 12), row_group=n // 8 * 4, tile=5, dtype=np.int32
+    )
+    partials = StoredPartials(partials.path, partials.plan, max_code)
+    with pieces_of(8, 16):
+        found = reduced(partials, tmp_path / "s").matrices.gram(0)
+    np.testing.assert_array_equal(found, X.T @ X)
+    assert (np.abs(found).max() >= 2**31) == (max_code == 127)
+
+
+@pytest.mark.parametrize("damage", ["removed", "flipped"])
+@pytest.mark.parametrize(
+    ("name", "index"), [("gram/1", (1, 0, 1)), ("cross/0", (0, 1, 0)), ("outcome_gram", (1, 0, 0))]
+)
+def test_a_tile_that_is_missing_or_damaged_is_never_summed(tmp_path, name, index, damage):
+    X, Z = cohort(20, 30, 4, seed=1)
+    partials = partials_of(tmp_path / "p", X, Z, (0, 14, 30), row_group=12, tile=9)
+    chunk = chunk_path(partials.array(name), index)
+    if damage == "removed":
+        chunk.unlink()
+    else:
+        content = bytearray(chunk.read_bytes())
+        content[3] ^= 1
+        chunk.write_bytes(content)
+    with pieces_of(8, 16):
+        with pytest.raises(InputError, match="chunk is"):
+            reduced(partials, tmp_path / "s")
+        assert not is_complete(tmp_path / "s", "statistics")
+
+
+def waiting(reduction):
+    """Until nothing of it is under way."""
+    for future in list(reduction._under_way):
+        future.exception()
+
+
+def test_a_sum_that_could_not_be_read_at_first_is_read_at_the_end(tmp_path):
+    """As on a network file system, where a file of another machine is seen after a while."""
+    X, Z = cohort(20, 30, 4, seed=1)
+    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    hidden = chunk_path(partials.array("gram/0"), (1, 0, 1))
+    with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
+        hidden.rename(tmp_path / "hidden")
+        for task in partials.plan.tile_tasks():
+            reduction.add(task)
+        waiting(reduction)
+        (tmp_path / "hidden").rename(hidden)
+        np.testing.assert_array_equal(reduction.finish().matrices.gram(0), X.T @ X)
+
+
+def test_statistics_that_cannot_be_written_stop_the_run_at_once(tmp_path, monkeypatch):
+    X, Z = cohort(20, 30, 4, seed=1)
+    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=20, tile=9)
+    first, *others = partials.plan.tile_tasks()
+
+    def full(*_):
+        raise ResourceError("the disk is full")
+
+    monkeypatch.setattr(BlockMatricesWriter, "write_gram_tile", full)
+    with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
+        reduction.add(first)
+        waiting(reduction)
+        with pytest.raises(ResourceError, match="the disk is full"):
+            reduction.add(others[0])
+    assert not is_complete(tmp_path / "s", "statistics")
+
+
+def test_statistics_that_changed_or_are_of_another_layout_are_refused(tmp_path):
+    X, Z = cohort(20, 30, 4, seed=1)
+    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    with pieces_of(8, 16):
+        reduced(partials, tmp_path / "s")
+        with pytest.raises(InputError, match="another design"):
+            open_raw_statistics(tmp_path / "s", BlockLayout((0, 30), 2, 2), 20)
+        array = array_of(open_group(tmp_path / "s", "statistics", complete=False), "gram/0")
+        array[9, 20] = array[9, 20] + 1  # a checksum that is right, and another integer
+        with pytest.raises(InputError, match="gram/0/c/1/2: a stored chunk is damaged"):
+            open_raw_statistics(tmp_path / "s", partials.plan.layout, 20)
+
+
+@pytest.mark.parametrize("tile", [96, 128])
+def test_memory_is_as_stated_and_does_not_know_d(tmp_path, tile):
+    """Peak of what Python and numpy allocate; a matrix alone would be 3 and 16 MB."""
+    stated = set()
+    with pieces_of(128, 4096):
+        for d in (640, 1408):
+            X, Z = cohort(8, d, 4, seed=2)
+            partials = partials_of(tmp_path / f"{d}", X, Z, (0, d), row_group=4, tile=tile)
+            reduced(partials, tmp_path / "warm")  # imports, compiled patterns
+            tracemalloc.start()
+            reduced(partials, tmp_path / "s")
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            stated.add(reduction_bytes(partials.plan))
+            objects = 1 << 20  # of Zarr and the digests
+            assert peak < max(stated) + objects
+    assert len(stated) == 1

@@ -1,0 +1,250 @@
+"""What an accumulation says that it needs, from shapes alone, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import psutil
+import pytest
+from small_cohort import command, outcomes, write_cohort
+
+from primo_scale import machine
+from primo_scale.accumulation.plan import default_plan
+from primo_scale.accumulation.resource_needs import Where, needs_of, refuse_if_too_small
+from primo_scale.accumulation.speed import Rates, bytes_read, core_seconds, measure_rates
+from primo_scale.accumulation.task_memory import Workload, tile_task_bytes
+from primo_scale.cli.accumulate import main as accumulate
+from primo_scale.cli.ingest import main as ingest
+from primo_scale.cli.release import main as gwas_release
+from primo_scale.errors import ResourceError
+from primo_scale.storage.block_matrices import BlockLayout
+
+KERNELS = ("amx", "vnni", "torch", "float32", "float64")
+
+
+def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
+    layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 5, q - 5)
+    return Workload(
+        plan=default_plan(layout, n),
+        kernel=kernel,
+        largest_code=code,
+        chunk_shape=(2048, 8192),
+        may_clip=True,
+        multiplier_columns=1 if len(sizes) == 1 else len(sizes),
+        subsampled=False,
+    )
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    return write_cohort(tmp_path / "inputs")
+
+
+@pytest.fixture
+def store(cohort):
+    path = cohort / "genotypes.zarr"
+    assert command(ingest, "--bfile", cohort / "cohort", "--out", path).exit_code == 0
+    return path
+
+
+def release(cohort, tmp_path):
+    return [
+        "--bfile", cohort / "cohort", *outcomes(cohort), "--epsilon", 1, "--delta", 1e-6,
+        "--out", tmp_path / "release", "--ledger", tmp_path / "ledger.sqlite",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("sizes", [(4096,), (500,) * 40], ids=["dense", "LD blocks"])
+def test_memory_does_not_know_how_many_people_there_are(kernel, sizes):
+    """As long as sums stay within int32, as they do at ten million people with codes of 1."""
+    few, many = (needs_of(workload(n, sizes=sizes, kernel=kernel, code=1)) for n in (10**5, 10**7))
+    assert few.worker_bytes == many.worker_bytes
+    tasks = many.tasks - few.tasks
+    assert 0 <= many.client_bytes - few.client_bytes <= 2048 * tasks  # the list of tasks
+
+
+def test_a_sum_that_needs_int64_is_counted_as_one():
+    """One row group of a million people: 127^2 times as many leave int32, 45^2 times do not."""
+    narrow, wide = (
+        needs_of(workload(10**6, sizes=(500,) * 40, q=1000, code=code)).disk_bytes
+        for code in (45, 127)
+    )
+    assert wide - narrow == 40 * 500**2 * 4
+
+
+def test_what_is_held_for_certain_is_counted():
+    """A worker holds, twice, int8 codes of two tiles and their int32 sum."""
+    for kernel in KERNELS:
+        needs = needs_of(workload(sizes=(8192,), kernel=kernel))
+        assert needs.worker_bytes >= 2 * (2 * 2048 * 8192 + 4 * 2048**2)
+
+
+@pytest.mark.parametrize(("kernel", "least"), [("torch", 193), ("cuda", 291)])
+def test_the_library_of_a_kernel_is_counted(kernel, least):
+    """Importing it takes so many MiB; that this process has imported it already is no help."""
+    with_library, without = (
+        needs_of(replace(workload(kernel="torch"), kernel=name)).worker_bytes
+        for name in (kernel, "vnni")
+    )
+    same = workload(kernel=kernel)
+    products = tile_task_bytes(same) - tile_task_bytes(replace(same, kernel="vnni"))
+    assert with_library - without >= (least << 20) + products
+
+
+def test_every_pair_of_tiles_is_read_and_multiplied_once():
+    """Three tiles: six pairs, in which each of the three is read for three of them.
+
+    40,000 people lie in 5 chunks of 8192.
+    """
+    work = replace(workload(40_000, sizes=(6144,)), may_clip=False)
+    assert bytes_read(work) == 3 * 6144 * 10_240
+    rates = Rates(1.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+    triangle = 6 * 2048**2
+    assert core_seconds(work, rates) == pytest.approx(40_000 * triangle, rel=1e-3)
+
+
+def test_a_narrow_block_is_read_with_the_chunks_it_lies_in():
+    """5 blocks of 1000 in chunks of 2048: the third and the fifth lie in two of them."""
+    work = replace(workload(8192, sizes=(1000,) * 5), may_clip=False)
+    assert bytes_read(work) == 7 * 2048 * 2048
+
+
+def test_rates_are_measured_of_this_machine():
+    rates = measure_rates("float64", 1)
+    assert 0 < rates.diagonal < 1e-8
+    assert 0 < rates.decoding < 1e-7
+
+
+def test_disk_is_counted_by_the_entry():
+    """One dense block of 2048 in one row group, int32, then int64; q = 10; 8192 people."""
+    needs = needs_of(workload(8192, sizes=(2048,), q=10, code=1))
+    gram, cross, rows = 2048**2 * (4 + 8), 2048 * 10 * (8 + 8), 8192 * (2 * 10 + 2 * 10 + 4)
+    upper = gram + cross + rows
+    # Stored tiles are 1024 wide, of which three of four lie in the upper triangle. A chunk of the
+    # code table has room for 65,536 variants.
+    least = upper - 8 * 1024**2 + 4 * 65_536
+    assert least <= needs.disk_bytes <= least + 20_000
+
+
+def test_what_lies_there_is_not_needed_again(tmp_path, monkeypatch):
+    needs = needs_of(workload())
+    free = needs.disk_bytes // 2
+    monkeypatch.setattr(machine, "free_disk", lambda _: free)
+    with pytest.raises(ResourceError, match="disk"):
+        refuse_if_too_small(needs, Where(0, 0, None, tmp_path))
+    refuse_if_too_small(needs, Where(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_too_little_memory_is_refused_with_the_numbers(store, cohort, tmp_path, dry_run):
+    workers = 2 + psutil.virtual_memory().total // (200 << 20)
+    result = command(
+        accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work",
+        "--workers", workers, *(["--dry-run"] if dry_run else []),
+    )  # fmt: skip
+    assert result.exit_code == 4
+    assert "not enough memory" in result.stderr
+    assert "MiB" in result.stderr or "GiB" in result.stderr
+    assert "fewer workers" in result.stderr
+    assert not (tmp_path / "work" / "partials.zarr").exists()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_too_small_a_limit_is_refused(store, cohort, tmp_path, dry_run):
+    result = command(
+        accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work",
+        "--memory-limit", "200MiB", *(["--dry-run"] if dry_run else []),
+    )  # fmt: skip
+    assert result.exit_code == 4
+    assert "--memory-limit" in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "work" / "partials.zarr").exists()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_full_disk_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch, dry_run):
+    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
+    result = command(gwas_release, *release(cohort, tmp_path), *(["--dry-run"] if dry_run else []))
+    assert result.exit_code == 4
+    assert "disk" in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "release.work" / "genotypes.zarr").exists()
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_a_dry_run_says_what_it_needs_and_leaves_nothing(store, cohort, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    for main, arguments in (
+        (gwas_release, release(cohort, tmp_path)),
+        (accumulate, ["--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work"]),
+    ):
+        result = command(main, *arguments, "--dry-run")
+        assert result.exit_code == 0, result.stderr
+        tasks, memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
+        assert "2 tasks" in tasks
+        assert "kernel" in tasks
+        assert "free" in memory
+        assert "noise and weights take" in after
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (["--pheno-name", "absent"], 3),
+        (["--epsilon", -1], 2),
+        (["--ld-blocks", "window:x"], 2),
+        (["--method", "no-such-method"], 2),
+        (["--row-norm", 3], 2),
+        (["--extract", "none.txt"], 3),
+    ],
+)
+def test_a_dry_run_refuses_what_the_run_would(cohort, tmp_path, change, code):
+    result = command(gwas_release, *release(cohort, tmp_path), *change, "--dry-run")
+    real = command(gwas_release, *release(cohort, tmp_path), *change)
+    assert result.exit_code == real.exit_code == code
+    assert result.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
+
+
+def test_a_dry_run_refuses_a_damaged_fileset(cohort, tmp_path):
+    bed = cohort / "cohort.bed"
+    bed.write_bytes(bed.read_bytes()[:-1])
+    assert command(gwas_release, *release(cohort, tmp_path), "--dry-run").exit_code == 3
+
+
+def test_a_dry_run_refuses_a_work_directory_open_to_others(store, cohort, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir(mode=0o755)
+    result = command(
+        accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", work, "--dry-run"
+    )
+    assert result.exit_code == 3
+    assert list(work.iterdir()) == []
+
+
+def test_after_an_ingest_the_dry_run_takes_the_store_that_is_there(cohort, tmp_path):
+    arguments = release(cohort, tmp_path)
+    work = tmp_path / "release.work"
+    work.mkdir(mode=0o700)
+    made = command(ingest, "--bfile", cohort / "cohort", "--out", work / "genotypes.zarr")
+    assert made.exit_code == 0
+    assert command(gwas_release, *arguments, "--dry-run").exit_code == 0
+    (cohort / "keep").write_text("p1\np2\n")
+    result = command(gwas_release, *arguments, "--keep", cohort / "keep", "--dry-run")
+    assert result.exit_code == 3
+    assert "another ingest" in result.stderr
+
+
+@pytest.mark.parametrize("left", ["genotypes.zarr.partial/store.zarr/c", "statistics.zarr/c"])
+def test_what_an_interrupted_run_left_is_not_needed_again(cohort, tmp_path, monkeypatch, left):
+    """An ingest that goes on, and statistics that are deleted before others are written."""
+    arguments = [*release(cohort, tmp_path), "--dry-run"]
+    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+    assert command(gwas_release, *arguments).exit_code == 4
+    file = tmp_path / "release.work" / left
+    file.parent.mkdir(parents=True)
+    (tmp_path / "release.work").chmod(0o700)
+    with file.open("wb") as written:
+        written.truncate(1 << 30)
+    result = command(gwas_release, *arguments)
+    assert result.exit_code == 0, result.stderr

@@ -1,0 +1,186 @@
+"""The stream of tasks, against a cluster made of nothing but futures: no process, no clock."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from logging.handlers import QueueHandler
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from distributed import CancelledError, KilledWorker
+
+from primo_scale.accumulation import engine
+from primo_scale.accumulation.engine import run_tasks
+from primo_scale.accumulation.partials import Partials
+from primo_scale.accumulation.plan import Order, RowTask, TileTask
+from primo_scale.errors import InputError, InterruptedRun, ResourceError
+
+PARTIALS = Partials(Path("/nowhere"), "store")
+
+
+@dataclass
+class FakeFuture:
+    key: str
+    cluster: FakeCluster
+    status: str = "pending"
+    error: Exception | None = None
+
+    def add_done_callback(self, ended) -> None:
+        self.cluster.begun(self, ended)
+
+    def result(self) -> object:
+        assert self.error is not None, "the result of a task that ended well travelled"
+        raise self.error
+
+    def release(self) -> None:
+        self.cluster.held.discard(self.key)
+
+
+@dataclass
+class FakeCluster:
+    """Ends tasks at once; what becomes of a key is written in `fate`, in turns."""
+
+    fate: dict[str, list[Exception]] = field(default_factory=dict)
+    workers: list[int] = field(default_factory=lambda: [2])
+    batches: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    most_held: int = 0
+    asked: int = 0
+    waiting: list = field(default_factory=list)
+
+    def map(self, call, tasks, *, key, retries) -> list[FakeFuture]:
+        assert call.func is print and call.args == (PARTIALS.address,)
+        self.batches.append(len(tasks))
+        self.keys += key
+        self.held |= set(key)
+        self.most_held = max(self.most_held, len(self.held))
+        return [FakeFuture(name, self) for name in key]
+
+    def begun(self, future, ended) -> None:
+        if self.count():
+            self.end(future, ended)
+        else:
+            self.waiting.append((future, ended))
+
+    def end(self, future, ended) -> None:
+        turns = self.fate.get(future.key.partition("-store")[0], [])
+        future.error = turns.pop(0) if turns else None
+        future.status = "error" if future.error else "finished"
+        ended(future)
+
+    def count(self) -> int:
+        return self.workers[min(self.asked - 1, len(self.workers) - 1)]
+
+    def scheduler_info(self, n_workers) -> dict[str, int]:
+        assert n_workers == 0, "the state of every worker travelled"
+        self.asked += 1
+        if self.count():
+            for future, ended in self.waiting:
+                self.end(future, ended)
+            self.waiting.clear()
+        return {"total_threads": self.count()}
+
+
+def stream(cluster: FakeCluster, n_tasks: int) -> list[RowTask]:
+    done: list[RowTask] = []
+    run_tasks(cluster, print, PARTIALS, Order([RowTask(i) for i in range(n_tasks)]), done.append)
+    return done
+
+
+def killed(times: int) -> list[Exception]:
+    return [KilledWorker("key", None, 3) for _ in range(times)]
+
+
+def test_fifty_thousand_tasks_in_batches_a_few_in_flight_and_none_kept() -> None:
+    cluster = FakeCluster()
+    done = stream(cluster, 50_000)
+    assert sorted(done) == [RowTask(i) for i in range(50_000)]
+    assert cluster.most_held <= 8 * 2
+    assert len(cluster.batches) <= 50_000 / 7
+    assert not cluster.held
+    assert len(cluster.keys) == len(set(cluster.keys)) == 50_000
+    assert cluster.keys[0] == "rows-0-store"
+    assert cluster.asked < 500  # a look now and then, and not one a task
+
+
+def test_a_task_that_workers_die_over_gets_trials_under_new_names_then_ends_the_run() -> None:
+    lucky = FakeCluster({"rows-3": killed(engine._TRIALS - 1)})
+    assert len(stream(lucky, 9)) == 9
+    assert [key for key in lucky.keys if key.startswith("rows-3-")] == [
+        "rows-3-store", "rows-3-store-1", "rows-3-store-2",
+    ]  # fmt: skip
+    unlucky = FakeCluster({"rows-3": killed(engine._TRIALS)})
+    with pytest.raises(ResourceError, match="workers died again and again") as raised:
+        stream(unlucky, 9)
+    assert raised.value.value == "rows-3"
+    assert not unlucky.held
+
+
+@pytest.mark.parametrize(
+    ("fate", "error"),
+    [(CancelledError("lost"), InterruptedRun), (InputError("damaged"), InputError)],
+)
+def test_other_failures_end_the_run_and_let_go_of_what_is_in_flight(fate, error) -> None:
+    cluster = FakeCluster({"rows-2": [fate]})
+    with pytest.raises(error):
+        stream(cluster, 100)
+    assert not cluster.held
+    assert len(cluster.keys) < 100
+
+
+def test_without_workers_it_waits_and_says_so_once(monkeypatch) -> None:
+    records: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(engine.LOGGER, "handlers", [QueueHandler(records)])
+    monkeypatch.setattr(engine.LOGGER, "isEnabledFor", lambda level: level >= logging.INFO)
+    cluster = FakeCluster(workers=[2, 0, 0, 0, 2], asked=1)
+    assert len(stream(cluster, 40)) == 40
+    said = [records.get_nowait().getMessage() for _ in range(records.qsize())]
+    assert [line.split(":")[0] for line in said] == [
+        "no Dask workers are left", "there are Dask workers again",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2, 3, 5, 17, 40])
+def test_the_last_tasks_wait_until_a_worker_is_free(n_tasks: int) -> None:
+    """Of the last tasks no worker has one in store while another has none."""
+    cluster = FakeCluster(workers=[4])
+    held: list[int] = []
+    done: list[RowTask] = []
+
+    def note(task) -> None:
+        done.append(task)
+        held.append(len(cluster.held))
+
+    run_tasks(cluster, print, PARTIALS, Order([RowTask(i) for i in range(n_tasks)]), note)
+    assert len(done) == n_tasks
+    left = [n_tasks - number for number in range(1, n_tasks + 1)]
+    for in_flight, remain in zip(held, left, strict=True):
+        # The task that has just ended counts as held until it is released.
+        assert in_flight - 1 <= max(4, (remain + 1) // 2)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5, 100])
+def test_tiles_that_need_rows_are_started_when_all_rows_are_done(n_rows: int) -> None:
+    rows = [RowTask(i) for i in range(n_rows)]
+    free = [TileTask(0, 0, 0, i) for i in range(1, 4)]
+    bound = [TileTask(0, 0, i, i) for i in range(30)]
+    # One row is what a worker died over, so that it ends last of all.
+    cluster = FakeCluster({"rows-0": killed(2)})
+    done: list[object] = []
+    started_before: dict[object, int] = {}
+
+    def note(task) -> None:
+        done.append(task)
+        started_before[task] = len(cluster.keys)
+
+    run_tasks(cluster, print, PARTIALS, Order(rows, free, bound), note)
+    assert sorted(map(str, done)) == sorted(map(str, [*rows, *free, *bound]))
+    first_bound = min(cluster.keys.index(f"{task.key}-store") for task in bound)
+    assert all(first_bound >= started_before[row] for row in rows)
+    if rows:
+        assert all(cluster.keys.index(f"{task.key}-store") < first_bound for task in free)
+        assert cluster.keys[0] == "rows-0-store"

@@ -1,0 +1,93 @@
+"""Lower bounds on epsilon and mu: against mechanisms whose epsilon and mu are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+
+from primo_scale.audit.distinguishing import Scores, evidence, rate_at_least, rate_at_most
+from primo_scale.gaussian.calibration import mu_for
+
+ALARM = 1e-9
+
+
+def normal_scores(rng, mu, runs):
+    return Scores(rng.normal(size=runs), rng.normal(mu, size=runs))
+
+
+def randomised_response(rng, epsilon, runs):
+    """Tells the truth with probability e^epsilon / (1 + e^epsilon): exactly epsilon-private."""
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+    return Scores((rng.random(runs) > truth) * 1.0, (rng.random(runs) < truth) * 1.0)
+
+
+@pytest.mark.parametrize(("successes", "runs"), [(0, 30), (1, 30), (17, 30), (29, 30), (30, 30)])
+def test_rates_are_those_of_clopper_and_pearson(successes, runs):
+    expected = binomtest(successes, runs).proportion_ci(0.98, method="exact")
+    count = np.array([successes])
+    assert rate_at_least(count, runs, 0.01)[0] == pytest.approx(expected.low, abs=1e-12)
+    assert rate_at_most(count, runs, 0.01)[0] == pytest.approx(expected.high, abs=1e-12)
+
+
+def test_randomised_response_is_bounded_from_below_and_nearly_attained():
+    rng = np.random.default_rng(1)
+    shown = evidence([randomised_response(rng, 2.0, 40_000)], delta=1e-6, false_alarm=ALARM)
+    assert 1.6 < shown.epsilon < 2.0
+
+
+def test_a_rare_sign_is_found_in_either_direction():
+    """Delta apart, one cohort alone gives a high (or low) score, once in fifty runs."""
+    rng = np.random.default_rng(2)
+    usual, rare = rng.random(20_000), rng.random(20_000)
+    rare[rng.random(20_000) < 0.02] = 7.0
+    high = evidence([Scores(usual, rare)], delta=1e-3, false_alarm=ALARM)
+    low = evidence([Scores(-rare, -usual)], delta=1e-3, false_alarm=ALARM)
+    # log((0.02 - delta) / F), where 0 of 10,000 runs allow F up to 0.0022
+    assert high.epsilon > 1.5
+    assert low.epsilon == pytest.approx(high.epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.0])
+def test_a_normal_shift_is_bounded_from_below_and_nearly_attained(mu):
+    rng = np.random.default_rng(int(10 * mu))
+    shown = evidence([normal_scores(rng, mu, 40_000)], delta=1e-3, false_alarm=ALARM)
+    assert mu - 0.2 < shown.mu < mu
+    assert mu_for(max(shown.epsilon, 1e-3), 1e-3) < mu
+
+
+def test_the_better_of_two_scores_is_judged():
+    rng = np.random.default_rng(4)
+    blind, sharp = normal_scores(rng, 0.0, 10_000), normal_scores(rng, 3.0, 10_000)
+    one, both = (evidence(s, delta=1e-3, false_alarm=ALARM) for s in ([blind], [blind, sharp]))
+    assert one.mu == 0.0
+    assert both.mu > 2.5
+    assert both.epsilon > 3
+
+
+def test_scores_that_never_differ_show_nothing():
+    same = Scores(np.zeros(2000), np.zeros(2000))
+    assert evidence([same], delta=1e-3, false_alarm=ALARM).mu == 0.0
+    assert evidence([same], delta=1e-3, false_alarm=ALARM).epsilon == 0.0
+
+
+def test_scores_that_always_differ_show_as_much_as_the_runs_allow():
+    shown = evidence([Scores(np.zeros(2000), np.ones(2000))], delta=0.0, false_alarm=ALARM)
+    rare = 1 - (ALARM / 4) ** (1 / 1000)  # none of the 1000 runs that judge
+    assert shown.epsilon == pytest.approx(math.log((1 - rare) / rare))
+
+
+@pytest.mark.parametrize("law", ["coin", "normal"])
+def test_a_bound_is_wrong_as_rarely_as_it_says(law):
+    """600 repetitions at a level of 0.2 a bound; sound code fails this once in 10^6."""
+    rng, repetitions, level, wrong = np.random.default_rng(5), 600, 0.2, 0
+    for _ in range(repetitions):
+        if law == "coin":
+            shown = evidence([randomised_response(rng, 1.0, 400)], delta=0.0, false_alarm=2 * level)
+            wrong += shown.epsilon > 1.0
+        else:
+            shown = evidence([normal_scores(rng, 0.5, 400)], delta=0.0, false_alarm=2 * level)
+            wrong += shown.mu > 0.5
+    assert 0 < wrong <= binom.isf(1e-6, repetitions, level)

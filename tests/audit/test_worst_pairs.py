@@ -1,0 +1,147 @@
+"""Invented neighbours: within the bounds, apart in what is protected, and as far as is proved."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from primo_scale.audit.mechanism_audit import StatedNoise
+from primo_scale.audit.worst_pairs import (
+    N_SAMPLES,
+    SPLIT,
+    audit_bounds,
+    statistics_of,
+    worst_pairs,
+)
+from primo_scale.gaussian.calibration import release_mu
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.mechanism import COUNTS_SHARE, Promise, Recipe
+from primo_scale.privacy.scales import calibrate
+
+FULL, LABEL, FEATURE = PrivacyUnit
+REPLACE, ADD = Adjacency
+EPSILON, DELTA = 3.0, 1e-3
+MU = release_mu(EPSILON, DELTA)
+
+
+def mechanism(unit, adjacency, *, by_block=False, recipe=Recipe(), split=SPLIT):  # noqa: B008
+    promise = Promise(EPSILON, DELTA, unit, adjacency)
+    return calibrate(audit_bounds(by_block=by_block), promise, recipe, split=split)
+
+
+EVERY = pytest.mark.parametrize("unit", list(PrivacyUnit))
+BOTH = pytest.mark.parametrize("adjacency", list(Adjacency))
+LAYOUTS = pytest.mark.parametrize("by_block", [False, True], ids=["dense", "blocks"])
+
+
+def norm(vector):
+    return int(vector @ vector)
+
+
+@EVERY
+@BOTH
+@LAYOUTS
+def test_everybody_is_within_the_bounds(unit, adjacency, by_block):
+    audited = mechanism(unit, adjacency, by_block=by_block)
+    bounds = audited.bounds
+    for pair in worst_pairs(audited):
+        people = [p for p in (pair.before, pair.after) if p is not None]
+        for x in [*pair.others, *(p.genotypes for p in people)]:
+            blocks = np.split(x, np.cumsum(bounds.block_sizes)[:-1])
+            assert norm(x) <= bounds.row_norm
+            limits = bounds.block_norms or (bounds.row_norm,)
+            assert all(norm(b) <= limit for b, limit in zip(blocks, limits, strict=True))
+        for person in people:
+            assert norm(person.fixed) <= bounds.fixed_norm
+            assert norm(person.phenotypes) <= bounds.phenotype_norm
+            assert not person.phenotypes[person.observed == 0].any()
+        assert len(pair.others) == N_SAMPLES - 1
+        assert (pair.others == pair.others[0]).all()
+
+
+@EVERY
+@BOTH
+def test_neighbours_differ_in_what_is_protected_alone(unit, adjacency):
+    for pair in worst_pairs(mechanism(unit, adjacency)):
+        before, after = pair.before, pair.after
+        if unit is FULL:
+            assert (after is None) == (adjacency is ADD)
+            continue
+        if unit is LABEL:
+            np.testing.assert_array_equal(before.genotypes, after.genotypes)
+            np.testing.assert_array_equal(before.fixed, after.fixed)
+            gone = [after.phenotypes, after.observed]
+        else:
+            np.testing.assert_array_equal(before.phenotypes, after.phenotypes)
+            np.testing.assert_array_equal(before.observed, after.observed)
+            gone = [after.genotypes, after.fixed]
+        if adjacency is ADD:
+            assert not any(part.any() for part in gone)
+
+
+def test_statistics_are_sums_over_everybody():
+    pair = worst_pairs(mechanism(FULL, REPLACE, by_block=True))[0]
+    person = pair.before
+    found = statistics_of(pair.others, person, (2, 2))
+    x = np.vstack([pair.others, person.genotypes]).astype(object)  # Python integers
+    z = np.zeros((N_SAMPLES, 3), dtype=object)
+    z[-1] = [*person.fixed, *person.phenotypes]
+    for block, columns in enumerate((slice(0, 2), slice(2, 4))):
+        np.testing.assert_array_equal(found.gram[block], x[:, columns].T @ x[:, columns])
+        np.testing.assert_array_equal(found.cross[block], x[:, columns].T @ z)
+    np.testing.assert_array_equal(found.outcome_gram, z.T @ z)
+    np.testing.assert_array_equal(found.observed, [1, 1])
+    # The 2 x 2 characteristic polynomial, in integers; the solver's error is far below N_x.
+    roots = []
+    for gram in found.gram:
+        (a, b), (_, d) = gram.tolist()
+        roots.append((a + d) / 2 - math.sqrt(((a - d) / 2) ** 2 + b**2))
+    assert abs(found.smallest_eigenvalue - min(roots)) < 10
+
+
+RECIPES = [Recipe(), Recipe(eigenvalue_share=1 / 3), Recipe(gram_copies=2)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "recipe"), [(LABEL, Recipe()), *itertools.product([FULL, FEATURE], RECIPES)]
+)
+@BOTH
+@LAYOUTS
+def test_no_pair_is_further_apart_than_the_promise_and_the_first_nearly_as_far(
+    unit, recipe, adjacency, by_block
+):
+    audited = mechanism(unit, adjacency, by_block=by_block, recipe=recipe)
+    shifts = [StatedNoise(audited, pair).mu for pair in worst_pairs(audited)]
+    assert max(shifts) == shifts[0] <= MU
+    # Rows that move X'X, X'Z and Z'Z the farthest in two blocks hardly move an eigenvalue.
+    assert shifts[0] >= (0.79 if by_block and recipe.eigenvalue_share else 0.96) * MU
+
+
+@pytest.mark.parametrize(
+    ("unit", "adjacency", "by_block", "share"),
+    [
+        (FULL, REPLACE, False, 1 - COUNTS_SHARE),
+        (FULL, REPLACE, True, 1 - COUNTS_SHARE),
+        (FULL, ADD, False, 1.0),
+        (LABEL, REPLACE, False, 1 - COUNTS_SHARE),
+        (LABEL, ADD, False, 1.0),
+        (FEATURE, REPLACE, False, 1.0),
+        (FEATURE, REPLACE, True, 1.0),
+    ],
+)
+def test_the_first_pair_attains_what_is_proved(unit, adjacency, by_block, share):
+    audited = mechanism(unit, adjacency, by_block=by_block)
+    found = StatedNoise(audited, worst_pairs(audited)[0]).mu
+    # Rows are integers of 1,000 to 10,000 steps, each short of its bound by one at the most.
+    assert found**2 == pytest.approx(share * MU**2, rel=5e-3)
+
+
+@pytest.mark.parametrize("split", [0.2, 1.0, 1.9])
+@LAYOUTS
+def test_pairs_are_valid_at_other_splits(split, by_block):
+    for unit in (FULL, FEATURE):
+        audited = mechanism(unit, REPLACE, by_block=by_block, split=split)
+        assert all(StatedNoise(audited, pair).mu <= MU for pair in worst_pairs(audited))

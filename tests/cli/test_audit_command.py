@@ -1,0 +1,99 @@
+"""``python -m pipelines.audit`` as a user runs it.
+
+A sound mechanism is accused with the probability that the command states; here ``--confidence``
+makes that 1e-9 a command.
+"""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from primo_scale.audit import audited_release
+from primo_scale.cli.audit import AuditChoices, _subjects, main
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.methods.catalogue import METHODS
+
+CLAIM = ["--epsilon", "3", "--delta", "1e-3", "--runs", "1000", "--confidence", "0.999999999"]
+ONE = ["--method", "ssp"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [*CLAIM, *arguments])
+
+
+def test_a_line_for_each_mechanism_and_exit_0():
+    result = run("--method", "reuse-cov-proj-x", "--privacy", "label", "--adjacency", "all")
+    lines = result.output.splitlines()
+    assert result.exit_code == 0, result.output
+    assert "no data is read, no budget is spent" in lines[1]
+    assert len(lines) == 3 + 2 + 1
+    for line in lines[3:5]:
+        assert line.startswith("label ")
+        assert "within the claim" in line
+        assert line.endswith("reuse-cov-proj-x")
+    assert lines[-1] == "no evidence against any of 2 claims"
+
+
+def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
+    monkeypatch.setattr(audited_release, "noisy_counts", lambda counts, scales, *, source: counts)
+    result = run(*ONE, "--adjacency", "add-remove")
+    assert result.exit_code == 1
+    assert result.output.count("EXCEEDS THE CLAIM") == 2
+    assert "    outcomes: mu 0.166 stated, at least " in result.output
+    assert result.output.splitlines()[-1] == "AUDIT FAILED: 2 of 2 mechanisms"
+
+
+def test_it_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert run(*ONE).exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "nonsense"], "no such method"),
+        (["--method", "nonsense", "--privacy", "all"], "no such method"),
+        (["--method", "ssp", "--privacy", "label"], "not for label privacy"),
+        (["--method", "sub-samp-reuse-cov", "--adjacency", "add-remove"], "replace-one alone"),
+        (["--epsilon", "1000"], "epsilon is outside"),
+        (["--delta", "0.1"], "delta is outside"),
+        (["--runs", "10"], "--runs"),
+    ],
+)
+def test_impossible_requests_are_one_line_and_exit_2(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_all_means_every_method_and_every_promise():
+    subjects = list(_subjects(AuditChoices("all", "all", "all", 3.0, 1e-3)))
+    audited = {
+        (name, s.mechanism.promise.privacy, s.mechanism.promise.adjacency)
+        for s in subjects
+        for name in s.methods
+    }
+    expected = {
+        (name, unit, adjacency)
+        for name, method in METHODS.items()
+        for unit in method.privacy
+        for adjacency in Adjacency
+        if adjacency is Adjacency.REPLACE_ONE or not method.subsamples
+    }
+    assert audited == expected
+    assert len({s.mechanism for s in subjects}) == len(subjects)
+    blocks = {s.mechanism.promise.privacy for s in subjects if s.mechanism.bounds.block_norms}
+    assert blocks == {PrivacyUnit.FULL, PrivacyUnit.FEATURE}
+
+
+@pytest.mark.parametrize("confidence", ["nan", "inf", "0", "1"])
+def test_a_confidence_that_is_none_is_refused(confidence):
+    """With nan every comparison is false, and every claim would pass."""
+    result = run(*ONE, "--confidence", confidence)
+    assert result.exit_code == 2
+    assert "--confidence" in result.output

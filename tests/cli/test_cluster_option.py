@@ -1,0 +1,102 @@
+"""``--cluster`` and what it excludes; every refusal is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click import BadParameter
+from click.testing import CliRunner
+
+from primo_scale.cli import accumulate, show_cluster
+from primo_scale.cli import release as gwas_release
+from primo_scale.cli.option_types import MemorySize
+from primo_scale.cluster.profile import (
+    JobQueueProfile,
+    LocalProfile,
+    SchedulerProfile,
+    ThreadsProfile,
+)
+from primo_scale.errors import UsageError
+from primo_scale.run.choices import choices_from
+
+OPTIONS = {
+    "pheno": Path("p"), "pheno_bounds": Path("b"), "covar": None, "covar_bounds": None,
+    "pheno_name": None, "pheno_moments": False, "privacy": "full", "adjacency": "replace-one",
+    "epsilon": None, "delta": None, "nominal_n": None, "non_private": False, "subsample": None,
+    "ref_freq": None, "ld_blocks": None, "row_norm": None, "cluster": None, "scheduler": None,
+    "workers": None, "memory_limit": None, "tls": None, "no_tls": False, "kernel": "auto",
+    "dry_run": False, "performance_report": None, "object_store": None,
+}  # fmt: skip
+ADD_REMOVE = {"adjacency": "add-remove", "nominal_n": 1000}
+
+
+def profile_of(**changes: object) -> object:
+    return choices_from({**OPTIONS, **changes})[2].profile
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Path:
+    path = tmp_path / "slurm.toml"
+    path.write_text('kind = "slurm"')
+    return path
+
+
+def test_options_and_profiles_come_to_the_same_thing(slurm: Path) -> None:
+    assert profile_of() == ThreadsProfile()
+    assert profile_of(workers=3, memory_limit="2GiB") == LocalProfile(3, "2GiB")
+    assert profile_of(cluster=slurm) == JobQueueProfile("slurm")
+    here = "tcp://127.0.0.1:8786"
+    assert profile_of(scheduler=here) == SchedulerProfile(here)
+
+
+@pytest.mark.parametrize(
+    ("other", "value"), [("scheduler", "tls://a:1"), ("workers", 2), ("memory_limit", "1GiB")]
+)
+def test_a_profile_excludes_what_it_says_itself(other: str, value: object, slurm: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        profile_of(cluster=slurm, **{other: value})
+    assert str(refused.value).startswith(f"--{other.replace('_', '-')}: ")
+
+
+def test_a_scheduler_in_the_clear_is_refused(slurm: Path) -> None:
+    slurm.write_text('kind = "scheduler"\naddress = "tcp://node1:8786"')
+    for where in ({"scheduler": "tcp://node1:8786"}, {"cluster": slurm}):
+        with pytest.raises(UsageError, match="nothing is encrypted"):
+            profile_of(**where)
+    assert profile_of(scheduler="tcp://127.0.0.1:8786")
+    assert profile_of(scheduler="tcp://node1:8786", no_tls=True)
+
+
+def test_where_n_is_private_nobody_may_count_tasks(slurm: Path, tmp_path: Path) -> None:
+    assert profile_of(cluster=slurm, **ADD_REMOVE) == JobQueueProfile("slurm")
+    clear = tmp_path / "clear.toml"
+    interfaces = '[scheduler]\ninterface = "ib0"\n[workers]\ninterface = "ib0"'
+    clear.write_text(f'kind = "slurm"\ntls = false\n{interfaces}')
+    for where in ({"cluster": clear}, {"scheduler": "tls://a:1"}):
+        with pytest.raises(UsageError, match="the number of people is private"):
+            profile_of(**where, **ADD_REMOVE)
+
+
+@pytest.mark.parametrize("command", [accumulate.main, gwas_release.main])
+def test_the_commands_have_the_option(command) -> None:
+    assert "--cluster FILE.toml" in CliRunner().invoke(command, ["--help"]).output
+
+
+def test_a_wrong_profile_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text('kind = "slrum"')
+    result = CliRunner().invoke(show_cluster.main, [str(path)])
+    assert result.exit_code == 3
+    assert result.output.splitlines() == [
+        f"error: {path}: kind is unknown (got slrum; limit local, slurm, pbs, lsf, sge, "
+        "kubernetes, scheduler)"
+    ]
+
+
+@pytest.mark.parametrize("size", ["0.5", "1", "0", "4", "4 apples"])
+def test_a_limit_without_a_unit_is_refused(size: str) -> None:
+    """Dask takes numbers up to 1 for shares of the machine, and larger ones for bytes."""
+    with pytest.raises(BadParameter, match="4GiB"):
+        MemorySize().convert(size, None, None)
+    assert MemorySize().convert("4GiB", None, None) == "4GiB"

@@ -1,0 +1,66 @@
+"""``--help``: every option under one heading, and examples that the command itself reads."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+from small_cohort import command
+
+from primo_scale.cli.accumulate import main as accumulate
+from primo_scale.cli.finalize import main as finalize
+from primo_scale.cli.ingest import main as ingest
+from primo_scale.cli.release import main as gwas_release
+
+HEADINGS = [
+    "Genotypes",
+    "Phenotypes and covariates",
+    "Privacy and budget",
+    "Results and intermediate files",
+    "Model and method",
+    "Where and how to compute",
+    "Other",
+]
+
+
+def sections(main: click.Command) -> dict[str, list[str]]:
+    """Long names of the options by heading, as --help lists them."""
+    found: dict[str, list[str]] = {}
+    for line in command(main, "--help").stdout.splitlines():
+        if heading := re.fullmatch(r"([A-Z][\w ]+):", line):
+            found[heading[1]] = []
+        elif option := re.match(r"  (?:-h, )?--([a-z-]+)", line):
+            found[list(found)[-1]].append(option[1])
+    return {heading: options for heading, options in found.items() if options}
+
+
+@pytest.mark.parametrize("main", [gwas_release, accumulate, finalize, ingest])
+def test_every_option_is_listed_once_under_a_heading(main: click.Command) -> None:
+    listed = sections(main)
+    assert set(listed) <= set(HEADINGS)
+    names = [name for options in listed.values() for name in options]
+    context = click.Context(main)
+    wanted = [parameter.opts[-1].removeprefix("--") for parameter in main.get_params(context)]
+    assert sorted(names) == sorted(wanted)
+    assert next(reversed(listed)) == "Other"
+    assert {"debug", "help", "log-format"} <= set(listed["Other"])
+
+
+def test_the_release_has_headings_in_order() -> None:
+    listed = sections(gwas_release)
+    assert list(listed) == HEADINGS
+    assert {"bfile", "keep", "extract"} <= set(listed["Genotypes"])
+    assert {"epsilon", "delta", "ledger", "privacy"} <= set(listed["Privacy and budget"])
+    assert listed["Other"] == ["log-format", "debug", "help"]
+
+
+def test_the_examples_are_read_by_the_command() -> None:
+    text = command(gwas_release, "--help").stdout
+    examples = text[text.index("Examples:") :].replace("\\\n", " ")
+    commands = re.findall(r"python -m pipelines\.gwas_release (.*)", examples)
+    assert len(commands) == 2
+    for words in map(shlex.split, commands):
+        options = gwas_release.make_context("gwas_release", words).params
+        assert options["non_private"] == (options["epsilon"] is None)

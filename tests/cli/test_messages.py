@@ -1,0 +1,240 @@
+"""Messages of the commands: what is wrong, the value, what is expected, and what to do."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from small_cohort import N, command, write_cohort
+
+from primo_scale.accumulation.blocks import block_boundaries
+from primo_scale.cli.release import main as gwas_release
+from primo_scale.errors import InputError, PrimoError, UsageError
+from primo_scale.genotypes.filesets import open_filesets
+from primo_scale.genotypes.filters import read_identifiers, read_people
+from primo_scale.genotypes.tables import read_bim
+from primo_scale.outcomes.bounds import read_phenotype_bounds
+from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.run.log_records import LOGGER
+from primo_scale.run.purge import warn_of_intermediates
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.fixture
+def cohort(tmp_path: Path) -> Path:
+    return write_cohort(tmp_path / "inputs")
+
+
+def release(cohort: Path, *options: object, pheno: str = "pheno.tsv", bounds: str = "bounds.tsv"):
+    """What a dry run says."""
+    return command(
+        gwas_release, "--bfile", cohort / "cohort", "--pheno", cohort / pheno,
+        "--pheno-bounds", cohort / bounds, "--epsilon", 1, "--delta", 1e-6, "--accept-noise",
+        "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options, "--dry-run",
+    )  # fmt: skip
+
+
+def refusal(cohort: Path, *options: object, **files: str) -> str:
+    return release(cohort, *options, **files).stderr.splitlines()[-1]
+
+
+def test_a_mistyped_phenotype_is_not_a_matter_of_bounds(cohort: Path) -> None:
+    (cohort / "pheno.tsv").write_text("FID\tIID\tHEIGHT\tBMI\tAGE\nf1\tp1\t1\t2\t3\n")
+    said = refusal(cohort, "--pheno-name", "HEIGTH")
+    assert f"{cohort / 'pheno.tsv'}:1: no column 'HEIGTH'" in said
+    assert "Did you mean HEIGHT?" in said
+    assert "bounds" not in said.replace("bounds.tsv", "")
+    assert "Did you mean BMI?" in refusal(cohort, "--pheno-name", "bmi")
+    assert "The columns are: HEIGHT, BMI, AGE" in refusal(cohort, "--pheno-name", "LDL")
+
+
+def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
+    rows = [line.split() for line in path.read_text().splitlines()]
+    with destination.open("w", newline="") as file:
+        quoting = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+        csv.writer(file, quoting=quoting).writerows(rows)
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("mark", [b"", BOM])
+def test_csv_and_byte_order_marks_are_read(cohort: Path, quoted: bool, mark: bytes) -> None:
+    for name in ("pheno", "bounds"):
+        with_commas(cohort / f"{name}.tsv", cohort / f"{name}.csv", quoted=quoted)
+        file = cohort / f"{name}.csv"
+        file.write_bytes(mark + file.read_bytes())
+    names = open_outcome_table(cohort / "pheno.tsv").names
+    (plain,) = open_outcome_table(cohort / "pheno.tsv").row_groups(names)
+    (commas,) = open_outcome_table(cohort / "pheno.csv").row_groups(names)
+    assert (commas.families, commas.individuals) == (plain.families, plain.individuals)
+    assert commas.values.tolist() == plain.values.tolist()
+    expected = read_phenotype_bounds(cohort / "bounds.tsv", names)
+    assert read_phenotype_bounds(cohort / "bounds.csv", names) == expected
+    assert release(cohort, pheno="pheno.csv", bounds="bounds.csv").exit_code == 0
+
+
+def test_an_empty_cell_of_a_csv_is_missing_and_a_comma_elsewhere_is_text(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("IID, A, B\na, 1,\nb, , 2.5\n,,\n")
+    (group,) = open_outcome_table(table).row_groups(["A", "B"])
+    assert group.individuals == ["a", "b"]
+    assert [[str(x) for x in row] for row in group.values] == [["1.0", "nan"], ["nan", "2.5"]]
+    table.write_text("IID A\na 1,5\n")
+    with pytest.raises(InputError, match=r"not a number .got 1,5"):
+        list(open_outcome_table(table).row_groups(["A"]))
+    table.write_text('IID,A\na,"1,5"\n')
+    with pytest.raises(InputError, match=r"table.csv:2: .*found 3 columns, expected 2"):
+        list(open_outcome_table(table).row_groups(["A"]))
+
+
+def test_lists_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_bytes(BOM + b"#IID\na\nb\n")
+    assert read_people(listed) == {(None, "a"), (None, "b")}
+    listed.write_bytes(BOM + b"rs1\nrs2\n")
+    assert read_identifiers(listed) == {"rs1", "rs2"}
+
+
+def test_a_table_without_a_header_shows_what_it_begins_with(tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    table.write_text("Person;BMI\np1;3\n")
+    with pytest.raises(InputError, match=r"does not begin with a header .got 'Person;BMI'"):
+        open_outcome_table(table)
+
+
+def test_sizes_that_differ_are_found_and_expected(cohort: Path) -> None:
+    shutil.copytree(cohort, cohort.parent / "other")
+    other = cohort.parent / "other" / "cohort"
+    lines = (cohort / "cohort.fam").read_text().splitlines(keepends=True)
+    Path(f"{other}.fam").write_text("".join(lines[:-4]))
+    bed = Path(f"{other}.bed")
+    packed = bed.read_bytes()[3:]
+    width = N // 4
+    bed.write_bytes(b"\x6c\x1b\x01" + b"".join(
+        packed[start : start + width - 1] for start in range(0, len(packed), width)
+    ))  # fmt: skip
+    with pytest.raises(InputError, match=r"\(found 40, expected 44\)\. Filesets that are joined"):
+        open_filesets([cohort / "cohort", other])
+
+
+def test_an_error_with_an_expected_value_survives_between_processes() -> None:
+    import pickle
+
+    error = InputError("has another size", where="x.bed", value=3, expected=4, remedy="Look")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "x.bed: has another size (found 3, expected 4). Look"
+    assert isinstance(again, PrimoError)
+
+
+def test_a_number_for_ld_blocks_is_taken_for_a_window(cohort: Path) -> None:
+    variants = read_bim(cohort / "cohort.bim").variants
+    with pytest.raises(UsageError, match=r"write --ld-blocks window:500$"):
+        block_boundaries("500", variants)
+    with pytest.raises(InputError, match="window:500"):
+        block_boundaries(str(cohort / "none.bed"), variants)
+    (cohort / "500").write_text("1 1 100\n")  # a table may have any name
+    assert block_boundaries(str(cohort / "500"), variants) == (0, 6)
+
+
+@pytest.mark.parametrize("ending", [".bed", ".bim", ".fam"])
+def test_a_file_in_place_of_the_prefix(cohort: Path, ending: str) -> None:
+    with pytest.raises(InputError) as caught:
+        open_filesets([cohort / f"cohort{ending}"])
+    assert f"leave off {ending}" in str(caught.value)
+    assert str(caught.value).endswith(f"Give --bfile {cohort / 'cohort'}")
+
+
+@pytest.mark.parametrize(
+    ("ending", "option"),
+    [(".pgen", "--pfile"), (".bgen", "--bgen"), (".vcf", "--vcf"), (".vcf.gz", "--vcf")],
+)
+@pytest.mark.parametrize("with_ending", [True, False])
+def test_other_formats_are_named_with_the_conversion(
+    tmp_path: Path, ending: str, option: str, with_ending: bool
+) -> None:
+    prefix = tmp_path / "chr1.v2"
+    Path(f"{prefix}{ending}").touch()
+    given = Path(f"{prefix}{ending}") if with_ending else prefix
+    with pytest.raises(InputError) as caught:
+        open_filesets([given])
+    said = str(caught.value)
+    assert "not a PLINK 1 fileset" in said
+    assert f"plink2 {option} {prefix}" in said
+    assert f"--make-bed --out {prefix}, then give --bfile {prefix}" in said
+
+
+def test_the_conversions_are_those_of_plink2(cohort: Path, plink2: str, tmp_path: Path) -> None:
+    """The printed command is run as it is, for the formats that plink2 writes here."""
+    import re
+    import subprocess
+
+    for export in (["--make-pgen"], ["--export", "vcf", "bgz"], ["--export", "bgen-1.3"]):
+        folder = tmp_path / export[-1].strip("-")
+        folder.mkdir()
+        words = [plink2, "--bfile", cohort / "cohort", *export, "--out", folder / "c"]
+        subprocess.run(words, check=True, capture_output=True)
+        with pytest.raises(InputError) as caught:
+            open_filesets([folder / "c"])
+        printed = re.search(r"plink2 (.*?), then", str(caught.value))
+        assert printed is not None
+        subprocess.run([plink2, *printed[1].split()], check=True, capture_output=True)
+        assert len(open_filesets([folder / "c"]).samples) == N
+
+
+def test_the_same_fileset_twice(cohort: Path) -> None:
+    other_spelling = cohort / ".." / cohort.name / "cohort"
+    with pytest.raises(UsageError, match=r"--bfile: the same fileset is given twice"):
+        open_filesets([cohort / "cohort", other_spelling])
+
+
+def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
+    shutil.copytree(cohort, cohort.parent / "other")
+    fam = cohort.parent / "other" / "cohort.fam"
+    fam.write_text("".join(f"0\tp{i}\t0\t0\t1\t-9\n" for i in range(N)))
+    with pytest.raises(InputError) as caught:
+        open_filesets([cohort / "cohort", fam.with_suffix("")])
+    said = str(caught.value)
+    assert "other family identifiers (FID)" in said
+    assert "(found 0 p0, expected f0 p0)" in said
+    assert "--update-ids" in said
+
+
+def test_people_are_counted_with_the_subject_first(cohort: Path) -> None:
+    rows = (cohort / "pheno.tsv").read_text().splitlines(keepends=True)
+    (cohort / "pheno.tsv").write_text("".join(rows[:41]) + "x\ty\t1\n")
+    said = release(cohort).stderr
+    assert (
+        f"{cohort / 'pheno.tsv'}: 40 of 44 genotyped people matched; 1 rows without genotypes; "
+        "4 genotyped people without a row" in said
+    )
+
+
+def test_half_the_range_is_said_where_no_sd_is_given(cohort: Path) -> None:
+    (cohort / "bounds.tsv").write_text("name lower upper\nT 0 4\n")
+    said = release(cohort)
+    assert said.exit_code == 0
+    assert "no sd for 1 of 1 phenotypes" in said.stderr
+    assert "T 2" in said.stderr
+    assert "no sd" not in release(cohort, "--pheno-moments").stderr  # they are bought
+    (cohort / "bounds.tsv").write_text("name lower upper sd\nT 0 4 2\n")
+    assert "no sd" not in release(cohort).stderr
+
+
+def test_what_is_left_behind_is_weighed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(LOGGER, "warning", lambda text, *values: said.append(text % values))
+    (tmp_path / "lock").write_bytes(bytes(1 << 20))  # holds nothing about people
+    warn_of_intermediates(tmp_path)
+    assert said == []
+    for name, mebibytes in {"genotypes.zarr": 5, "statistics.zarr": 3, "outcomes.zarr": 2}.items():
+        (tmp_path / name / "c").mkdir(parents=True)
+        (tmp_path / name / "c" / "0").write_bytes(b"x" * (mebibytes << 20))
+    (tmp_path / "run.log").write_bytes(b"x" * (1 << 20))
+    warn_of_intermediates(tmp_path)
+    assert said == [
+        f"PRIVATE intermediates are left behind: 11 MiB in {tmp_path} (genotypes.zarr 5120 KiB, "
+        "statistics.zarr 3072 KiB, outcomes.zarr 2048 KiB, ...). Delete them with the same "
+        "command and --purge-intermediates"
+    ]

@@ -1,0 +1,204 @@
+"""The Gaussian profile against mpmath's arithmetic, dp-accounting and the published sizes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import (
+    Cost,
+    composed_epsilon,
+    epsilon_for,
+    log_delta,
+    mu_for,
+    optimal_split,
+    optimal_split_by_block,
+    release_mu,
+)
+from primo_scale.gaussian.sensitivity import Adjacency
+
+mpmath = pytest.importorskip("mpmath")
+
+EPSILONS = [1e-3, 0.01, 0.1, 1.0, 5.0, 10.0, 100.0]
+DELTAS = [1e-3, 1e-6, 1e-12, 1e-30, 1e-100, 1e-300]
+
+
+def exact_delta(epsilon, mu):
+    """Balle and Wang's closed form in 60 digits."""
+    with mpmath.workdps(60):
+        epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -mu / 2 - epsilon / mu
+        )
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_mu_is_the_root_rounded_down(epsilon, delta):
+    mu = mu_for(epsilon, delta)
+    assert exact_delta(epsilon, mu) <= delta
+    assert exact_delta(epsilon, mu * (1 + 3e-12)) > delta
+    assert log_delta(epsilon, mu) == pytest.approx(math.log(delta), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_epsilon_is_the_root_rounded_up(epsilon, delta):
+    mu = mu_for(epsilon, delta)
+    found = epsilon_for(mu, delta)
+    assert exact_delta(found, mu) <= delta
+    assert found == pytest.approx(epsilon, rel=1e-8)
+    assert exact_delta(found - 2e-12 * (1 + found), mu) > delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "mu"), [(0.0, 1e-6), (1e-9, 1e-4), (0.1, 0.6), (0.1, 40.0), (50.0, 12.0)]
+)
+def test_profile_where_delta_is_large(epsilon, mu):
+    exact = float(exact_delta(epsilon, mu))
+    assert math.exp(log_delta(epsilon, mu)) == pytest.approx(exact, rel=1e-9)
+
+
+def test_sizes_of_the_documentation():
+    delta = 1 / 5008**2
+    sizes = [1 / mu_for(epsilon, delta) for epsilon in (0.1, 1, 5, 10)]
+    assert [f"{size:.4g}" for size in sizes] == ["43.21", "4.851", "1.093", "0.5943"]
+    assert sizes[2] == pytest.approx(1.0933, abs=5e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("delta", [1e-4, 1e-8])
+def test_profile_is_that_of_dp_accounting(epsilon, delta):
+    """Adding or removing a row with sensitivity 1 is exactly a shift of mu = 1 / sigma."""
+    mu = mu_for(epsilon, delta)
+    oracle = privacy_loss_mechanism.GaussianPrivacyLoss(1 / mu, sensitivity=1)
+    assert oracle.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-8)
+
+
+def test_composition_is_that_of_dp_accounting():
+    delta = 1e-6
+    parts = [mu_for(epsilon, delta) for epsilon in (0.5, 1.0, 2.0)]
+    composed = privacy_loss_distribution.from_gaussian_mechanism(1 / parts[0])
+    for mu in parts[1:]:
+        composed = composed.compose(privacy_loss_distribution.from_gaussian_mechanism(1 / mu))
+    ours = composed_epsilon(Cost(sum(mu**2 for mu in parts)), delta)
+    assert ours == pytest.approx(composed.get_epsilon_for_delta(delta), rel=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    digits_of_epsilon=st.floats(-3, 2),
+    digits_of_delta=st.floats(-30, -3),
+    digits_of_size=st.floats(0, 8),
+)
+def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digits_of_size):
+    """The bound for sampled noise (docs/maths/noise.md, Theorem 3), in full."""
+    epsilon, size = 10**digits_of_epsilon, 10**digits_of_size
+    delta = min(max(10**digits_of_delta, 1e-30), 1e-3)  # powers are not exact at the ends
+    epsilon = max(epsilon, 1e-3)
+    with mpmath.workdps(60):
+        tail = -mpmath.log(delta) + epsilon + 50
+        eta = size / (24 * mpmath.mpf(2) ** 64)
+        back = eta * (1 + 2 * mpmath.sqrt(tail / size) + 2 * tail / size)
+        inner = epsilon - eta - back
+        sampled = mpmath.exp(eta) * (
+            exact_delta(inner, release_mu(epsilon, delta)) + mpmath.exp(inner - tail)
+        )
+        assert sampled <= delta
+
+
+def test_composed_epsilon_of_one_release_is_what_was_asked():
+    mu = release_mu(5.0, 1e-8)
+    assert 5.0 <= composed_epsilon(Cost(mu**2), 1e-8) <= 5.0 * (1 + 2e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ratio=st.floats(1e-3, 1e4))
+def test_optimal_split_minimises_the_excess_loss(ratio):
+    """Against a search over t of a/A + b/D with A = 2 / (t+2)^2 and D = t A."""
+
+    def loss(t):
+        return (t + 2) ** 2 / 2 * (ratio + 1 / t)
+
+    best = optimal_split(ratio, 1.0, Adjacency.REPLACE_ONE)
+    assert 0 < best <= 2
+    grid = [2 * (k / 2000) ** 3 for k in range(1, 2001)]
+    assert loss(best) <= min(map(loss, grid)) * (1 + 1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ratio=st.floats(1e-3, 1e3))
+def test_optimal_split_of_added_shares_minimises_the_excess_loss(ratio):
+    """Add-remove: a/A + b/D with A = 1/(1+t) and D = t/(1+t)."""
+
+    def loss(t):
+        return (1 + t) * (ratio + 1 / t)
+
+    best = optimal_split(ratio, 1.0, Adjacency.ADD_REMOVE)
+    assert loss(best) <= min(loss(best * (1 + k / 100)) for k in range(-50, 51)) * (1 + 1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ratio=st.floats(1e-3, 1e4))
+def test_optimal_split_by_block_minimises_the_excess_loss(ratio):
+    """With the shares of docs/maths/blocks.md: mu^2 = 2Q(1+tau)^3, D = Q (tau^3 + 3 tau)."""
+
+    def loss(t):
+        gram = 1 / (2 * (1 + t / 2) ** 3)
+        return ratio / gram + 1 / (gram * ((t / 2) ** 3 + 3 * t / 2))
+
+    best = optimal_split_by_block(ratio, 1.0)
+    assert 0 < best <= 2
+    allowed = [k / 64 for k in range(1, 129)]
+    assert loss(best) <= min(map(loss, allowed)) * (1 + 1e-2)
+
+
+@given(
+    parts=st.lists(st.tuples(st.floats(0.01, 2), st.floats(1e-12, 1e-8)), max_size=3),
+    mu=st.floats(0.05, 3),
+)
+def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
+    """docs/maths/calibration.md: eps(mu, delta - sum delta_j) + sum eps_j."""
+    delta = 1e-7
+    total = sum((Cost(0.0, *part) for part in parts), start=Cost(mu**2))
+    ours = composed_epsilon(total, delta)
+    left = delta - sum(part for _, part in parts)
+    expected = epsilon_for(mu, left) + sum(part for part, _ in parts)
+    assert expected <= ours <= expected * (1 + 3e-6)
+    assert composed_epsilon(Cost(mu**2, 0.1, delta), delta) == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf])
+def test_epsilon_that_is_none_is_refused(epsilon):
+    with pytest.raises(UsageError, match="--epsilon: epsilon must be a positive number"):
+        mu_for(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [0, -1e-9, 1, 2, math.nan])
+def test_delta_that_is_none_is_refused(delta):
+    with pytest.raises(UsageError, match="--delta: delta must be strictly between 0 and 1"):
+        epsilon_for(1.0, delta)
+    with pytest.raises(UsageError):
+        release_mu(1.0, delta)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(9e-4, 1e-6), (1, 2e-3), (1, 1e-31)])
+def test_release_outside_the_proved_region_is_refused(epsilon, delta):
+    with pytest.raises(UsageError, match="proved"):
+        release_mu(epsilon, delta)
+
+
+@pytest.mark.parametrize("mu", [-1, math.nan, math.inf])
+def test_mu_that_is_none_is_refused(mu):
+    with pytest.raises(UsageError, match="mu must be"):
+        epsilon_for(mu, 1e-6)
+
+
+def test_no_shift_costs_nothing():
+    assert epsilon_for(0.0, 1e-6) == 0.0
+    assert epsilon_for(1e-9, 1e-6) == 0.0

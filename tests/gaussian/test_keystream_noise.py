@@ -1,0 +1,508 @@
+"""The keystream sampler: its tables and decisions exactly, its streams, its law, its faults.
+
+The exact part compares with mpmath, with RFC 5869 and with single AES blocks. The statistical
+part accepts a right sampler but once in 10^6 or less, and each test of it is shown a fault.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import itertools
+import math
+import struct
+import time
+
+import mpmath
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opendp_noise import OpenDPNoise
+from scipy import stats
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian import keystream_noise, normal_attempts
+from primo_scale.gaussian.keystream_noise import KeystreamNoise, keystream
+from primo_scale.gaussian.noise import (
+    add_lattice_noise,
+    add_symmetric_noise,
+    lattice_noise,
+    off_diagonal_sigma,
+)
+from primo_scale.gaussian.normal_attempts import (
+    ACCEPTED,
+    REJECTED,
+    UNDECIDED,
+    Scale,
+    bin_table,
+    decide,
+    decide_from_prefixes,
+    keep_threshold,
+)
+
+RISK = 1e-6
+KEY = bytes(range(32))
+SCALE = 2.0**32 * 1.2345
+BINS, TAIL = 64, 24
+BITS = 448
+SCALES = [2.0**32, SCALE, 2.0**33, 3e12, 2.0**57 * 1.3, math.nextafter(2.0**58, 0), 2.0**58]
+mp = mpmath.mp.clone()
+mp.dps = 160
+
+
+# --- Tables and decisions, exactly ---------------------------------------------------------------
+
+
+def test_bin_probabilities_are_those_of_the_density_at_the_inner_edges():
+    densities = [mp.exp(-((mp.mpf(j) / BINS) ** 2) / 2) for j in range(TAIL * BINS)]
+    total = mp.fsum(densities)
+    below = mp.mpf(0)
+    thresholds = bin_table().thresholds
+    for j, density in enumerate(densities):
+        assert (
+            -mp.mpf("1e-9") < below / total * 2 ** (BITS - 1) - thresholds[j] < 1 + mp.mpf("1e-9")
+        )
+        below += density
+    assert thresholds[-1] == 2 ** (BITS - 1)
+    assert len(thresholds) == len(densities) + 1
+
+
+@settings(deadline=None)
+@given(st.integers(0, TAIL * BINS - 1), st.integers(0, 2**BITS - 1), st.integers(0, BITS))
+def test_probability_of_keeping_a_place(bin_, offset, smaller):
+    offset >>= smaller
+    edge, place = mp.mpf(bin_) / BINS, (bin_ + mp.mpf(offset) / 2**BITS) / BINS
+    rejected = -mp.expm1((edge**2 - place**2) / 2) * 2**BITS
+    assert -mp.mpf("1e-9") < keep_threshold(bin_, offset) - rejected < 1 + mp.mpf("1e-9")
+
+
+@given(st.floats(2.0**32, 2.0**58))
+def test_scale_is_taken_apart_exactly(value):
+    scale = Scale.of(value)
+    assert scale.multiplier * 2.0 ** (6 - scale.shift) == value
+    assert 2**52 < scale.multiplier <= 2**53
+    assert 1 <= scale.shift <= 27
+
+
+def exact_outcome(words, extension, sigma):
+    """One attempt in real numbers: an independent statement of docs/maths/sampler.md."""
+    tails = [int.from_bytes(extension[48 * i : 48 * i + 48], "little") for i in range(3)]
+    u = mp.mpf(((words[0] >> 1) << 384) + tails[0]) / 2**447
+    t = mp.mpf((words[1] << 384) + tails[1]) / 2**448
+    v = mp.mpf((words[2] << 384) + tails[2]) / 2**448
+    cumulated = cumulated_densities()
+    j = int(np.searchsorted(cumulated, u * cumulated[-1], side="right")) - 1
+    z = (j + t) / BINS
+    if v < 1 - mp.exp(((mp.mpf(j) / BINS) ** 2 - z**2) / 2):
+        return None
+    rounded = int(mp.floor(mp.mpf(sigma) * z + mp.mpf(1) / 2))
+    return -rounded if words[0] & 1 else rounded
+
+
+@functools.cache
+def cumulated_densities():
+    densities = (mp.exp(-(mp.mpf(j) ** 2) / (2 * BINS**2)) for j in range(TAIL * BINS))
+    return np.array(list(itertools.accumulate(densities, initial=mp.mpf(0))), dtype=object)
+
+
+word = st.integers(0, 2**64 - 1)
+
+
+@settings(deadline=None)
+@given(st.tuples(word, word, word), st.binary(min_size=144, max_size=144), st.sampled_from(SCALES))
+def test_big_integers_decide_as_real_numbers_do(words, extension, sigma):
+    assert decide(words, extension, Scale.of(sigma)) == exact_outcome(words, extension, sigma)
+
+
+def run_kernel(words, sigma):
+    table, scale = bin_table(), Scale.of(sigma)
+    words = np.array(words, dtype=np.uint64).reshape(-1, 3)
+    return decide_from_prefixes(
+        words, table.prefixes, table.guide, np.uint64(scale.multiplier), np.uint64(scale.shift)
+    )
+
+
+def disagreements(words, sigma):
+    """Attempts that the kernel decides otherwise than big integers, whatever bits may follow."""
+    values, verdicts = run_kernel(words, sigma)
+    scale = Scale.of(sigma)
+    found = []
+    for row, value, verdict in zip(words, values, verdicts, strict=True):
+        if verdict == UNDECIDED:
+            continue
+        claimed = int(value) if verdict == ACCEPTED else None
+        for extension in (bytes(144), b"\xff" * 144):
+            if decide(tuple(row), extension, scale) != claimed:
+                found.append((tuple(row), sigma))
+    return found
+
+
+def random_words(count, seed):
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, 2**64, (count, 3), dtype=np.uint64).tolist()
+
+
+def words_at_edges(seed):
+    """Attempts within a unit or two of where each decision turns, in every bin that is reached."""
+    generator = np.random.default_rng(seed)
+    prefixes = [int(p) for p in bin_table().prefixes]
+    words = []
+    for j in generator.integers(0, 500, 300).tolist():
+        step = int(generator.integers(-1, 2))
+        first = min(max(2 * (prefixes[j] + step), 0), 2**64 - 1) | int(generator.integers(0, 2))
+        second = int(generator.integers(0, 2**64, dtype=np.uint64))
+        second >>= int(generator.choice([0, 0, 0, 16, 40, 60]))
+        turn = keep_threshold(j, second << 384) >> 384
+        for width in (0, 1, 2**20, 2**44, 2**50):
+            words.append([first, second, min(max(turn + width * int(step or 1), 0), 2**64 - 1)])
+    # Products with the scale that leave a fraction just below or at one half or one.
+    for j in (0, 1, 63, 400):
+        for second in (0, 1, 2, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2**11, 2**64 - 2, 2**64 - 1):
+            words.append([2 * prefixes[j] + 2, second, 2**64 - 1])
+    return words
+
+
+@pytest.mark.parametrize("sigma", SCALES)
+def test_kernel_never_contradicts_big_integers(sigma):
+    assert not disagreements(random_words(1_500, seed=1), sigma)
+    assert not disagreements(words_at_edges(seed=2), sigma)
+
+
+def test_edges_are_reached_and_would_show_a_kernel_that_guesses(monkeypatch):
+    """Every verdict occurs among them, and deciding by the value at hand is found wrong."""
+    words = words_at_edges(seed=2)
+    values, verdicts = run_kernel(words, SCALE)
+    assert set(verdicts.tolist()) == {REJECTED, ACCEPTED, UNDECIDED}
+    assert (verdicts == UNDECIDED).sum() > 100
+
+    def guessing(*_):
+        return values, np.where(verdicts == UNDECIDED, ACCEPTED, verdicts)
+
+    monkeypatch.setitem(run_kernel.__globals__, "decide_from_prefixes", guessing)
+    assert len(disagreements(words, SCALE)) > 50
+
+
+def test_carries_into_the_upper_half_are_left_undecided():
+    """At 2^58 / 2 the fraction of the product decides often: one attempt in 2^12 at least."""
+    words = random_words(200_000, seed=3)
+    _, verdicts = run_kernel(words, 2.0**57 * 1.9)
+    assert 2**-12.5 < (verdicts == UNDECIDED).mean() < 2**-9
+    undecided = [row for row, verdict in zip(words, verdicts, strict=True) if verdict == UNDECIDED]
+    outcomes = [
+        {decide(tuple(row), tail * 144, Scale.of(2.0**57 * 1.9)) for tail in (b"\0", b"\xff")}
+        for row in undecided
+    ]
+    assert sum(len(outcome) == 2 for outcome in outcomes) > 10
+
+
+def test_attempts_beyond_64_bits_are_drawn_by_the_further_bits():
+    """The last prefixes coincide; only the extension tells bins beyond 9 sigma apart."""
+    words = (2**64 - 1, 2**63, 2**64 - 1)
+    _, verdicts = run_kernel([words], SCALE)
+    assert verdicts[0] == UNDECIDED
+    far = {decide(words, bytes([b]) * 144, Scale.of(SCALE)) for b in (0, 128, 255)}
+    assert len(far) == 3
+    assert all(-TAIL * SCALE <= value < -9 * SCALE for value in far)
+
+
+# --- Keystream, keys, labels ---------------------------------------------------------------------
+
+
+def test_keystream_is_that_of_nist_sp_800_38a():
+    """CTR-AES256.Encrypt, F.5.5."""
+    key = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+    counter = int("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff", 16)
+    plain = bytes.fromhex(
+        "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
+        "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+    )
+    cipher = bytes.fromhex(
+        "601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5"
+        "2b0930daa23de94ce87017ba2d84988ddfc9c58db67aada613c2dd08457941a6"
+    )
+    stream = keystream(key, counter, 64)
+    assert bytes(a ^ b for a, b in zip(stream, plain, strict=True)) == cipher
+    assert keystream(key, counter + 2, 32) == stream[32:]
+
+
+def reference_attempts(key, label, count, sigma):
+    """Words and further bits of a stream's first chunk, from RFC 5869 and single AES blocks."""
+    info = b"primo-scale Gaussian noise, 1" + struct.pack("<QQd", 0, count, sigma) + label.encode()
+    chunk_key = hmac.new(key, info + b"\x01", hashlib.sha256).digest()
+    aes = Cipher(AES(chunk_key), ECB()).encryptor()
+
+    def blocks(first, n_blocks):
+        return b"".join(aes.update((first + b).to_bytes(16, "big")) for b in range(n_blocks))
+
+    for attempt in itertools.count():
+        start = attempt * 24 // 16
+        stream = blocks(start, 3)[attempt * 24 - start * 16 :][:24]
+        yield struct.unpack("<3Q", stream), blocks(2**127 + 16 * attempt, 9)
+
+
+def first_results(outcomes, count):
+    return list(itertools.islice((o for o in outcomes if o is not None), count))
+
+
+@pytest.mark.parametrize(("count", "sigma"), [(1, 2.0**58), (400, SCALE), (400, 2.0**57 * 1.7)])
+def test_stream_is_that_of_a_second_implementation(count, sigma):
+    found = KeystreamNoise(KEY).draw("X'X, block 7", count, sigma)
+    assert found.dtype == np.int64
+    attempts = reference_attempts(KEY, "X'X, block 7", count, sigma)
+    assert found.tolist() == first_results((exact_outcome(*a, sigma) for a in attempts), count)
+
+
+def decides_nothing(words, *_):
+    return np.zeros(len(words), np.int64), np.full(len(words), UNDECIDED, np.uint8)
+
+
+def test_a_kernel_that_decides_nothing_changes_nothing(monkeypatch):
+    """The slow path alone gives the same noise."""
+    expected = KeystreamNoise(KEY).draw("a", 3_000, SCALE)
+    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
+    assert np.array_equal(KeystreamNoise(KEY).draw("a", 3_000, SCALE), expected)
+
+
+def test_further_bits_are_the_attempts_own(monkeypatch):
+    """Told by the last of them, in several batches: in real draws they hardly ever matter."""
+
+    def last_bits(words, extension, *_):
+        return None if words[0] & 1 else int.from_bytes(extension[-7:], "little")
+
+    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
+    monkeypatch.setattr(keystream_noise, "decide", last_bits)
+    attempts = reference_attempts(KEY, "a", 300, SCALE)
+    expected = first_results((last_bits(*a) for a in attempts), 300)
+    assert KeystreamNoise(KEY).draw("a", 300, SCALE).tolist() == expected
+
+
+def test_same_noise_however_many_attempts_are_made_at_a_time(monkeypatch):
+    expected = KeystreamNoise(KEY).draw("a", 20_000, SCALE)
+    monkeypatch.setattr(keystream_noise, "_SPARE_SHARE", 10**9)
+    monkeypatch.setattr(keystream_noise, "_SPARE_ATTEMPTS", 1)
+    assert np.array_equal(KeystreamNoise(KEY).draw("a", 20_000, SCALE), expected)
+
+
+def test_same_noise_on_any_number_of_cores(monkeypatch):
+    expected = KeystreamNoise(KEY).draw("a", 100_000, SCALE)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
+    assert np.array_equal(KeystreamNoise(KEY).draw("a", 100_000, SCALE), expected)
+
+
+def correlated(first, second):
+    """Whether two samples of equal size are correlated, or one sample and itself shifted."""
+    limit = stats.norm.isf(RISK / 2) / math.sqrt(len(first))
+    return abs(np.corrcoef(first, second)[0, 1]) > limit
+
+
+@pytest.mark.parametrize(
+    ("key", "label", "count", "sigma"),
+    [
+        (bytes(32), "a", 50_000, SCALE),
+        (KEY, "b", 50_000, SCALE),
+        (KEY, "a", 50_001, SCALE),
+        (KEY, "a", 50_000, math.nextafter(SCALE, 0)),
+    ],
+)
+def test_another_key_label_count_or_scale_is_another_noise(key, label, count, sigma):
+    first = KeystreamNoise(KEY).draw("a", 50_000, SCALE)
+    assert not correlated(first, KeystreamNoise(key).draw(label, count, sigma)[:50_000])
+    assert correlated(first, KeystreamNoise(KEY).draw("a", 50_000, SCALE))  # a repeated key
+
+
+def test_chunks_are_unlike_each_other():
+    size = keystream_noise._CHUNK_DRAWS
+    noise = KeystreamNoise(KEY).draw("a", 3 * size, SCALE)
+    assert not correlated(noise[:size], noise[size : 2 * size])
+    assert not correlated(noise[:size], noise[2 * size :])
+
+
+def test_a_label_is_given_once():
+    noise = KeystreamNoise(KEY)
+    noise.draw("X'X, block 1", 2, SCALE)
+    noise.draw("X'X, block 2", 2, SCALE)
+    with pytest.raises(UsageError, match="X'X, block 1"):
+        noise.draw("X'X, block 1", 3, SCALE)
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33])
+def test_key_of_another_length_is_refused(size):
+    with pytest.raises(UsageError, match="key"):
+        KeystreamNoise(bytes(size))
+
+
+@pytest.mark.parametrize("scale", [0.0, 2.0**31, 2.0**58 * 1.01, math.inf, math.nan, -(2.0**40)])
+def test_scale_out_of_range_is_refused(scale):
+    with pytest.raises(UsageError, match="cannot be sampled"):
+        KeystreamNoise(KEY).draw("a", 1, scale)
+
+
+# --- The law -------------------------------------------------------------------------------------
+
+N_DRAWS = 4_000_000
+
+
+@pytest.fixture(scope="module", params=[SCALE, 2.0**57 * 1.3])
+def standard(request, record_testsuite_property):
+    """Draws over their scale; float64 keeps their upper 53 bits."""
+    start = time.perf_counter()
+    noise = KeystreamNoise(hashlib.sha256(b"law").digest()).draw("a", N_DRAWS, request.param)
+    seconds = time.perf_counter() - start
+    record_testsuite_property(f"draws_per_second_{request.param:g}", N_DRAWS / seconds)
+    return noise / request.param
+
+
+def has_scale(z):
+    low, high = stats.chi2.ppf([RISK / 2, 1 - RISK / 2], z.size)
+    return low <= np.sum(z**2) <= high
+
+
+def fits(observed, probabilities):
+    """Chi-square of counts in cells; the probabilities cover everything."""
+    expected = observed.sum() * probabilities
+    keep = expected > 10
+    rest = [observed[~keep].sum(), expected[~keep].sum()]
+    statistic = ((observed - expected)[keep] ** 2 / expected[keep]).sum()
+    statistic += (rest[0] - rest[1]) ** 2 / rest[1] if rest[1] > 10 else 0.0
+    return stats.chi2.sf(statistic, keep.sum() - 1) > RISK
+
+
+def bins_fit(z):
+    edges = np.arange(-6, 6, 1 / BINS) + 1 / BINS
+    edges = np.concatenate([[-np.inf], edges, [np.inf]])
+    observed = np.histogram(np.clip(z, -50, 50), np.clip(edges, -99, 99))[0]
+    return fits(observed, np.diff(stats.norm.cdf(edges)))
+
+
+def outward_lean(z):
+    """How draws lean to the outer sides of their bins, farther bins weighing more, in errors."""
+    edges = np.arange(TAIL * BINS + 1) / BINS
+    mass = -np.diff(2 * stats.norm.sf(edges))
+    places = -np.diff(2 * stats.norm.pdf(edges)) * BINS - (np.arange(TAIL * BINS) + 0.5) * mass
+    bins, place = np.divmod(np.abs(z) * BINS, 1)
+    lean = bins * (place - 0.5) / BINS
+    return (lean.mean() - (edges[:-1] * places).sum()) / lean.std() * math.sqrt(z.size)
+
+
+def tail_fits(z):
+    """Counts beyond 3, 3.5, ... 5 standard deviations, either side."""
+    for limit in (3, 3.5, 4, 4.5, 5):
+        for count in (np.sum(z > limit), np.sum(z < -limit)):
+            low, high = stats.binom.ppf([RISK / 20, 1 - RISK / 20], z.size, stats.norm.sf(limit))
+            if not low <= count <= high:
+                return False
+    return True
+
+
+def test_scale(standard):
+    assert has_scale(standard)
+    assert not has_scale(standard[:60_000] * 1.03)
+    assert not has_scale(standard[:60_000] * 0.97)
+
+
+def test_mean_is_zero_and_signs_are_fair(standard):
+    limit = stats.norm.isf(RISK / 2) / math.sqrt(N_DRAWS)
+    assert abs(standard.mean()) < limit
+    assert abs(np.sign(standard).mean()) < limit
+    assert not correlated(np.sign(standard), np.abs(standard))
+
+
+def test_shape_is_gaussian(standard):
+    assert stats.kstest(standard, "norm").pvalue > RISK
+    assert stats.kstest(standard[:400_000] * 1.03, "norm").pvalue < RISK
+    assert stats.kstest(standard[:100_000], "t", args=(10,)).pvalue < RISK
+
+
+def test_bins(standard):
+    assert bins_fit(standard)
+    assert not bins_fit(standard * 1.03)
+    assert not bins_fit(standard * 0.97)
+
+
+def test_places_within_bins(standard):
+    """Rejection thins out the outer halves; without it they would be as full as the inner."""
+    limit = stats.norm.isf(RISK / 2)
+    assert abs(outward_lean(standard)) < limit
+    uniform = np.random.default_rng(5).random(N_DRAWS)
+    unthinned = (np.floor(np.abs(standard) * BINS) + uniform) / BINS
+    assert outward_lean(unthinned) > limit
+
+
+def test_tail(standard):
+    assert tail_fits(standard)
+    assert not tail_fits(standard * 1.03)
+    assert not tail_fits(standard * 0.97)
+    assert not tail_fits(np.clip(standard, -3.9, 3.9))
+
+
+def test_draws_are_independent(standard):
+    for lag in (1, 2, 3, 64, keystream_noise._CHUNK_DRAWS):
+        assert not correlated(standard[lag:], standard[:-lag])
+        assert not correlated(standard[lag:] ** 2, standard[:-lag] ** 2)
+    doubled = np.repeat(standard[:1000], 2)
+    assert correlated(doubled[1:], doubled[:-1])
+
+
+@pytest.mark.parametrize("sigma", [SCALE, 2.0**57 * 1.3])
+def test_low_bits_are_uniform(sigma):
+    """So they are not in a float64 normal times a scale beyond its 53 bits."""
+    noise = KeystreamNoise(KEY).draw("bits", 200_000, sigma)
+    uniform = np.full(256, 1 / 256)
+    assert fits(np.bincount(noise & 255, minlength=256), uniform)
+    rounded = np.rint(np.random.default_rng(1).standard_normal(200_000) * sigma).astype(np.int64)
+    if sigma > 2.0**56:
+        assert not fits(np.bincount(rounded & 255, minlength=256), uniform)
+
+
+def test_law_is_that_of_opendp():
+    ours = KeystreamNoise(KEY).draw("a", 30_000, SCALE)
+    theirs = OpenDPNoise().draw("a", 30_000, SCALE)
+    assert stats.ks_2samp(ours, theirs).pvalue > RISK
+    assert stats.ks_2samp(ours * 2, theirs).pvalue < RISK
+
+
+# --- As the noise of a release -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [2.0**-20, 0.7, 12_345.6, 2.0**33 * 1.1, 2.0**58])
+def test_lattice_noise_from_a_keystream(sigma):
+    noise = lattice_noise(100_000, sigma, source=KeystreamNoise(KEY), label="a")
+    again = lattice_noise(100_000, sigma, source=KeystreamNoise(KEY), label="a")
+    assert np.array_equal(noise, again)
+    if sigma < 1e-3:
+        assert not noise.any()
+    else:
+        rounding = 1 / 12 if sigma < 1e6 else 0
+        assert has_scale(noise / math.sqrt(sigma**2 + rounding))
+
+
+def is_svec_layout(noise, sigma):
+    diagonal = np.diag(noise) / sigma
+    above = noise[np.triu_indices(len(noise), 1)] / off_diagonal_sigma(sigma)
+    return bool(has_scale(diagonal) and has_scale(above) and np.array_equal(noise, noise.T))
+
+
+def test_symmetric_noise_from_a_keystream():
+    gram = np.zeros((900, 900), dtype=np.int64)
+    source = KeystreamNoise(KEY)
+    noisy = add_symmetric_noise(gram, 1e6, source=source, label="X'X, block 1")
+    assert is_svec_layout(noisy, 1e6)
+    another = add_symmetric_noise(gram, 1e6, source=source, label="X'X, block 2")
+    assert not correlated(noisy[np.triu_indices(900)], another[np.triu_indices(900)])
+    with pytest.raises(UsageError, match="already drawn"):
+        add_symmetric_noise(gram, 1e6, source=source, label="X'X, block 1")
+    # Wrong layouts: one scale everywhere, and a matrix that is not symmetric.
+    square = add_lattice_noise(gram, 1e6, source=source, label="square")
+    assert not is_svec_layout(np.triu(square) + np.triu(square, 1).T, 1e6)
+    assert not is_svec_layout(square, 1e6)
+
+
+def test_tables_have_the_sizes_that_the_proof_takes():
+    assert (normal_attempts.N_BINS, normal_attempts.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
+    assert (normal_attempts.OFFSET_BITS, normal_attempts.BIN_BITS) == (BITS, BITS - 1)
+    assert mp.erfc(TAIL / mp.sqrt(2)) + mp.mpf(2) ** -394 < mp.mpf("4e-119")

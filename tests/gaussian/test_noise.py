@@ -1,0 +1,196 @@
+"""The noise: its scale, shape, lattice, symmetry, and tests that would catch each being wrong.
+
+Sizes are computed so that a right sampler fails, and a wrong one passes, less than once in 10^6.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian import noise as drawing
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma, rounded_shift
+
+RISK = 1e-6
+SIGMA = 12_345.6
+# The scale errors that must be caught.
+WRONG = 0.05
+
+
+SOURCE, LABELS = KeystreamNoise(os.urandom(32)), map(str, itertools.count())
+
+
+def lattice_noise(size, sigma):
+    return drawing.lattice_noise(size, sigma, source=SOURCE, label=next(LABELS))
+
+
+def add_lattice_noise(values, sigma):
+    return drawing.add_lattice_noise(values, sigma, source=SOURCE, label=next(LABELS))
+
+
+def add_symmetric_noise(gram, sigma):
+    return drawing.add_symmetric_noise(gram, sigma, source=SOURCE, label=next(LABELS))
+
+
+def accepted_variances(n_draws):
+    """Interval of ``sum(z^2) / sigma^2`` that a right sampler leaves with probability RISK."""
+    return stats.chi2.ppf([RISK / 2, 1 - RISK / 2], n_draws)
+
+
+def draws_needed():
+    """Least number of draws (in thousands) that catches a scale wrong by WRONG either way."""
+    for n_draws in range(1_000, 100_000, 1_000):
+        low, high = accepted_variances(n_draws)
+        missed_large = stats.chi2.cdf(high / (1 + WRONG) ** 2, n_draws)
+        missed_small = stats.chi2.sf(low / (1 - WRONG) ** 2, n_draws)
+        if max(missed_large, missed_small) < RISK:
+            return n_draws
+    raise AssertionError
+
+
+def has_scale(noise, sigma):
+    low, high = accepted_variances(noise.size)
+    return low <= np.sum((noise / sigma) ** 2) <= high
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return lattice_noise(draws_needed(), SIGMA)
+
+
+def test_scale(noise):
+    assert has_scale(noise, SIGMA)
+
+
+@pytest.mark.parametrize("factor", [1 - WRONG, 1 + WRONG])
+def test_scale_off_by_five_percent_is_noticed(factor):
+    assert not has_scale(lattice_noise(draws_needed(), SIGMA * factor), SIGMA)
+
+
+def test_shape_is_gaussian(noise):
+    assert stats.kstest(noise, "norm", args=(0, SIGMA)).pvalue > RISK
+    assert stats.kstest(noise, "laplace", args=(0, SIGMA / math.sqrt(2))).pvalue < RISK
+
+
+def test_mean_is_zero(noise):
+    assert abs(noise.mean()) < stats.norm.isf(RISK / 2) * SIGMA / math.sqrt(noise.size)
+
+
+def test_draws_are_independent(noise):
+    """Lag-1 correlation, and with a second call."""
+    limit = stats.norm.isf(RISK / 2) / math.sqrt(noise.size)
+    again = lattice_noise(noise.size, SIGMA)
+    assert not np.array_equal(noise, again)
+    assert abs(np.corrcoef(noise, again)[0, 1]) < limit
+    assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < limit
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.9, 2.0])
+def test_small_noise_is_a_rounded_gaussian_not_a_discrete_one(sigma):
+    """At these scales a Gaussian rounded to integers and a discrete Gaussian differ visibly."""
+    n_draws = 20_000
+    found = lattice_noise(n_draws, sigma)
+    values = np.arange(-int(4 * sigma) - 1, int(4 * sigma) + 2)
+    edges = np.concatenate([[-np.inf], values[:-1] + 0.5, [np.inf]])
+    expected = n_draws * np.diff(stats.norm.cdf(edges, scale=sigma))
+    clipped = np.clip(found, values[0], values[-1])
+    observed = np.array([(clipped == value).sum() for value in values])
+    keep = expected > 5
+    assert observed[~keep].sum() <= 30
+    statistic = ((observed - expected) ** 2 / expected)[keep].sum()
+    assert stats.chi2.sf(statistic, keep.sum() - 1) > RISK
+    if sigma < 1:
+        discrete = np.exp(-(values**2) / (2 * sigma**2))
+        wrong = n_draws * discrete / discrete.sum()
+        statistic = ((observed - wrong) ** 2 / wrong)[keep].sum()
+        assert stats.chi2.sf(statistic, keep.sum() - 1) < RISK
+
+
+@pytest.mark.parametrize("sigma", [2.0**33 * 1.1, 2.0**50, 2.0**58])
+def test_large_noise_needs_no_finer_lattice_and_does_not_saturate(sigma):
+    assert fine_bits(sigma) == 0
+    noise = lattice_noise(2_000, sigma)
+    assert has_scale(noise, sigma)
+    assert np.abs(noise / sigma).max() < 6.5
+
+
+@given(st.floats(2.0**-20, 2.0**58))
+def test_lattice_is_the_coarsest_that_is_fine_enough(sigma):
+    bits = fine_bits(sigma)
+    assert sigma * 2.0**bits >= 2**32
+    assert bits == 0 or sigma * 2.0 ** (bits - 1) < 2**32
+
+
+@given(st.integers(-(2**61), 2**61), st.integers(0, 52))
+def test_rounding_is_to_the_nearest_integer_ties_upward(fine, bits):
+    found = int(rounded_shift(np.array([fine], dtype=np.int64), bits)[0])
+    assert found == math.floor(Fraction(fine, 2**bits) + Fraction(1, 2))
+
+
+def test_noise_of_any_shape_is_added_to_every_entry():
+    values = np.full((3, 4, 5), 10**15, dtype=np.int64)
+    noisy = add_lattice_noise(values, 2.0**40)
+    assert noisy.shape == values.shape
+    assert noisy.dtype == np.int64
+    assert np.unique(noisy - values).size == values.size
+    assert (values == 10**15).all()
+    assert lattice_noise(0, 1.0).shape == (0,)
+
+
+def scales_of_layout(matrices):
+    """Ratio of the diagonal's variance to that of the entries above it."""
+    diagonal = np.concatenate([np.diag(matrix) for matrix in matrices])
+    above = np.concatenate([matrix[np.triu_indices(len(matrix), 1)] for matrix in matrices])
+    return diagonal.astype(float).var() / above.astype(float).var()
+
+
+# With 1,000 diagonal entries the ratio's standard error is 4.5%, so 1.42 is over six of them
+# from both 1 and 2.
+def is_svec_layout(matrices):
+    return 1.42 < scales_of_layout(matrices) < 2.8
+
+
+def test_symmetric_noise_has_the_svec_layout():
+    gram = np.arange(40)[:, None] * np.arange(40)[None] * 1000
+    noise = [add_symmetric_noise(gram, SIGMA) - gram for _ in range(25)]
+    assert all(np.array_equal(matrix, matrix.T) for matrix in noise)
+    assert is_svec_layout(noise)
+    above = np.concatenate([matrix[np.triu_indices(40, 1)] for matrix in noise])
+    assert has_scale(above, SIGMA / math.sqrt(2))
+    assert has_scale(np.concatenate([np.diag(matrix) for matrix in noise]), SIGMA)
+    equal_noise = []
+    for _ in range(25):
+        upper = np.triu(lattice_noise(1600, SIGMA).reshape(40, 40))
+        equal_noise.append(upper + np.triu(upper, 1).T)
+    assert not is_svec_layout(equal_noise)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_symmetric_noise_of_small_matrices(size):
+    gram = np.zeros((size, size), dtype=np.int64)
+    noisy = add_symmetric_noise(gram, 2.0**40)
+    assert np.array_equal(noisy, noisy.T)
+    assert np.unique(noisy).size == size * (size + 1) // 2
+    assert not gram.any()
+
+
+def test_off_diagonal_scale_is_rounded_up():
+    for sigma in (1.0, SIGMA, 3e17):
+        assert 2 * Fraction(off_diagonal_sigma(sigma)) ** 2 >= Fraction(sigma) ** 2
+        assert off_diagonal_sigma(sigma) == pytest.approx(sigma / math.sqrt(2), rel=1e-15)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, 2.0**-21, 2.0**58 * 1.01, math.inf, math.nan])
+def test_scale_that_cannot_be_sampled_is_refused(sigma):
+    with pytest.raises(UsageError, match="cannot be sampled"):
+        lattice_noise(1, sigma)

@@ -1,0 +1,296 @@
+"""The sensitivity of each single statistic against brute force over neighbouring integer rows.
+
+"Never exceeded" is exhaustive over all integer rows within the bounds; "attained" is a pair of rows
+that comes within 1%.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import sensitivity_bounds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from neighbours import (
+    ADD,
+    BOTH,
+    REPLACE,
+    assert_bound,
+    largest_change,
+    outer,
+    paired_rows,
+    parts,
+    rows_within,
+    upper_weights,
+    within_blocks,
+)
+
+from primo_scale.gaussian import sensitivity
+
+
+@BOTH
+@pytest.mark.parametrize(("n_columns", "norm"), [(1, 0), (1, 9), (2, 9), (2, 7), (3, 9), (3, 0)])
+def test_gram(adjacency, n_columns, norm):
+    rows = rows_within(n_columns, norm)
+    # Under replace-one a single column moves by N_x, as under add-remove.
+    bound = sensitivity.gram(norm, ADD if n_columns == 1 else adjacency)
+    assert bound <= sensitivity.gram(norm, adjacency)
+    grams = outer(rows, rows)
+    assert_bound(largest_change(grams, adjacency), bound, attained=norm in (0, 9))
+    for off_diagonal in (1, 2):  # equal noise on the upper triangle, and svec
+        weights = upper_weights(n_columns, off_diagonal)
+        assert_bound(largest_change(grams, adjacency, weights), bound, attained=norm in (0, 9))
+
+
+@BOTH
+@settings(max_examples=30, deadline=None)
+@given(norm=st.integers(0, 14), low=st.integers(-3, 0), high=st.integers(0, 3))
+def test_gram_is_not_exceeded_by_rows_of_one_sided_range(adjacency, norm, low, high):
+    rows = rows_within(2, norm, low, high)
+    grams = outer(rows, rows)
+    assert largest_change(grams, adjacency) <= sensitivity.gram(norm, adjacency)
+    triangle = largest_change(grams, adjacency, upper_weights(2, 1))
+    entry_bound = max(-low, high)
+    assert triangle <= sensitivity_bounds.gram_upper_triangle(
+        norm, adjacency, entry_bound=entry_bound
+    )
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "n_columns", "norm", "entry_bound"),
+    [(ADD, 2, 8, 2), (ADD, 3, 3, 1), (REPLACE, 4, 2, 1), (REPLACE, 2, 9, 3), (ADD, 2, 9, 9)],
+)
+def test_gram_upper_triangle(adjacency, n_columns, norm, entry_bound):
+    rows = rows_within(n_columns, norm, -entry_bound, entry_bound)
+    found = largest_change(outer(rows, rows), adjacency, upper_weights(n_columns, 1))
+    bound = sensitivity_bounds.gram_upper_triangle(norm, adjacency, entry_bound=entry_bound)
+    assert_bound(found, bound, attained=True)
+    assert bound <= sensitivity.gram(norm, adjacency)
+
+
+@pytest.mark.parametrize(
+    ("entry_bound", "n_columns", "norm", "attained"),
+    [
+        (1, 6, 3, True), (1, 6, 4, True), (1, 6, 5, True), (1, 6, 6, True), (1, 6, 9, True),
+        (2, 3, 4, True), (2, 3, 8, True), (2, 3, 12, True), (2, 3, 5, False), (2, 3, 7, False),
+        (2, 4, 11, False), (2, 2, 0, True),
+    ],
+)  # fmt: skip
+def test_gram_of_dosages(entry_bound, n_columns, norm, attained):
+    rows = rows_within(n_columns, norm, 0, entry_bound)
+    bound = sensitivity_bounds.gram_of_dosages(norm, entry_bound=entry_bound, n_columns=n_columns)
+    assert_bound(largest_change(outer(rows, rows), REPLACE), bound, attained=attained)
+    assert bound <= sensitivity.gram(norm, REPLACE)
+
+
+@BOTH
+def test_constant_column_adds_to_the_norm(adjacency):
+    rows = rows_within(2, 16)
+    rows = np.column_stack([np.full(len(rows), 1.0), rows])
+    found = largest_change(outer(rows, rows), adjacency)
+    assert 0.9 * sensitivity.gram(16 + 1, adjacency) <= found
+    assert found <= sensitivity.gram(16 + 1, adjacency)
+
+
+def smallest_eigenvalue(rows):
+    return math.floor(np.linalg.eigvalsh(rows.T @ rows)[0])
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3])
+def test_smallest_eigenvalue_is_not_exceeded(n_columns):
+    generator = np.random.default_rng(5)
+    candidates = rows_within(n_columns, 12)
+    for _ in range(400):
+        n_samples = int(generator.integers(1, 7))
+        cohort = candidates[generator.integers(0, len(candidates), n_samples)]
+        bound = sensitivity.smallest_eigenvalue(12, n_samples=n_samples, n_columns=n_columns)
+        before = smallest_eigenvalue(cohort)
+        replaced = cohort.copy()
+        replaced[0] = candidates[generator.integers(len(candidates))]
+        assert abs(before - smallest_eigenvalue(replaced)) <= bound
+        assert abs(before - smallest_eigenvalue(cohort[1:])) <= bound
+
+
+def test_smallest_eigenvalue_is_attained():
+    cohort = np.diag([100.0, 100.0])
+    bound = sensitivity.smallest_eigenvalue(100**2, n_samples=2, n_columns=2)
+    assert_bound(
+        smallest_eigenvalue(cohort) - smallest_eigenvalue(cohort[1:]), bound, attained=True
+    )
+
+
+def smallest_eigenvalue_of_blocks(rows, sizes):
+    return min(smallest_eigenvalue(part) for part in parts(rows, sizes))
+
+
+@pytest.mark.parametrize(("sizes", "norms"), [((1, 1), (4, 9)), ((2, 1), (9, 5)), ((2, 2), (4, 4))])
+def test_smallest_eigenvalue_of_blocks(sizes, norms):
+    generator = np.random.default_rng(8)
+    candidates = within_blocks(rows_within(sum(sizes), 12), sizes, norms)
+    bound = sensitivity.smallest_eigenvalue(max(norms), n_samples=6, n_columns=max(sizes))
+    for _ in range(400):
+        cohort = candidates[generator.integers(0, len(candidates), int(generator.integers(2, 7)))]
+        before = smallest_eigenvalue_of_blocks(cohort, sizes)
+        replaced = cohort.copy()
+        replaced[0] = candidates[generator.integers(len(candidates))]
+        assert abs(before - smallest_eigenvalue_of_blocks(replaced, sizes)) <= bound
+        assert abs(before - smallest_eigenvalue_of_blocks(cohort[1:], sizes)) <= bound
+    # The second block is large in everybody, the first in one person.
+    cohort = np.array([[100.0, 0.0], [0.0, 200.0]])
+    change = smallest_eigenvalue_of_blocks(cohort, (1, 1))
+    change -= smallest_eigenvalue_of_blocks(cohort[1:], (1, 1))
+    assert_bound(
+        change, sensitivity.smallest_eigenvalue(100**2, n_samples=2, n_columns=1), attained=True
+    )
+
+
+def centred_scatter(rows):
+    centred = rows - rows.mean(0)
+    return centred.T @ centred
+
+
+def test_centred_scatter():
+    generator = np.random.default_rng(6)
+    candidates = rows_within(2, 9)
+    for _ in range(500):
+        n_samples = int(generator.integers(1, 6))
+        cohort = candidates[generator.integers(0, len(candidates), n_samples + 1)]
+        replaced = cohort[1:].copy()
+        replaced[0] = cohort[0]
+        swap = np.linalg.norm(centred_scatter(cohort[1:]) - centred_scatter(replaced))
+        added = np.linalg.norm(centred_scatter(cohort) - centred_scatter(cohort[1:]))
+        assert swap <= sensitivity_bounds.centred_scatter(9, REPLACE, n_samples=n_samples) + 1e-9
+        assert added <= sensitivity_bounds.centred_scatter(9, ADD, n_samples=n_samples) + 1e-9
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 10])
+def test_centred_scatter_is_attained(n_samples):
+    cohort = np.full((n_samples, 1), -3.0)
+    extended = np.vstack([cohort, [[3.0]]])
+    bound = sensitivity_bounds.centred_scatter(9, ADD, n_samples=n_samples)
+    assert centred_scatter(extended)[0, 0] == pytest.approx(bound, rel=1e-12)
+    bound = sensitivity_bounds.centred_scatter(9, REPLACE, n_samples=n_samples + 1)
+    assert centred_scatter(extended)[0, 0] == pytest.approx(bound, rel=1e-12)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("n_columns", "row_norm", "n_outcomes", "outcome_norm"),
+    [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), (2, 5, 2, 0)],
+)
+def test_cross(adjacency, n_columns, row_norm, n_outcomes, outcome_norm):
+    x, z = paired_rows(rows_within(n_columns, row_norm), rows_within(n_outcomes, outcome_norm))
+    bound = sensitivity.cross(row_norm, outcome_norm, adjacency)
+    assert_bound(largest_change(outer(x, z), adjacency), bound, attained=True)
+
+
+@BOTH
+def test_cross_of_entries_in_an_asymmetric_range(adjacency):
+    x, z = paired_rows(rows_within(2, 10, -1, 3), rows_within(1, 9, -1, 3))
+    bound = sensitivity.cross(10, 9, adjacency)
+    attained = adjacency is ADD  # opposite rows of full length do not exist in this range
+    assert_bound(largest_change(outer(x, z), adjacency), bound, attained=attained)
+
+
+@BOTH
+def test_cross_of_non_negative(adjacency):
+    x, z = paired_rows(rows_within(2, 9, low=0), rows_within(2, 4, low=0))
+    bound = sensitivity_bounds.cross_of_non_negative(9, 4, adjacency)
+    assert_bound(largest_change(outer(x, z), adjacency), bound, attained=True)
+
+
+@BOTH
+def test_cross_when_the_rows_or_the_outcomes_are_public(adjacency):
+    moving = rows_within(2, 9)
+    public = np.array([[2.0, 1.0, 0.0], [0.0, -1.0, 1.0], [0.0, 0.0, 0.0]])
+    largest = int((public**2).sum(1).max())
+    for fixed, attained in zip(public, (True, False, False), strict=True):
+        x = np.tile(fixed, (len(moving), 1))
+        label = largest_change(outer(x, moving), adjacency)
+        assert_bound(label, sensitivity.cross(largest, 9, adjacency), attained=attained)
+        feature = largest_change(outer(moving, x), adjacency)
+        assert_bound(feature, sensitivity.cross(9, largest, adjacency), attained=attained)
+
+
+@BOTH
+def test_cross_of_clipped_products(adjacency):
+    moving = rows_within(2, 36)
+    found = []
+    for fixed in ([1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [1.0, 1.0]):
+        allowed = moving[(moving**2).sum(1) * np.square(fixed).sum() <= 36]
+        x = np.tile(fixed, (len(allowed), 1))
+        found.append(largest_change(outer(x, allowed), adjacency))
+    bound = sensitivity.cross_of_clipped_products(36, adjacency)
+    assert_bound(max(found), bound, attained=True)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("norm", "entry_bound", "attained"), [(8, 2, True), (9, 4, True), (7, 2, False)]
+)
+def test_outcome_diagonal(adjacency, norm, entry_bound, attained):
+    rows = rows_within(4, norm, -entry_bound, entry_bound)
+    bound = sensitivity_bounds.outcome_diagonal(norm, adjacency, entry_bound=entry_bound)
+    assert_bound(largest_change(rows**2, adjacency), bound, attained=attained)
+
+
+@BOTH
+@pytest.mark.parametrize("n_phenotypes", [1, 2, 5])
+def test_observed_counts(adjacency, n_phenotypes):
+    observed = np.array(list(itertools.product([0.0, 1.0], repeat=n_phenotypes)))
+    bound = sensitivity.observed_counts(n_phenotypes)
+    assert_bound(largest_change(observed, adjacency), bound, attained=True)
+
+
+def moments(values, observed, unit):
+    """Each person's share of the moments of one phenotype."""
+    return np.column_stack([values, np.floor(values**2 / unit), unit * observed])
+
+
+@BOTH
+@pytest.mark.parametrize("unit", [3, 4, 5, 16, 64])
+def test_phenotype_moments(adjacency, unit):
+    values = np.arange(-unit, unit + 1.0)
+    one = moments(np.append(values, 0), np.append(np.ones(len(values)), 0), unit)
+    bound = sensitivity.phenotype_moments(1, adjacency, unit=unit)
+    assert_bound(largest_change(one, adjacency), bound, attained=True)
+    if unit <= 16:
+        first, second = paired_rows(one, one)
+        bound = sensitivity.phenotype_moments(2, adjacency, unit=unit)
+        found = largest_change(np.column_stack([first, second]), adjacency)
+        assert_bound(found, bound, attained=True)
+
+
+def test_phenotype_moments_at_the_product_unit():
+    """Exact integers, every value against the extremes and near-extremes of the other sign."""
+    unit = 2**20
+    values = np.arange(-unit, unit + 1, dtype=np.int64)
+    bound = sensitivity.phenotype_moments(1, REPLACE)
+    for other in (-unit, -unit + 1, -unit + 2, -unit // 2, -1, 0):
+        squared = (values - other) ** 2 + (values**2 // unit - other**2 // unit) ** 2
+        assert int(squared.max()) <= bound**2
+    assert bound == 2 * unit
+    with pytest.raises(ValueError, match="too coarse"):
+        sensitivity.phenotype_moments(1, REPLACE, unit=2)
+
+
+def test_a_bound_is_never_rounded_down():
+    for norm in (1, 3, 7, 10**9 + 7, 2**61 - 1):
+        bound = sensitivity.gram(norm, REPLACE)
+        numerator, denominator = bound.as_integer_ratio()
+        assert numerator**2 >= 2 * norm**2 * denominator**2
+        assert bound <= math.sqrt(2) * norm * (1 + 1e-15)
+
+
+def test_reference_vector_of_the_lattice(reference):
+    vector = np.load(reference / "vectors" / "13_fixed_point.npz")
+    row_norm = math.floor((vector["scale_x"] * vector["Bx"]) ** 2)
+    outcome_norm = math.floor((vector["scale_y"] * vector["By"]) ** 2)
+    found = [
+        sensitivity.gram(row_norm, REPLACE),
+        sensitivity.cross(row_norm, outcome_norm, REPLACE),
+    ]
+    np.testing.assert_allclose(found, vector["out_sens"], rtol=1e-9)

@@ -1,0 +1,309 @@
+"""Diagonal LD blocks of X'X, rows clipped in every block and in total, against brute force."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import sensitivity_bounds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from neighbours import (
+    ADD,
+    BOTH,
+    REPLACE,
+    assert_bound,
+    largest_shift,
+    paired_rows,
+    parts,
+    rows_within,
+    within_blocks,
+)
+from scipy.optimize import minimize
+
+from primo_scale.gaussian import sensitivity
+
+# Columns and norm of every block, total norm, columns and norm of z.
+SHAPES = [
+    ((1, 1), (4, 4), 5, 2, 2),
+    ((1, 1), (16, 9), 18, 1, 4),
+    ((2, 1), (4, 1), 4, 2, 1),
+    ((2, 2), (2, 2), 3, 1, 1),
+    ((1, 1, 1), (4, 4, 1), 6, 1, 1),
+    ((1, 1, 1), (1, 1, 1), 2, 2, 4),
+    ((3,), (3,), 4, 1, 1),
+    ((2, 1), (0, 4), 4, 1, 4),
+    ((1, 1), (9, 9), 9, 1, 0),
+]
+
+
+def rows_of(shape, low=-50, high=50):
+    sizes, norms, row_norm, n_outcomes, outcome_norm = shape
+    x = within_blocks(rows_within(sum(sizes), row_norm, low, high), sizes, norms)
+    return paired_rows(x, rows_within(n_outcomes, outcome_norm, low, high))
+
+
+def bundle(x, z, sizes, sigmas):
+    """Blocks of X'X, X'Z, Z'Z and their noise; one without noise belongs to a zero bound."""
+    gram, cross, outcome = sigmas
+    statistics = [(part, part, sigma) for part, sigma in zip(parts(x, sizes), gram, strict=True)]
+    statistics += [(x, z, cross), (z, z, outcome)]
+    for left, right, sigma in statistics:
+        assert sigma > 0 or not left.any() or not right.any()
+    return [statistic for statistic in statistics if statistic[2] > 0]
+
+
+def factors(norms, row_norm, outcome_norm, split):
+    """The three scales at mu = 1."""
+    return (
+        [sensitivity.block_gram_factor(norm, row_norm, split=split) for norm in norms],
+        sensitivity.cross_factor_by_block(row_norm, outcome_norm, split=split),
+        sensitivity.outcome_gram_factor_by_block(outcome_norm, split=split),
+    )
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("sizes", "norms", "row_norm", "entries", "tight"),
+    [
+        ((2, 2), (4, 4), 5, (-9, 9), (True, True)),
+        ((2, 2), (4, 1), 5, (-9, 9), (True, True)),
+        ((2, 2), (4, 1), 2, (-9, 9), (True, True)),
+        ((2, 1), (4, 0), 9, (-9, 9), (True, True)),
+        ((1, 1, 1), (4, 4, 1), 9, (-9, 9), (True, False)),  # one column: no two are orthogonal
+        ((1, 1, 1), (4, 4, 2), 6, (-9, 9), (False, False)),
+        ((2, 2), (9, 9), 10, (-1, 3), (True, True)),
+        ((2, 2), (0, 0), 10, (-1, 3), (True, True)),
+        ((2, 2), (7, 6), 10, (-1, 3), (False, False)),
+    ],
+)
+def test_block_gram(adjacency, sizes, norms, row_norm, entries, tight):
+    x = within_blocks(rows_within(sum(sizes), row_norm, *entries), sizes, norms)
+    found = math.sqrt(largest_shift([(part, part, 1.0) for part in parts(x, sizes)], adjacency))
+    bound = sensitivity_bounds.block_gram(norms, row_norm, adjacency)
+    assert_bound(found, bound * (1 + 1e-12), attained=tight[adjacency is REPLACE])
+    assert bound <= sensitivity.gram(row_norm, adjacency)
+
+
+@pytest.mark.parametrize("entries", [(-50, 50), (-1, 3), (0, 2), (0, 0)])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("split", [0.1, 1.0, 1.6, 2.0])
+def test_joint_shift_is_not_exceeded(shape, entries, split):
+    x, z = rows_of(shape, *entries)
+    sigmas = factors(*shape[1:3], shape[4], split)
+    assert largest_shift(bundle(x, z, shape[0], sigmas), REPLACE) <= 1 + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    norms=st.tuples(st.integers(0, 12), st.integers(0, 12)),
+    row_norm=st.integers(1, 20),
+    outcome_norm=st.integers(1, 5),
+    split=st.floats(0.02, 2),
+    low=st.integers(-5, 0),
+)
+def test_joint_shift_is_not_exceeded_at_any_bounds(norms, row_norm, outcome_norm, split, low):
+    x, z = rows_of(((1, 1), norms, row_norm, 1, outcome_norm), low)
+    sigmas = factors(norms, row_norm, outcome_norm, split)
+    assert largest_shift(bundle(x, z, (1, 1), sigmas), REPLACE) <= 1 + 1e-12
+
+
+# Neighbours (p, q) and (q, p) in two blocks are the worst at tau = q / p.
+TRIPLES = [(4, 3), (12, 5), (15, 8), (24, 7)]
+
+
+@pytest.mark.parametrize(("long", "short"), TRIPLES)
+def test_joint_shift_is_attained_at_every_split(long, short):
+    row_norm, norms, split = long**2 + short**2, (long**2, long**2), 2 * short / long
+    x = within_blocks(rows_within(2, row_norm), (1, 1), norms)
+    x = x[(x**2).sum(1) >= 0.9 * row_norm]
+    x, z = paired_rows(x, np.array([[1.0], [-1.0]]))
+    gram, cross, outcome = factors(norms, row_norm, 1, split)
+    found = largest_shift(bundle(x, z, (1, 1), (gram, cross, outcome)), REPLACE)
+    assert found == pytest.approx(1, rel=1e-12)
+    # None of the factors could be lower.
+    less_gram = [0.99 * sigma for sigma in gram]
+    assert largest_shift(bundle(x, z, (1, 1), (less_gram, cross, outcome)), REPLACE) > 1.0001
+    assert largest_shift(bundle(x, z, (1, 1), (gram, 0.99 * cross, outcome)), REPLACE) > 1.01
+
+
+@pytest.mark.parametrize(("long", "short"), [(4, 3), (1, 1)])
+def test_outcome_gram_cannot_have_less_noise(long, short):
+    angles = np.linspace(0, np.pi / 2, 31)
+    z = np.trunc(1000 * np.column_stack([np.cos(angles), np.sin(angles)]))
+    x = np.array([[long, short], [short, long], [-long, -short], [-short, -long]], dtype=float)
+    row_norm, norms = long**2 + short**2, (long**2, long**2)
+    gram, cross, outcome = factors(norms, row_norm, 1000**2, 2 * short / long)
+    x, z = paired_rows(x, z)
+    assert 0.99 <= largest_shift(bundle(x, z, (1, 1), (gram, cross, outcome)), REPLACE) <= 1 + 1e-12
+    assert largest_shift(bundle(x, z, (1, 1), (gram, cross, 0.9 * outcome)), REPLACE) > 1.005
+
+
+def test_a_total_clip_beside_block_clips_needs_more_than_block_clips_alone():
+    """docs/maths/blocks.md: beta = (1, 1, 1), N_x = 1.5, where 2 sqrt2 is not enough."""
+    norms, row_norm = (100, 100, 100), 150
+    x = within_blocks(rows_within(3, row_norm, low=0), (1, 1, 1), norms)
+    x, z = paired_rows(x[(x**2).sum(1) >= 0.85 * row_norm], np.array([[1.0], [-1.0]]))
+    gram, cross, outcome = factors(norms, row_norm, 1, 2.0)
+    assert gram[0] == pytest.approx(4 * math.sqrt(100 * 150), rel=1e-15)
+    found = largest_shift(bundle(x, z, (1, 1, 1), (gram, cross, outcome)), REPLACE)
+    assert 0.99 <= found <= 1 + 1e-12
+    too_little = [sigma / math.sqrt(2) for sigma in gram]
+    found = largest_shift(bundle(x, z, (1, 1, 1), (too_little, cross, outcome)), REPLACE)
+    bound = sensitivity_bounds.pair_by_block(1 / 8, 1 / 4)
+    assert 1.013 < found <= bound < 1.0165
+    # The worst that a search over real rows found, on a finer lattice.
+    x, z = np.array([[1000.0, 343, 618], [618, 343, 1000]]), np.array([[1.0], [-1.0]])
+    gram, cross, outcome = factors((10**6,) * 3, 1_500_000, 1, 2.0)
+    too_little = [sigma / math.sqrt(2) for sigma in gram]
+    assert (x**2).sum(1).max() <= 1_500_000
+    assert largest_shift(bundle(x, z, (1, 1, 1), (too_little, cross, outcome)), REPLACE) > 1.0145
+
+
+@pytest.mark.parametrize("cross_share", [0.1, 1.0, 2.0, 3.9, 4.0, 7.0])
+def test_pair_by_block_is_attained_by_two_blocks(cross_share):
+    """Blocks that let the neighbours (1, tau) and (tau, 1) be; tau found by trying all angles."""
+    angles = np.linspace(0, np.pi / 4, 91)
+    bound = sensitivity_bounds.pair_by_block(1.0, cross_share)
+    best = 0.0
+    for long, short in np.trunc(1000 * np.column_stack([np.cos(angles), np.sin(angles)])):
+        x, z = np.array([[long, short], [short, long]]), np.array([[1.0], [-1.0]])
+        row_norm = 1000**2
+        gram = [math.sqrt(long**2 * row_norm)] * 2
+        cross = math.sqrt(row_norm / cross_share)
+        best = max(best, largest_shift(bundle(x, z, (1, 1), (gram, cross, math.inf)), REPLACE))
+    assert_bound(best, bound, attained=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=st.sampled_from(SHAPES), cross_share=st.floats(0.05, 8))
+def test_pair_by_block_is_not_exceeded(shape, cross_share):
+    sizes, norms, row_norm, _, outcome_norm = shape
+    x, z = rows_of(shape)
+    gram = [math.sqrt(norm * row_norm) for norm in norms]
+    cross = math.sqrt(row_norm * outcome_norm / cross_share)
+    found = largest_shift(bundle(x, z, sizes, (gram, cross, math.inf)), REPLACE)
+    assert found <= sensitivity_bounds.pair_by_block(1.0, cross_share) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("split", [0.05, 0.5, 1.0, 1.9, 2.0])
+def test_factors_spend_exactly_one_mu(split):
+    gram, cross, _ = factors((10**12,), 10**13, 10**9, split)
+    shares = 10**25 / gram[0] ** 2, 10**22 / cross**2
+    assert sensitivity_bounds.pair_by_block(*shares) == pytest.approx(1, rel=1e-12)
+
+
+def test_the_split_is_checked():
+    for split in (0.0, 2.1, math.nan):
+        with pytest.raises(ValueError, match="split"):
+            sensitivity.block_gram_factor(1, 1, split=split)
+
+
+def shortened(row, norm):
+    """The real row within a squared norm."""
+    return row * min(1.0, math.sqrt(norm / max(float(row @ row), 1e-300)))
+
+
+def real_neighbours(parameters, sizes, norms, row_norm):
+    """Two real rows (x, z) within all bounds, ``||z||^2 <= 1``, from unconstrained parameters."""
+    x, z = np.split(parameters.reshape(2, -1), [sum(sizes)], axis=1)
+    clipped = []
+    for row in x:
+        kept = zip(np.split(row, np.cumsum(sizes)[:-1]), norms, strict=True)
+        clipped.append(shortened(np.concatenate([shortened(*part) for part in kept]), row_norm))
+    return np.array(clipped), np.array([shortened(row, 1.0) for row in z])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "norms", "row_norm", "split", "found"),
+    [
+        ((1, 1, 1), (1.0, 1.0, 1.0), 1.5, 2.0, 0.9999),
+        ((2, 2), (0.64, 0.64), 1.0, 1.5, 0.99),
+        ((2, 2, 2), (0.9, 0.9, 0.2), 1.4, 1.6, 0.99),
+        # No room for the worst neighbours: the bound is not attained.
+        ((2, 1, 2), (1.0, 0.8, 0.5), 1.6, 1.2, 0.98),
+        ((1, 2), (0.7, 0.3), 0.9, 0.6, 0.87),
+    ],
+)
+def test_an_optimiser_finds_no_worse_neighbours(sizes, norms, row_norm, split, found):
+    n_outcomes = 2
+    scale = 10**12  # bounds are integers: these are the real ones on a fine lattice
+    gram, cross, outcome = factors(
+        [round(norm * scale) for norm in norms], round(row_norm * scale), scale, split
+    )
+    sigmas = [sigma / scale for sigma in gram], cross / scale, outcome / scale
+
+    def shift(parameters):
+        x, z = real_neighbours(parameters, sizes, norms, row_norm)
+        return -largest_shift(bundle(x, z, sizes, sigmas), REPLACE)
+
+    generator = np.random.default_rng(12)
+    starts = generator.normal(size=(12, 2 * (sum(sizes) + n_outcomes)))
+    best = max(-minimize(shift, 2 * start, method="L-BFGS-B").fun for start in starts)
+    assert best <= 1 + 1e-9
+    assert best >= found
+
+
+@pytest.mark.parametrize("split", [0.5, 2.0])
+def test_feature_privacy_is_covered_by_the_full_bundle(split):
+    """x and the covariate c of a person move, the phenotypes y stay."""
+    x, c = paired_rows(
+        within_blocks(rows_within(3, 5), (1, 2), (4, 4)), np.array([[-1.0], [0.0], [1.0]])
+    )
+    z = np.column_stack([c, np.tile([1.0, -1.0], (len(c), 1))])
+    found = largest_shift(bundle(x, z, (1, 2), factors((4, 4), 5, 3, split)), REPLACE)
+    assert (0.99 if split == 2.0 else 0.5) <= found <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("entries", [(-50, 50), (-1, 3), (0, 0)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_blocks_under_add_remove(shape, entries):
+    """One row has every share at its bound: mu^2 of the bundle is A + D + F."""
+    sizes, norms, row_norm, _, outcome_norm = shape
+    x, z = rows_of(shape, *entries)
+    gram = [2 * sensitivity.block_gram_factor_add_remove(norm, row_norm) for norm in norms]
+    cross = 3 * sensitivity.cross(row_norm, outcome_norm, ADD)
+    outcome = 5 * sensitivity.gram(outcome_norm, ADD)
+    found = largest_shift(bundle(x, z, sizes, (gram, cross, outcome)), ADD)
+    bound = 1 / 4 + (1 / 9 + 1 / 25 if outcome_norm else 0)
+    # Tight where one row can be as long as N_x by filling whole blocks.
+    tight = shape in (SHAPES[2], SHAPES[7], SHAPES[8]) and entries == (-50, 50)
+    assert_bound(found, bound * (1 + 1e-12), attained=tight)
+
+
+def clipped_to(row, norm):
+    """docs/maths/clipping-and-integers.md, step 3: multiplied by a root, truncated toward zero."""
+    squared = int(row @ row)
+    if squared <= norm:
+        return row
+    multiplier = math.isqrt((norm << 62) // squared)
+    return np.array([int(math.copysign(abs(int(q)) * multiplier >> 31, q)) for q in row])
+
+
+def test_clipping_blocks_for_the_gram_matrix_alone_fails_on_the_lattice():
+    """Why the row that is clipped by block enters X'Z too (docs/maths/blocks.md).
+
+    m ones are exactly as long as their block allows. Where one of them is a 2 instead, the block is
+    clipped, and truncation leaves (1, 0, ..., 0). The totals agree thanks to the second block.
+    """
+    n_columns = 28
+    x = np.ones((2, n_columns), dtype=np.int64)
+    x[1, 0] = 2
+    x = np.column_stack([x, [2, 1]])
+    norms, row_norm = (n_columns, 4), n_columns + 4
+    assert ((x**2).sum(1) == row_norm).all()
+    z = np.array([[1.0], [-1.0]])
+    (block, other), cross, _ = factors(norms, row_norm, 1, 2.0)
+
+    def mu_squared(in_gram, in_cross):
+        first, second = parts(in_gram.astype(float), (n_columns, 1))
+        terms = [(first, first, block), (second, second, other), (in_cross.astype(float), z, cross)]
+        return largest_shift(terms, REPLACE)
+
+    clipped = np.column_stack(
+        [[clipped_to(row, norms[0]) for row in x[:, :n_columns]], x[:, n_columns]]
+    )
+    np.testing.assert_array_equal(clipped[1], [1] + [0] * (n_columns - 1) + [1])
+    assert mu_squared(clipped, x) > 1.04
+    assert mu_squared(clipped, clipped) <= 1

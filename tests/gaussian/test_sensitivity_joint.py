@@ -1,0 +1,224 @@
+"""Statistics released together, dense: one joint shift against brute force over integer rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import sensitivity_bounds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from neighbours import (
+    ADD,
+    BOTH,
+    REPLACE,
+    assert_bound,
+    largest_change,
+    largest_shift,
+    outer,
+    paired_rows,
+    rows_within,
+)
+
+from primo_scale.gaussian import sensitivity
+
+# Columns and norm of x, columns and norm of z.
+SHAPES = [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), (2, 5, 2, 0)]
+
+
+def pairs_of(shape, low=-50, high=50):
+    """Every (x, z) of a shape with entries in [low, high]."""
+    n_columns, row_norm, n_outcomes, outcome_norm = shape
+    return paired_rows(
+        rows_within(n_columns, row_norm, low, high),
+        rows_within(n_outcomes, outcome_norm, low, high),
+    )
+
+
+def circle(radius, n_angles):
+    """Integer rows of two columns within a norm of ``radius^2``, in all directions."""
+    angles = np.linspace(0, 2 * np.pi, n_angles)
+    return np.trunc(radius * np.column_stack([np.cos(angles), np.sin(angles)]))
+
+
+def dense(x, z, sigmas):
+    """X'X, X'Z, Z'Z and their noise; None leaves one out."""
+    statistics = zip((x, x, z), (x, z, z), sigmas, strict=True)
+    return [(left, right, sigma) for left, right, sigma in statistics if sigma is not None]
+
+
+@BOTH
+@pytest.mark.parametrize("off_diagonal", [1, 2])
+@settings(max_examples=25, deadline=None)
+@given(shape=st.sampled_from(SHAPES), ratio=st.floats(0.2, 5), low=st.integers(-3, 0))
+def test_pair_is_not_exceeded(adjacency, off_diagonal, shape, ratio, low):
+    x, z = pairs_of(shape, low)
+    row_norm, outcome_norm = shape[1], shape[3]
+    found = largest_shift(dense(x, z, (1.0, ratio, None)), adjacency, off_diagonal)
+    bound = sensitivity.pair(row_norm**2, row_norm * outcome_norm / ratio**2, adjacency)
+    assert found <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("off_diagonal", [1, 2])
+@pytest.mark.parametrize("split", [0.05, 0.3, 1.0, 1.7, 2.0, 3.0])
+def test_pair_is_attained(off_diagonal, split):
+    x, z = paired_rows(circle(1000, 241), np.array([[500.0], [-500.0]]))
+    row_norm, outcome_norm = 1000**2, 500**2
+    sigmas = (float(row_norm), math.sqrt(row_norm * outcome_norm / split), None)
+    bound = sensitivity.pair(1.0, split, REPLACE)
+    assert_bound(
+        largest_shift(dense(x, z, sigmas), REPLACE, off_diagonal),
+        bound * (1 + 1e-12),
+        attained=True,
+    )
+    assert sensitivity.pair(1.0, split, ADD) == pytest.approx(
+        largest_shift(dense(x[:2], z[:2], sigmas), ADD, off_diagonal), rel=1e-2
+    )
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
+def test_pair_holds_for_feature_privacy_and_label_privacy_needs_no_gram(ratio):
+    moving = rows_within(2, 25)
+    public = np.tile([2.0, 0.0], (len(moving), 1))
+    feature = largest_shift(dense(moving, public, (1.0, ratio, None)), REPLACE)
+    bound = sensitivity.pair(25**2, 25 * 4 / ratio**2, REPLACE)
+    assert bound * 0.97 <= feature <= bound * (1 + 1e-12)
+    label = largest_shift(dense(public, moving, (None, ratio, None)), REPLACE)
+    assert label == pytest.approx((sensitivity.cross(4, 25, REPLACE) / ratio) ** 2)
+
+
+def test_pair_of_clipped_products():
+    row_norm, product = 4, 16
+    x, z = paired_rows(rows_within(1, row_norm), rows_within(1, product))
+    allowed = ((x * z) ** 2).sum(1) <= product
+    for ratio in (0.5, 1.0, 3.0):
+        found = largest_shift(dense(x[allowed], z[allowed], (1.0, ratio, None)), REPLACE)
+        assert found <= sensitivity_bounds.pair_of_clipped_products(row_norm**2, product / ratio**2)
+    # A long row with a small outcome against a short row with a huge one.
+    x, z = np.array([[20.0], [-1.0]]), np.array([[20.0], [400.0]])
+    found = largest_shift(dense(x, z, (400.0, 400 / math.sqrt(2), None)), REPLACE)
+    bound = sensitivity_bounds.pair_of_clipped_products(1.0, 2.0)
+    assert_bound(found, bound, attained=True)
+    assert bound == 9.0
+    assert sensitivity.pair(1.0, 2.0, REPLACE) == 8.0
+
+
+@pytest.mark.parametrize("split", [0.02, 0.3, 1.0, 2.0])
+def test_stacked_sensitivity_equals_the_joint_one(split):
+    sigma = sensitivity.stacked(10**6, split)  # mu = 1
+    gram_share = (10**6 / sigma) ** 2
+    assert sensitivity.pair(gram_share, split * gram_share, REPLACE) == pytest.approx(1, rel=1e-12)
+
+
+def test_stacked_is_that_of_the_stacked_rows():
+    x, z = pairs_of((2, 4, 1, 4))
+    for split in (0.5, 2.0):
+        stacked = np.column_stack([x, math.sqrt(split * 4 / (2 * 4)) * z])
+        found = largest_change(outer(stacked, stacked), REPLACE)
+        assert_bound(found, sensitivity.stacked(4, split) * (1 + 1e-12), attained=split == 2.0)
+
+
+def stacked_sigmas(row_norm, outcome_norm, split):
+    """The three scales of the stacked rows (x, k z) at mu = 1."""
+    sigma = sensitivity.stacked(row_norm, split)
+    stacking = math.sqrt(split * row_norm / (2 * outcome_norm))
+    return sigma, sigma / (math.sqrt(2) * stacking), sigma / stacking**2
+
+
+@pytest.mark.parametrize("entries", [(-50, 50), (-1, 3), (0, 2), (0, 0)])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if 0 not in shape])
+@pytest.mark.parametrize("split", [0.3, 1.0, 2.0])
+def test_all_three_statistics_stay_within_the_stacked_sensitivity(entries, shape, split):
+    x, z = pairs_of(shape, *entries)
+    sigmas = stacked_sigmas(shape[1], shape[3], split)
+    found = largest_shift(dense(x, z, sigmas), REPLACE)
+    assert found <= 1 + 1e-12
+    if split == 2.0 and entries == (-50, 50) and shape[1] != 5:
+        assert found >= 0.99
+
+
+def test_outcome_gram_beside_the_stacked_rows_cannot_have_less_noise():
+    x, z = paired_rows(np.array([[9.0], [-9.0]]), circle(1000, 241))
+    gram, cross, outcome = stacked_sigmas(9**2, 1000**2, 2.0)
+    assert 0.99 <= largest_shift(dense(x, z, (gram, cross, outcome)), REPLACE) <= 1 + 1e-12
+    assert largest_shift(dense(x, z, (gram, cross, 0.9 * outcome)), REPLACE) > 1.01
+
+
+@pytest.mark.parametrize("split", [0.5, 2.0])
+def test_feature_privacy_is_covered_by_the_full_bundle(split):
+    """The phenotypes y of a person stay, x and the covariate c move: Y'Y does not change."""
+    row_norm, fixed_norm, phenotypes = 9, 4, np.array([2.0, -1.0])
+    x, c = paired_rows(rows_within(2, row_norm), rows_within(1, fixed_norm))
+    z = np.column_stack([c, np.tile(phenotypes, (len(c), 1))])
+    sigmas = stacked_sigmas(row_norm, fixed_norm + 5, split)
+    replaced = largest_shift(dense(x, z, sigmas), REPLACE)
+    assert (0.99 if split == 2.0 else 0.5) <= replaced <= 1 + 1e-12
+    # "Removed": x and c become nothing, y is public and stays.
+    nothing = np.column_stack([np.zeros_like(c), z[:, 1:]])
+    terms = dense(x, z, sigmas)
+    gone = dense(np.zeros_like(x), nothing, sigmas)
+    mu_squared = 0.0
+    for (left, right, sigma), (left_gone, right_gone, _) in zip(terms, gone, strict=True):
+        change = outer(left, right) - outer(left_gone, right_gone)
+        mu_squared = mu_squared + (change**2).sum((1, 2)) / sigma**2
+    shares = [
+        sensitivity.gram(row_norm, ADD) / sigmas[0],
+        sensitivity.cross(row_norm, fixed_norm + 5, ADD) / sigmas[1],
+        sensitivity.gram(fixed_norm + 5, ADD) / sigmas[2],
+    ]
+    assert mu_squared.max() <= sum(share**2 for share in shares)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bundle_under_add_remove_is_the_sum_of_the_shares(shape):
+    sigmas = (3.0, 2.0, 5.0)
+    bounds = (
+        sensitivity.gram(shape[1], ADD),
+        sensitivity.cross(shape[1], shape[3], ADD),
+        sensitivity.gram(shape[3], ADD),
+    )
+    total = sum((bound / sigma) ** 2 for bound, sigma in zip(bounds, sigmas, strict=True))
+    found = largest_shift(dense(*pairs_of(shape), sigmas), ADD)
+    assert found == pytest.approx(total, rel=1e-9)
+
+
+def label_rows(public, row_norm, phenotype_norm):
+    """Every y that clipping leaves to a person whose public row has this length."""
+    rows = rows_within(2, phenotype_norm)
+    return rows[(rows**2).sum(1) * np.square(public).sum() <= row_norm * phenotype_norm]
+
+
+def label_shift(public, phenotypes, sigmas, adjacency):
+    x = np.tile(public, (len(phenotypes), 1))
+    cross, outcome = sigmas
+    return largest_shift(dense(x, phenotypes, (None, cross, outcome)), adjacency)
+
+
+PUBLIC_ROWS = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [2.0, 0.0], [2.0, 2.0], [3.0, 0.0], [0.0, 6.0]]
+
+
+def test_label_privacy_phenotype_gram_is_free():
+    """Rows shorter than N, as long, and longer, whose phenotypes are then clipped further."""
+    sigmas = sensitivity.cross(4, 9, REPLACE), sensitivity.label_phenotype_gram_factor(9)
+    found = [label_shift(row, label_rows(row, 4, 9), sigmas, REPLACE) for row in PUBLIC_ROWS]
+    assert 0.99 <= max(found) <= 1 + 1e-12
+    assert found[3] == max(found)
+
+
+@BOTH
+@pytest.mark.parametrize("outcome_sigma", [4.0, 20.0, 25.0, 26.0, 60.0])
+def test_label_privacy_is_the_pair_with_roles_exchanged(adjacency, outcome_sigma):
+    sigmas = 11.0, outcome_sigma
+    bound = sensitivity.pair((9 / outcome_sigma) ** 2, 4 * 9 / 11.0**2, adjacency)
+    found = [label_shift(row, label_rows(row, 4, 9), sigmas, adjacency) for row in PUBLIC_ROWS]
+    tight = adjacency is ADD or outcome_sigma != 20.0  # between, the angle is not on the lattice
+    assert_bound(max(found), bound * (1 + 1e-12), attained=tight)
+
+
+def test_label_privacy_phenotype_gram_cannot_have_less_noise():
+    phenotypes = circle(1000, 241)
+    cross = sensitivity.cross(4, 10**6, REPLACE)
+    outcome = sensitivity.label_phenotype_gram_factor(10**6)
+    assert 0.99 <= label_shift([2.0], phenotypes, (cross, outcome), REPLACE) <= 1
+    assert label_shift([2.0], phenotypes, (cross, 0.9 * outcome), REPLACE) > 1.01

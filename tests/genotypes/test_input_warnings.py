@@ -1,0 +1,77 @@
+"""Legal but dangerous input is counted: against the fixtures' descriptions and plink1.9."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.input_warnings import Hazards
+
+
+def hazards_of(prefix: Path, directory: Path, selection: Selection | None = None) -> Hazards:
+    store = ingest(
+        [prefix],
+        directory / "g.zarr",
+        selection=selection or Selection(),
+        chunk_shape=(64, 32),
+        on_progress=lambda done, total: None,
+    )
+    return store.hazards
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    # The counts are those of reference/data/README.md, "edge/plink_made".
+    [
+        ("base_n43_m61", {}),
+        ("dupid", {"repeated_identifiers": 4, "absent_identifiers": 3, "repeated_sites": 2}),
+        ("dot_ids", {"absent_identifiers": 61}),
+        ("bim_negpos", {"negative_positions": 1, "zero_positions": 1}),
+        ("bad_bim_nonint_pos", {"odd_positions": 1}),
+        ("bim_same_alleles", {"identical_alleles": 1}),
+        ("bim_odd_alleles", {"absent_alleles": 2}),
+        ("rare_indels_a1zero", {"absent_alleles": 494, "monomorphic_variants": 494}),
+        ("fam_same_iid_diff_fid", {"shared_individuals": 2}),
+        ("fam_dup_sample", {"repeated_samples": 2}),
+        # All hom-A1, all hom-A2, and the variant with one call.
+        ("degenerate", {"monomorphic_variants": 3, "uncalled_variants": 1, "uncalled_samples": 1}),
+    ],
+)
+def test_each_fixture_has_its_hazards_and_no_other(
+    reference: Path, tmp_path: Path, name: str, expected: dict[str, int]
+) -> None:
+    found = hazards_of(reference / "data/edge/plink_made" / name, tmp_path)
+    assert {key: value for key, value in vars(found).items() if value} == expected
+    assert len(found.lines()) == len(expected)
+
+
+@pytest.mark.oracle
+def test_heterozygous_haploids_are_those_of_plink(
+    reference: Path, plink19: str, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "random"
+    source = reference / "data/edge/plink_made/sexchr_numeric_unknown_sex"
+    for kind in (".bed", ".bim", ".fam"):
+        shutil.copy(source.with_suffix(kind), prefix.with_suffix(kind))
+    content = np.fromfile(prefix.with_suffix(".bed"), dtype=np.uint8)
+    content[3:] = np.random.default_rng(1).integers(0, 256, len(content) - 3)
+    content.tofile(prefix.with_suffix(".bed"))
+    command = [plink19, "--bfile", str(prefix), "--freq", "--out", str(prefix)]
+    subprocess.run(command, check=True, capture_output=True)
+    on_x = {
+        line.split()[1]
+        for line in prefix.with_suffix(".bim").read_text().splitlines()
+        if line.split()[0] == "23"
+    }
+    (tmp_path / "x").write_text("\n".join(on_x))
+    reported = prefix.with_suffix(".hh").read_text().splitlines()
+    expected = sum(line.split()[2] in on_x for line in reported)
+    found = hazards_of(prefix, tmp_path, Selection(extract=tmp_path / "x"))
+    assert expected > 100
+    assert found.heterozygous_haploids == expected

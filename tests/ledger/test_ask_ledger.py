@@ -1,0 +1,95 @@
+"""Asking the ledger before a run: the answer that `reserve` gives later, and no trace of asking."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ledger_examples import ACCOUNT, DELTA, request, write_version_1
+
+from primo_scale.errors import BudgetRefused, InputError
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger that has spent epsilon 3 of 4 for people called 'everybody'."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=4.0, delta=DELTA)
+        charge = ledger.reserve(replace(request("first", 3.0), people="everybody")).charge
+        ledger.mark_drawn(charge, "noised")
+    return path
+
+
+def ask(path: Path, asked, at_hand=()):
+    before = path.read_bytes()
+    try:
+        with Ledger(path, read_only=True) as ledger:
+            return ledger.ask(asked, noise_at_hand=at_hand)
+    finally:
+        assert path.read_bytes() == before
+
+
+def reserve_in_a_copy(path: Path, asked):
+    copy = path.with_name("copy.sqlite")
+    copy.write_bytes(path.read_bytes())
+    with Ledger(copy) as ledger:
+        return ledger.reserve(asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        replace(request("other", 3.0), people="everybody"),  # over the budget
+        replace(request("other", 1.0), people="everybody", delta=1e-7),  # another delta
+        replace(request("other", 1.0), people="everybody", account=Account("new name")),
+    ],
+)
+def test_what_reserve_refuses_is_refused_in_the_same_words(path: Path, asked) -> None:
+    with pytest.raises(BudgetRefused) as early:
+        ask(path, asked)
+    with pytest.raises(BudgetRefused) as late:
+        reserve_in_a_copy(path, asked)
+    assert str(early.value).replace("ledger.sqlite", "copy.sqlite") == str(late.value)
+
+
+def test_what_reserve_allows_is_allowed(path: Path) -> None:
+    for asked in (
+        replace(request("other", 0.5), people="everybody"),
+        replace(request("other", 9.0), people="others", account=Account("others")),
+    ):
+        answer = ask(path, asked)
+        assert answer is not None
+        assert answer.opened_budget == reserve_in_a_copy(path, asked).opened_budget
+
+
+def test_noise_at_hand_may_pay_and_noise_of_another_request_may_not(path: Path) -> None:
+    with Ledger(path) as ledger:
+        (charge,) = ledger.balance(ACCOUNT).charges
+    again = replace(request("not known yet", 3.0), people="everybody")
+    assert ask(path, again, [charge.id]) is None
+    for at_hand in ([], ["another charge"]):
+        with pytest.raises(BudgetRefused):
+            ask(path, again, at_hand)
+    with pytest.raises(BudgetRefused):
+        ask(path, replace(request("x", 2.5), people="everybody"), [charge.id])
+
+
+def test_a_ledger_of_version_1_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    write_version_1(path)
+    assert ask(path, replace(request("new", 1.0), people="everybody")) is not None
+
+
+def test_a_read_only_ledger_takes_nothing(path: Path) -> None:
+    with (
+        Ledger(path, read_only=True) as ledger,
+        pytest.raises((InputError, sqlite3.Error), match="readonly"),
+    ):
+        ledger.reserve(request("other", 0.5))
+    with pytest.raises(InputError, match="no ledger here"):
+        Ledger(path.with_name("none.sqlite"), read_only=True)

@@ -1,0 +1,234 @@
+"""The ledger: what releases cost together, Gaussian or not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_examples import (
+    ACCOUNT,
+    DELTA,
+    gaussian,
+    request,
+)
+
+from primo_scale.errors import BudgetRefused
+from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
+from primo_scale.ledger.history import reservation_as_json
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import (
+    Account,
+    Balance,
+    Budget,
+    Charge,
+    ReleaseRequest,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "ledger.sqlite"
+
+
+# --- costs ------------------------------------------------------------------------------------
+
+
+def subsampled(epsilon, delta=DELTA):
+    """Half of (epsilon, delta) for an amplified Gram, half for Gaussian rest."""
+    return Cost(release_mu(epsilon / 2, delta / 2) ** 2, epsilon / 2, delta / 2)
+
+
+@given(
+    epsilon=st.floats(1e-3, 100.0),
+    delta=st.floats(-30, -3).map(lambda exponent: min(10.0**exponent, 1e-3)),
+    share=st.floats(1e-3, 0.999),
+)
+def test_a_budget_of_one_release_is_exactly_its_parts(epsilon, delta, share):
+    """In any shares and with any rounding of them, and not a millionth of mu^2 more."""
+    budget, whole = Budget(epsilon, delta), release_mu(epsilon, delta) ** 2
+    parts = [Cost((math.sqrt(share) * math.sqrt(whole)) ** 2), Cost((1 - share) * whole)]
+    charges = [
+        Charge(str(k), ReleaseRequest(ACCOUNT, str(k), epsilon, delta, part))
+        for k, part in enumerate(parts)
+    ]
+    assert Balance(ACCOUNT, budget, ()).affords(Cost(whole))
+    assert Balance(ACCOUNT, budget, (charges[0],)).affords(parts[1])
+    assert not Balance(ACCOUNT, budget, (charges[0],)).affords(parts[1] + Cost(1e-6 * whole))
+    assert not Balance(ACCOUNT, budget, tuple(charges)).affords(Cost(1e-6 * whole))
+    assert all(charge.request.problem() is None for charge in charges)
+
+
+def profile(epsilon, mu):
+    """The analytic Gaussian profile, from its definition, in 60 digits."""
+    with mpmath.workdps(60):
+        x, half = mpmath.mpf(epsilon) / mpmath.mpf(mu), mpmath.mpf(mu) / 2
+        return mpmath.ncdf(half - x) - mpmath.exp(epsilon) * mpmath.ncdf(-half - x)
+
+
+@given(
+    epsilon=st.floats(0.02, 20.0),  # a tenth, which is left, is above SMALLEST_EPSILON
+    delta=st.floats(-20, -3).map(lambda exponent: 10.0**exponent),
+    epsilon_share=st.floats(0.0, 0.9),
+    delta_share=st.floats(0.0, 0.9),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_budget_covers_what_composes_to_it(epsilon, delta, epsilon_share, delta_share):
+    """eps(mu, delta - sum delta_j) + sum eps_j <= epsilon, by the profile itself."""
+    budget = Budget(epsilon, delta)
+    parts = Cost(0.0, epsilon_share * epsilon, delta_share * delta)
+    limit = budget.mu_squared_beside(parts)
+    left_epsilon, left_delta = epsilon - parts.epsilon, delta - parts.delta
+    assert profile(left_epsilon, math.sqrt(limit)) <= left_delta
+    assert profile(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, "needlessly little"
+    assert budget.covers(parts + Cost(limit))
+    assert not budget.covers(parts + Cost(limit * (1 + 5e-6)))
+    assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
+
+
+def test_a_budget_of_one_subsampled_release_admits_exactly_that(path):
+    with Ledger(path) as ledger:
+        asked = request("sub", cost=subsampled(5.0))
+        assert ledger.reserve(asked).opened_budget
+        balance = ledger.balance(ACCOUNT)
+        assert balance.spent == subsampled(5.0)
+        assert balance.epsilon_spent == pytest.approx(5.0, rel=3e-6)
+        assert balance.epsilon_left == 0
+        with pytest.raises(BudgetRefused, match="does not cover"):
+            ledger.reserve(request("more", epsilon=0.01))
+        assert ledger.verify() == []
+
+
+def test_approximate_parts_take_epsilon_and_delta_from_what_is_left(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+        part = Cost(0.0, 2.0, DELTA / 4)
+        ledger.reserve(request("amplified", epsilon=2.0, cost=part))
+        left = ledger.balance(ACCOUNT).epsilon_left
+        # Gaussian releases at (4, 3/4 delta), said at the account's whole delta: just under 4.
+        assert 3.9 < left < 4.0
+        with pytest.raises(BudgetRefused, match=f"limit {left:g} left: 2 spent of 6"):
+            ledger.reserve(request("rest", epsilon=left * (1 + 1e-4)))
+        ledger.reserve(request("rest", epsilon=left))
+        assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(6.0, rel=1e-4)
+        assert ledger.verify() == []
+
+
+def test_the_one_delta_of_an_account_is_never_exhausted(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+        ledger.reserve(request("one", cost=subsampled(5.0)))
+        head = ledger.head()
+        with pytest.raises(BudgetRefused, match="would use up the cohort's delta") as refused:
+            ledger.reserve(request("two", cost=subsampled(5.0)))
+        line = str(refused.value)
+        assert refused.value.exit_code == 6
+        assert "\n" not in line
+        assert "got delta 5e-09 on top of 5e-09" in line
+        assert "less than delta 1e-08" in line
+        assert ledger.head() == head
+        ledger.reserve(request("two", cost=subsampled(5.0, delta=0.9 * DELTA)))
+        ledger.reserve(request("Gaussian"))
+        assert ledger.verify() == []
+
+
+def test_parts_without_a_gaussian_one_exhaust_a_budget_too(path):
+    """Where no mu^2 is spent, the sums of epsilon_j and delta_j alone decide."""
+    budget = Budget(5.0, DELTA)
+    assert budget.covers(Cost(0.0, 5.0, 0.999 * DELTA))
+    assert not budget.covers(Cost(0.0, 5.001, 0.5 * DELTA))
+    assert not budget.covers(Cost(0.0, 2.5, DELTA))
+    part = request(epsilon=2.0, cost=Cost(0.0, 2.0, 0.5 * DELTA))
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
+        ledger.reserve(part)
+        with pytest.raises(BudgetRefused, match="would use up the cohort's delta"):
+            ledger.reserve(replace(part, digest="second"))
+        with pytest.raises(BudgetRefused, match="does not cover"):
+            ledger.reserve(request("second", epsilon=3.1, cost=Cost(0.0, 3.1, 0.1 * DELTA)))
+        ledger.reserve(request("second", epsilon=2.0, cost=Cost(0.0, 2.0, 0.1 * DELTA)))
+        assert ledger.verify() == []
+
+
+def test_two_charges_of_one_release_share_its_budget(path):
+    moments = request("moments", cost=gaussian(5.0, share=0.05))
+    main = request("main", cost=gaussian(5.0, share=0.95))
+    with Ledger(path) as ledger:
+        first = ledger.reserve(moments, to_follow=main.cost)
+        assert first.opened_budget
+        second = ledger.reserve(main)
+        assert not second.opened_budget
+        assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
+        assert ledger.reserve(moments, noise_at_hand=[first.charge.id]).charge.id == first.charge.id
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(moments)
+        assert ledger.verify() == []
+
+
+def test_what_was_spent_before_a_charge_is_told_by_order(path):
+    costs = [gaussian(1.0), Cost(0.1, 0.5, DELTA / 4), gaussian(2.0)]
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=DELTA)
+        charges = []
+        for k, cost in enumerate(costs):
+            charges.append(ledger.reserve(request(str(k), cost=cost)).charge.id)
+            ledger.reserve(request(account=Account(f"other {k}")))  # spends from none but its own
+        balance = ledger.balance(ACCOUNT)
+    assert balance.spent_before(charges[0]) == Cost(0.0)
+    assert balance.spent_before(charges[1]) == costs[0]
+    assert balance.spent_before(charges[2]) == costs[0] + costs[1]
+    with pytest.raises(ValueError, match="not in list"):
+        balance.spent_before("another")
+
+
+def test_what_cannot_be_finished_is_not_begun(path):
+    moments = request("moments", cost=gaussian(5.0, share=0.05))
+    rest = gaussian(5.0, share=0.95)
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
+        for attempt in (ledger.reserve, ledger.reserve_again):
+            with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
+                attempt(moments, to_follow=rest)
+        assert ledger.balance(ACCOUNT).charges == ()
+        ledger.reserve(moments)
+        assert len(ledger.balance(ACCOUNT).charges) == 1
+
+
+IMPOSSIBLE = [
+    (Cost(-0.1), "no cost"),
+    (Cost(math.nan), "no cost"),
+    (Cost(math.inf), "no cost"),
+    (Cost(0.1, -0.1, 0.0), "no cost"),
+    (Cost(0.1, 0.1, -1e-12), "no cost"),
+    (Cost(0.0), "no cost"),
+    (Cost(1.0001 * release_mu(5.0, DELTA) ** 2), "costs more"),
+    (Cost(release_mu(5.0, DELTA) ** 2, 0.001, DELTA / 1000), "costs more"),
+    (Cost(0.0, 5.001, DELTA / 2), "costs more"),
+    (Cost(0.01, 0.1, DELTA), "costs more"),
+    (Cost(1e300), "costs more"),
+    (Cost(0.01, 1e308, DELTA / 2), "costs more"),
+]
+
+
+@pytest.mark.parametrize(("cost", "problem"), IMPOSSIBLE)
+def test_a_cost_that_breaks_the_promise_is_never_charged(path, cost, problem):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+        with pytest.raises(ValueError, match=problem):
+            ledger.reserve(request(cost=cost))
+        assert ledger.balance(ACCOUNT).charges == ()
+
+
+@pytest.mark.parametrize(
+    ("cost", "problem"), [case for case in IMPOSSIBLE if math.isfinite(case[0].mu_squared)]
+)
+def test_a_recorded_cost_that_breaks_the_promise_is_found(path, cost, problem):
+    with Ledger(path) as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+        body = reservation_as_json(Charge("charge", request(cost=cost)))
+        with ledger._log.exclusively():
+            ledger._log.append("reserved", body)
+        assert [problem in line for line in ledger.verify()] == [True]

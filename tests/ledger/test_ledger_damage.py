@@ -1,0 +1,269 @@
+"""The ledger: tampering, other files, full disks, keys and format versions."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from ledger_examples import (
+    ACCOUNT,
+    DELTA,
+    VERSION_1_CHARGE,
+    VERSION_1_MU_SQUARED,
+    report_public_key,
+    request,
+    together,
+    write_version_1,
+)
+
+from primo_scale.errors import InputError, ResourceError
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.event_log import EventLog
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import (
+    Account,
+    ChargeState,
+    ReleaseRequest,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "ledger.sqlite"
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def used(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        ledger.mark_drawn(charge, "noised")
+        ledger.mark_published(charge, "release")
+    return path
+
+
+def tamper(path, *statements):
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("DROP TRIGGER events_stay")
+    database.execute("DROP TRIGGER events_are_final")
+    for statement in statements:
+        database.execute(statement)
+    database.close()
+
+
+def test_events_cannot_be_changed_by_accident(used):
+    database = sqlite3.connect(used, isolation_level=None)
+    for statement in ("DELETE FROM events", "UPDATE events SET time = ''"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            database.execute(statement)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE events SET time = 'x' WHERE number = 3", "event 3 (reserved): changed"),
+        ("UPDATE events SET digest = 'x' WHERE number = 5", "event 5 (published): changed"),
+        ("UPDATE events SET body = replace(body, '5.0', '0.1') WHERE kind = 'reserved'",
+         "costs more than its epsilon and delta"),
+        ("UPDATE events SET body = replace(body, '5.0', '4.0') WHERE kind = 'budget'",
+         "overspends the budget"),
+        ("UPDATE events SET body = '{}' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
+        ("UPDATE events SET body = 'x' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
+        ("UPDATE events SET kind = 'gift' WHERE kind = 'budget'", "unknown kind"),
+        ("DELETE FROM events WHERE kind = 'drawn'", "event 4: missing"),
+        ("DELETE FROM events WHERE kind = 'drawn'", "published before its noise was recorded"),
+        ("DELETE FROM events WHERE kind = 'published'", "event 5: missing at the end"),
+        ("DELETE FROM events WHERE kind = 'reserved'", "was never reserved"),
+        ("DELETE FROM events WHERE kind = 'budget'", "which has no budget"),
+        ("UPDATE secret SET key = x'00'", "event 1 (created): changed"),
+        ("UPDATE signing SET key = randomblob(32)", "signing key is not the one that was recorded"),
+        ("UPDATE signing SET key = 'text'", "signing key is not the one that was recorded"),
+        ("DELETE FROM signing", "signing key is not the one that was recorded"),
+        ("INSERT INTO signing VALUES (randomblob(32))", "signing key is not the one that was"),
+        ("DROP TABLE signing", "signing key is not the one that was recorded"),
+    ],
+)  # fmt: skip
+def test_tampering_is_found_and_nothing_is_spent_from_it(used, statement, problem):
+    tamper(used, statement)
+    with Ledger(used, create=False) as ledger:
+        assert any(problem in line for line in ledger.verify())
+        with pytest.raises(InputError, match="the ledger is damaged"):
+            ledger.reserve(request())
+
+
+def test_events_no_ledger_writes_are_found_even_with_a_good_chain(path):
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request()).charge
+        log = ledger._log
+        with log.exclusively():
+            log.append("drawn", {"charge": charge.id, "digest": "one"})
+            log.append("drawn", {"charge": charge.id, "digest": "two"})
+        problems = ledger.verify()
+    assert problems == [f"event 5 (drawn): a second noise for charge {charge.id}"]
+
+
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(InputError, match="is not a privacy ledger"):
+        Ledger(path, create=False)
+
+
+def test_another_database_is_refused(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (x)")
+    for create in (True, False):
+        with pytest.raises(InputError, match="is not a privacy ledger"):
+            Ledger(path, create=create)
+
+
+def test_no_ledger_is_an_error_where_none_is_to_be_made(tmp_path):
+    with pytest.raises(InputError, match="no ledger here"):
+        Ledger(tmp_path / "ledger.sqlite", create=False)
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_a_newer_format_is_refused(path, monkeypatch):
+    monkeypatch.setattr("primo_scale.ledger.event_log.FORMAT_VERSION", 3)
+    Ledger(path).__exit__(None, None, None)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="unknown format version"):
+        Ledger(path)
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(used):
+    """SQLite's own page limit gives the error a full disk gives."""
+    with Ledger(used) as ledger:
+        database = ledger._log._database
+        pages = database.execute("PRAGMA page_count").fetchone()[0]
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        ledger_head = ledger.head()
+        with pytest.raises(ResourceError, match="the disk is full"):
+            ledger.reserve(request("long", account=Account("x" * 100_000)))
+        assert ledger.head() == ledger_head
+        assert ledger.verify() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable_place_is_one_line(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="cannot be written"):
+        Ledger(tmp_path / "state" / "ledger.sqlite")
+
+
+def test_a_busy_ledger_is_said(path, monkeypatch):
+    monkeypatch.setattr("primo_scale.ledger.event_log._LOCK_SECONDS", 0.05)
+    with (
+        Ledger(path) as ledger,
+        Ledger(path) as other,
+        ledger._log.exclusively(),
+        pytest.raises(InputError, match="another process has held the ledger"),
+    ):
+        other.reserve(request())
+
+
+# --- keys and format versions -----------------------------------------------------------------
+
+
+def checked(public_key, signature, data):
+    """By the library alone: raises if the signature is not good."""
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, data)
+
+
+def test_a_ledger_signs_with_one_key_of_its_own(path, tmp_path):
+    with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
+        key, signature = ledger.public_key, ledger.sign(b"release")
+        checked(key, signature, b"release")
+        assert other.public_key != key
+        with pytest.raises(InvalidSignature):
+            checked(key, other.sign(b"release"), b"release")
+    with Ledger(path, create=False) as again:
+        assert again.public_key == key
+        assert again.sign(b"release") == signature
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE signing SET key = randomblob(32)", "DELETE FROM signing", "DROP TABLE signing"],
+)
+def test_nothing_is_signed_with_a_key_that_was_not_recorded(used, statement):
+    tamper(used, statement)
+    with Ledger(used, create=False) as ledger:
+        assert ledger.public_key
+        with pytest.raises(InputError, match="signing key is not the one that was recorded"):
+            ledger.sign(b"release")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_version_1_is_upgraded_on_opening(tmp_path, create):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    with Ledger(path, create=create) as ledger:
+        assert ledger.verify() == []
+        kinds = [kind for _, kind, _ in ledger._log.events()]
+        assert kinds == ["created", "budget", "reserved", "drawn", "published", "upgraded"]
+        upgrade = ledger._log.events()[-1][2]
+        assert upgrade == {"format_version": 2, "public_key": ledger.public_key}
+        checked(ledger.public_key, ledger.sign(b"release"), b"release")
+        (charge,) = ledger.balance(ACCOUNT).charges
+        assert (charge.id, charge.cost) == (VERSION_1_CHARGE, Cost(VERSION_1_MU_SQUARED))
+        assert charge.state is ChargeState.PUBLISHED
+        asked = ReleaseRequest(ACCOUNT, "first", 5.0, DELTA, charge.cost, "everybody")
+        assert ledger.reserve(asked).charge.id == VERSION_1_CHARGE
+        ledger.reserve(request("second", epsilon=ledger.balance(ACCOUNT).epsilon_left))
+        key, head = ledger.public_key, ledger.head()
+    with Ledger(path, create=create) as again:
+        assert (again.public_key, again.head()) == (key, head)
+        assert again.verify() == []
+
+
+def test_who_comes_second_to_an_upgrade_does_nothing(tmp_path, monkeypatch):
+    """Both saw version 1; the other one was faster."""
+    path, upgrade = tmp_path / "ledger.sqlite", EventLog._upgrade
+    write_version_1(path)
+
+    def upgrade_second(log):
+        monkeypatch.setattr(EventLog, "_upgrade", upgrade)
+        Ledger(path).__exit__(None, None, None)
+        upgrade(log)
+
+    monkeypatch.setattr(EventLog, "_upgrade", upgrade_second)
+    with Ledger(path) as ledger:
+        assert ledger.verify() == []
+        assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
+
+
+def test_processes_that_upgrade_together_make_one_key(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    keys = together(report_public_key, path, [(), (), ()])
+    assert len(keys) == 3
+    with Ledger(path, create=False) as ledger:
+        assert set(keys) == {ledger.public_key}
+        assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("DELETE FROM events WHERE kind = 'published'", "event 5: missing"),
+        ("UPDATE events SET body = replace(body, '8.0', '9.0') WHERE kind = 'budget'",
+         "event 2 (budget): changed"),
+        ("UPDATE secret SET key = x'00'", "event 5 (published): changed"),
+    ],
+)  # fmt: skip
+def test_an_upgrade_hides_no_damage(tmp_path, statement, problem):
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    tamper(path, statement)
+    with Ledger(path) as ledger:
+        assert any(problem in line for line in ledger.verify())
+        with pytest.raises(InputError, match="the ledger is damaged"):
+            ledger.reserve(request())

@@ -1,0 +1,236 @@
+"""The ledger: people are recognised by their IIDs, whatever the list that they are in."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, write_version_1
+from test_ledger_people import refused_command
+
+from primo_scale.errors import BudgetRefused, InputError
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.ledger.cohort_account import payer_of
+from primo_scale.ledger.history import reservation_as_json
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account, Charge, ReleaseRequest
+
+EVERYBODY = range(100)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
+    """A request for people with these IIDs; another `fid` makes it another sample list."""
+    individuals = [f"P{number}" for number in people]
+    payer = payer_of(
+        ledger, f"{fid}: {individuals}", individuals, cohort,
+        unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
+    )  # fmt: skip
+    digest = digest or f"{fid}{individuals}{cohort}"
+    return ReleaseRequest(
+        payer.account, digest, epsilon, DELTA, gaussian(epsilon), payer.people, payer.roster
+    )
+
+
+OTHER_LISTS = {
+    "the same IIDs under other FIDs": EVERYBODY,
+    "a part": range(30),
+    "more people": range(130),
+    "an overlap": range(90, 200),
+    "one person": range(99, 300),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LISTS)
+def test_no_second_budget_for_any_of_the_same_people(path, name):
+    people = OTHER_LISTS[name]
+    with Ledger(path) as ledger:
+        ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
+        ledger.reserve(of(ledger, EVERYBODY, "first"))
+        for cohort in (None, "second"):
+            asked = of(ledger, people, cohort, fid="0")
+            line, command = refused_command(ledger, asked)
+            assert "Give --cohort first; or, for other people with the same IDs" in line
+            assert command["--cohort"] == asked.account.cohort
+            shared = len(set(people) & set(EVERYBODY))
+            if shared < len(people):
+                assert "some of these people, whom their IIDs tell, have a budget" in line
+                assert f"limit first: {shared} of {len(people)})" in line
+            else:
+                assert "these people have a budget under another name" in line
+        # Under their own name they are charged to their own budget.
+        assert not ledger.reserve(of(ledger, people, "first", fid="0")).opened_budget
+        # The custodian may say that they are others.
+        ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
+        ledger.reserve(of(ledger, people, "second", fid="0"))
+        assert ledger.verify() == []
+
+
+def test_other_people_have_a_budget_of_their_own(path):
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, EVERYBODY, epsilon=1.0))
+        assert ledger.reserve(of(ledger, range(100, 200), epsilon=1.0)).opened_budget
+
+
+def test_a_second_cohort_is_for_the_people_it_was_opened_for(path):
+    """And for parts of them; others of the first cohort do not follow."""
+    with Ledger(path) as ledger:
+        ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
+        ledger.reserve(of(ledger, EVERYBODY, "first"))
+        ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
+        ledger.reserve(of(ledger, range(50), "second"))
+        ledger.reserve(of(ledger, range(20), "second", fid="1"))
+        ledger.reserve(of(ledger, [*range(20), *range(500, 600)], "second", fid="2"))
+        line, command = refused_command(ledger, of(ledger, range(60), "second", fid="3"))
+        assert "limit first: 10 of 60)" in line
+        assert command["--cohort"] == "NAME"
+        assert ledger.verify() == []
+
+
+def test_people_of_two_cohorts_belong_to_neither(path):
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, range(10), "first"))
+        ledger.reserve(of(ledger, range(10, 30), "second"))
+        line, _ = refused_command(ledger, of(ledger, range(40), "third"))
+        assert "limit first: 10 of 40, second: 20 of 40)" in line
+        assert "Give --cohort" not in line
+        for cohort in ("first", "second"):
+            refused_command(ledger, of(ledger, range(40), cohort))
+
+
+def test_a_roster_is_the_keyed_set_of_iids(path, tmp_path):
+    names = [f"{number:07d}" for number in range(20_000)]
+    with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
+        roster = ledger.roster(names)
+        assert len(roster) == 8 * 20_000
+        assert ledger.roster([*reversed(names), *names[:5]]) == roster
+        assert ledger.roster(names[1:]) != roster
+        assert other.roster(names) != roster
+        assert roster[:8] not in other.roster(names)
+
+
+def test_the_same_people_are_kept_once(path):
+    with Ledger(path) as ledger:
+        ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
+        for fid in "012":
+            ledger.reserve(of(ledger, EVERYBODY, "first", fid=fid))
+        ledger.reserve(of(ledger, range(7), "first"))
+    with sqlite3.connect(path) as database:
+        sizes = database.execute("SELECT length(data) FROM attachments").fetchall()
+    assert sorted(sizes) == [(56,), (800,)]
+
+
+def test_a_request_is_replayed_with_or_without_its_people(path):
+    with Ledger(path) as ledger:
+        asked = of(ledger, EVERYBODY)
+        charge = ledger.reserve(asked).charge
+        ledger.mark_drawn(charge, "noised")
+        unknown = ReleaseRequest(
+            asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people
+        )
+        assert ledger.reserve(unknown).charge.id == ledger.reserve(asked).charge.id == charge.id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM attachments",
+        "DROP TABLE attachments",
+        "UPDATE attachments SET data = x'0011223344556677'",
+        "UPDATE attachments SET data = 'text'",
+        "UPDATE attachments SET data = data || x'0011223344556677'",
+    ],
+)
+def test_people_that_were_taken_out_of_the_file_are_missed(path, change):
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, EVERYBODY, "first"))
+    with sqlite3.connect(path) as database:
+        database.execute(change)
+    with Ledger(path) as ledger:
+        assert any("a list of people is missing or was changed" in p for p in ledger.verify())
+        with pytest.raises(InputError, match=r"list of people.*Restore the ledger from a backup"):
+            ledger.reserve(of(ledger, range(30), "second"))
+
+
+# --- ledgers of versions without rosters ----------------------------------------------------------
+
+
+def test_a_charge_without_a_roster_is_matched_by_its_list_alone(path):
+    """As before; from the first charge of this version on, the people are known."""
+    with Ledger(path) as ledger:
+        asked = of(ledger, EVERYBODY, "first", digest="old")
+        with ledger._log.exclusively():
+            ledger._append_budget(asked.account, 5.0, DELTA)
+            body = dict(reservation_as_json(Charge("0", asked)))
+            del body["roster"]
+            ledger._log.append("reserved", body)
+        assert ledger.verify() == []
+        line, _ = refused_command(ledger, of(ledger, EVERYBODY, "second"))
+        assert "these people have a budget under another name (got second; limit first)" in line
+        assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, "not recognised"
+        ledger.reserve(of(ledger, EVERYBODY, "first"))
+        refused_command(ledger, of(ledger, range(60, 100), "another part"))
+        assert ledger.verify() == []
+
+
+def test_a_ledger_of_version_1_takes_rosters(path):
+    write_version_1(path)
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, EVERYBODY, "new"))
+        refused_command(ledger, of(ledger, range(5), "second"))
+        assert ledger.verify() == []
+        assert ledger.balances()[0].charges[0].id == VERSION_1_CHARGE
+
+
+# --- whatever is tried ----------------------------------------------------------------------------
+
+_STEPS = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.sets(st.integers(0, 5), min_size=1),
+        st.sampled_from(["first", "second", "third", None]),
+        st.sampled_from("01"),
+    ),
+    max_size=8,
+)
+
+
+@given(steps=_STEPS)
+@settings(max_examples=60, deadline=None)
+def test_nobody_is_charged_to_two_cohorts_unless_the_custodian_opened_the_second(steps):
+    """A refused release changes nothing; one that shares nobody with other cohorts goes through."""
+    cohorts_of, opened, charged = defaultdict(set), set(), set()
+    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
+        for number, (is_release, people, cohort, fid) in enumerate(steps):
+            if not is_release:
+                if cohort is not None:
+                    ledger.set_budget(Account(cohort), epsilon=50.0, delta=DELTA)
+                    if cohort not in charged:
+                        opened.add(cohort)
+                continue
+            asked = of(ledger, sorted(people), cohort, fid=fid, epsilon=0.01, digest=str(number))
+            name = asked.account.cohort
+            strays = {p for p in people if cohorts_of[p] and name not in cohorts_of[p]}
+            head = ledger.head()
+            try:
+                ledger.reserve(asked)
+            except BudgetRefused as error:
+                assert ledger.head() == head
+                full = "does not cover" in str(error)
+                assert full or strays
+                assert full or name in charged or name not in opened
+            else:
+                assert not strays or (name in opened and name not in charged)
+                charged.add(name)
+                for person in people:
+                    cohorts_of[person].add(name)
+        assert ledger.verify() == []

@@ -1,0 +1,249 @@
+"""A release against the ledger that paid for it, and against every other."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from release_examples import (
+    OPTIONS,
+    example_charges,
+    example_ledger,
+    example_mechanism,
+    example_statement,
+    example_weights,
+    forge,
+    read_document,
+)
+
+from primo_scale.cli.verify import main
+from primo_scale.errors import InputError
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Charge, ReleaseRequest
+from primo_scale.publication.check_ledger import ledger_findings
+from primo_scale.publication.publish import Signer, publish_release
+from primo_scale.storage.files import sha256_of_file
+
+
+@dataclass(frozen=True)
+class Paid:
+    """A published release, its ledger, and the charges that paid for it."""
+
+    directory: Path
+    ledger: Path
+    charges: tuple[Charge, ...]
+
+    def problems(self, ledger: Path | None = None) -> list[str]:
+        findings = ledger_findings(self.directory, ledger or self.ledger)
+        return [f"{f.check}: {f.detail}" for f in findings if not f.ok]
+
+    def forge(self, document) -> None:
+        """Restate the release under the ledger's own key, and record that it was published."""
+        with Ledger(self.ledger) as ledger:
+            forge(self.directory, document, Signer(ledger.public_key, ledger.sign))
+            self.publish(ledger)
+
+    def publish(self, ledger: Ledger) -> None:
+        for charge in self.charges:
+            ledger.mark_published(charge, sha256_of_file(self.directory / "release.json"))
+
+
+def pay(ledger: Ledger, mode: str) -> tuple[Charge, ...]:
+    """One earlier release of the cohort, then the charges for one of `mode`."""
+    mechanism = example_mechanism(mode)
+    promise, costs = mechanism.promise, example_charges(mechanism)
+    account = ledger.account_named("biobank", unit=promise.privacy, adjacency=promise.adjacency)
+    ledger.set_budget(account, epsilon=3 * promise.epsilon, delta=promise.delta)
+    earlier = Cost(0.1 * sum(cost.mu_squared for cost in costs))
+    charges = [
+        ledger.reserve(
+            ReleaseRequest(account, f"request {i}", promise.epsilon, promise.delta, cost)
+        ).charge
+        for i, cost in enumerate([earlier, *costs])
+    ]
+    for charge in charges:
+        ledger.mark_drawn(charge, f"statistics {charge.id}")
+    return tuple(charges[1:])
+
+
+def make(root: Path, mode: str) -> Paid:
+    with Ledger(root / "ledger.sqlite") as ledger:
+        charges = pay(ledger, mode)
+        weights, names = example_weights(), tuple(charge.id for charge in charges)
+        statement = dataclasses.replace(
+            example_statement(weights, mode=mode),
+            ledger=example_ledger(example_mechanism(mode), identifiers=names),
+        )
+        signer = Signer(ledger.public_key, ledger.sign)
+        publish_release(root / "out", weights, statement, OPTIONS, signer=signer)
+        paid = Paid(root / "out", root / "ledger.sqlite", charges)
+        paid.publish(ledger)
+    return paid
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Paid:
+    return make(tmp_path_factory.mktemp("paid"), "full")
+
+
+@pytest.fixture
+def paid(made: Paid, tmp_path: Path) -> Paid:
+    """One that a test may damage."""
+    shutil.copytree(made.directory, tmp_path / "out")
+    shutil.copy(made.ledger, tmp_path / "ledger.sqlite")
+    return Paid(tmp_path / "out", tmp_path / "ledger.sqlite", made.charges)
+
+
+@pytest.mark.parametrize("mode", ["full", "label-add-remove", "subsampled", "moments"])
+def test_the_ledger_that_paid_agrees(mode, tmp_path):
+    paid = make(tmp_path, mode)
+    assert paid.problems() == []
+    assert len(read_document(paid.directory)["ledger"]["charges"]) == 1 + (mode == "moments")
+
+
+def test_the_command_line(paid):
+    arguments = [str(paid.directory), "--ledger", str(paid.ledger)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "ok       charges" in result.output
+    result = CliRunner().invoke(main, [*arguments[:2], str(paid.ledger) + ".absent"])
+    assert result.exit_code == 3
+    assert "no ledger here" in result.output
+
+
+def test_another_ledger_knows_nothing_of_it(paid, tmp_path):
+    with Ledger(tmp_path / "other.sqlite") as other:
+        key = other.public_key
+    found = paid.problems(tmp_path / "other.sqlite")
+    assert [problem.split(":")[0] for problem in found] == ["signer", "charges", "account"]
+    assert key in found[0]
+
+
+def test_another_release_on_the_same_charge_is_found(paid):
+    document = read_document(paid.directory)
+    document["accuracy"]["definition"] = "a wish"
+    with Ledger(paid.ledger) as ledger:
+        forge(paid.directory, document, Signer(ledger.public_key, ledger.sign))
+    (problem,) = paid.problems()
+    assert "was published as another release.json" in problem
+
+
+def test_a_charge_that_was_never_published_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(Paid, "publish", lambda *arguments: None)
+    (problem,) = make(tmp_path, "full").problems()
+    assert "is only drawn" in problem
+
+
+@pytest.mark.parametrize(
+    "path, value, what",
+    [
+        (("guarantee", "epsilon"), 4.0, "is for epsilon 5.0, not 4.0"),
+        (("guarantee", "delta"), 1e-6, "is for delta 1e-07, not 1e-06"),
+        (("guarantee", "privacy"), "label", "is for privacy unit full, not label"),
+        (("guarantee", "adjacency"), "add-remove", "is for adjacency replace-one"),
+        (("ledger", "cohort"), "other", "is for cohort biobank, not other"),
+        (("ledger", "charges", 0, "id"), "0" * 16, "is not in the ledger"),
+        (("ledger", "charges", 0, "cost", "mu_squared"), 0.5, "took Cost("),
+        (("ledger", "charges", 0, "cost", "delta"), 1e-9, "took Cost("),
+    ],
+)
+def test_a_statement_that_the_ledger_contradicts_is_found(path, value, what, paid):
+    """Even if it was recorded as published: it is not what was paid for."""
+    document = read_document(paid.directory)
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    paid.forge(document)
+    assert any(what in problem for problem in paid.problems()), paid.problems()
+
+
+@pytest.mark.parametrize("name", ["mu_squared", "epsilon", "delta"])
+def test_a_balance_that_the_account_never_had_is_found(name, paid):
+    document = read_document(paid.directory)
+    document["ledger"]["before"]["cost"][name] += 0.01
+    paid.forge(document)
+    assert any("is stated as spent before" in problem for problem in paid.problems())
+
+
+def restate_before(paid: Paid, mu_squared: float) -> None:
+    document = read_document(paid.directory)
+    document["ledger"]["before"]["cost"]["mu_squared"] = mu_squared
+    paid.forge(document)
+
+
+@pytest.mark.parametrize("mode", ["full", "moments"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_an_understated_balance_is_found(mode, share, tmp_path):
+    """The account had spent a tenth of this release before it."""
+    paid = make(tmp_path, mode)
+    spent = read_document(paid.directory)["ledger"]["before"]["cost"]["mu_squared"]
+    restate_before(paid, share * spent)
+    (problem,) = paid.problems()
+    assert "is stated as spent before; by order of charges it is" in problem
+
+
+def test_a_charge_between_those_of_a_release_counts_as_spent_before_it(tmp_path):
+    """Moments first, then another release, then the statistics that the moments were for."""
+    paid = make(tmp_path, "moments")
+    document = read_document(paid.directory)
+    with Ledger(tmp_path / "other.sqlite") as ledger:
+        first, second = (charge.request for charge in paid.charges)
+        account = first.account
+        ledger.set_budget(account, epsilon=40, delta=1e-7)
+        requests = [first, ReleaseRequest(account, "between", 5.0, 1e-7, Cost(0.25)), second]
+        charges = [ledger.reserve(request).charge for request in requests]
+        for charge in charges:
+            ledger.mark_drawn(charge, f"statistics {charge.id}")
+    again = Paid(paid.directory, tmp_path / "other.sqlite", (charges[0], charges[2]))
+    for stated, charge in zip(document["ledger"]["charges"], again.charges, strict=True):
+        stated["id"] = charge.id
+    for before, found in ((0.25, []), (0.0, ["account"]), (0.26, ["account"])):
+        document["ledger"]["before"]["cost"]["mu_squared"] = before
+        again.forge(document)
+        assert [problem.split(":")[0] for problem in again.problems()] == found
+
+
+def test_an_account_of_another_delta_is_found(paid):
+    document = read_document(paid.directory)
+    document["ledger"]["delta"] = 1e-8
+    paid.forge(document)
+    assert any("the account's delta is 1e-07, not 1e-08" in p for p in paid.problems())
+
+
+def test_later_charges_do_not_matter(paid):
+    with Ledger(paid.ledger) as ledger:
+        account = paid.charges[0].request.account
+        ledger.set_budget(account, epsilon=40)
+        ledger.reserve(ReleaseRequest(account, "later", 5.0, 1e-7, Cost(0.5)))
+    assert paid.problems() == []
+
+
+def test_a_damaged_ledger_is_found(paid):
+    with sqlite3.connect(paid.ledger) as database:
+        database.execute("DROP TRIGGER events_are_final")
+        database.execute("UPDATE events SET time = '2020-01-01' WHERE number = 3")
+    assert any(p.startswith("ledger file: event 3") for p in paid.problems())
+
+
+def test_what_is_no_ledger_is_refused(paid, tmp_path):
+    (tmp_path / "no.sqlite").write_text("no ledger")
+    with pytest.raises(InputError, match="is not a privacy ledger"):
+        paid.problems(tmp_path / "no.sqlite")
+
+
+def test_nothing_is_paid_for_a_release_without_noise(pristine, paid):
+    (finding,) = ledger_findings(pristine[False], paid.ledger)
+    assert not finding.ok
+
+
+def test_a_broken_statement_is_said_to_be_one(paid):
+    (paid.directory / "release.json").write_text("{}")
+    (problem,) = paid.problems()
+    assert problem.startswith("release.json: breaks its schema")

@@ -1,0 +1,171 @@
+"""Whatever lies in a release directory, verification gives a verdict, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from release_examples import PUBLIC_KEY, forge, publish_example, read_document
+from release_mutations import ATTACKER, mutate
+from small_cohort import command
+
+from primo_scale.cli import verify
+from primo_scale.publication.bounded_text import LARGEST_DOCUMENT
+from primo_scale.publication.verify import verify_release
+
+TRIALS, SEEDS = 100, 24
+MODES = ("full", "label-add-remove", "subsampled", "ada-ssp", "moments", "naive")
+MOST_MEMORY = 64 << 20
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def check_verdict(directory: Path, changed: bool, about: str) -> bool:
+    """A verdict in lines; of what was changed never that it is the custodian's and good."""
+    for key in (None, PUBLIC_KEY):
+        findings = verify_release(directory, public_key=key)
+        assert findings, about
+        assert all(len(finding.detail) < 5_000 for finding in findings), about
+        good = all(finding.ok for finding in findings)
+    assert not (good and changed), about
+    return good
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory) -> list[Path]:
+    root = tmp_path_factory.mktemp("originals")
+    private = [publish_example(root / mode, mode=mode) for mode in MODES]
+    return [*private, publish_example(root / "open", private=False)]
+
+
+def run_trials(originals, tmp_path, seed: int, trials: int) -> Counter[str]:
+    generator, kinds = random.Random(seed), Counter[str]()
+    for trial in range(trials):
+        directory = tmp_path / "release"
+        original = generator.choice(originals)
+        shutil.copytree(original, directory)
+        kind = mutate(directory, generator)
+        kinds[kind] += 1
+        changed = contents(directory) != contents(original)
+        about = f"seed {seed}, trial {trial}: {kind} of {original.name}"
+        print(about)
+        check_verdict(directory, changed, about)
+        if trial % 10 == 0:
+            result = command(verify.main, directory)
+            assert result.exit_code in (0, 1), (about, result.exception)
+            assert "Traceback" not in result.stderr
+            assert all(line.isprintable() for line in result.stdout.splitlines()), about
+        shutil.rmtree(directory)
+    return kinds
+
+
+@pytest.mark.parametrize("seed", [-1, -2])
+def test_some_crafted_releases_get_a_verdict(originals, tmp_path, seed) -> None:
+    run_trials(originals, tmp_path, seed, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_thousands_of_crafted_releases_get_a_verdict(originals, tmp_path, seed) -> None:
+    kinds = run_trials(originals, tmp_path, seed, TRIALS)
+    assert sum(kinds.values()) == TRIALS and len(kinds) == 7
+
+
+def members(unit: bytes, times: int) -> bytes:
+    """A gzip file whose members unpack to one long text; a few KB for each MB."""
+    return gzip.compress(unit) * times
+
+
+def peak_of(directory: Path) -> int:
+    verify_release(directory)  # imports and caches
+    tracemalloc.start()
+    try:
+        assert not all(finding.ok for finding in verify_release(directory))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["weights.tsv.gz", "pgs/height.txt.gz"])
+@pytest.mark.parametrize("unit", [b"A" * (32 << 20), b"A\n" * (16 << 20), b"A\t" * (16 << 20)])
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(release, name, unit) -> None:
+    """As one line, as rows of nothing, and as one row of a billion columns."""
+    path = release / name
+    path.write_bytes(path.read_bytes() + members(unit, 100))
+    assert path.stat().st_size < 5 << 20
+    forge(release, read_document(release), ATTACKER)
+    assert peak_of(release) < MOST_MEMORY
+
+
+def test_rows_of_more_variants_than_stated_end_the_reading(release) -> None:
+    path = release / "weights.tsv.gz"
+    header, *_ = gzip.decompress(path.read_bytes()).decode().splitlines()
+    rows = "".join(f"v{number}\tA\tG\t1\t{number}\t0\t0\n" for number in range(300_000))
+    path.write_bytes(gzip.compress(f"{header}\n{rows}".encode()))
+    forge(release, read_document(release), ATTACKER)
+    assert peak_of(release) < MOST_MEMORY
+
+
+def test_a_document_of_gigabytes_is_refused_unread(release) -> None:
+    with (release / "release.json").open("r+b") as file:
+        file.truncate(4 << 30)
+    assert peak_of(release) < MOST_MEMORY
+
+
+@pytest.mark.parametrize("name", ["release.log", "report.html"])
+def test_a_text_larger_than_any_is_refused(release, name) -> None:
+    with (release / name).open("r+b") as file:
+        file.truncate(LARGEST_DOCUMENT + 1)
+    forge(release, read_document(release), ATTACKER)
+    (finding,) = [finding for finding in verify_release(release) if finding.check == "contents"]
+    assert f"{name} cannot be read: larger than" in finding.detail
+    assert peak_of(release) < MOST_MEMORY
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * (5 << 20) + "[]]", "{" * (16 << 20)])
+def test_a_document_of_millions_of_lists_is_refused_unparsed(release, text) -> None:
+    (release / "release.json").write_text(text)
+    (finding,) = verify_release(release)
+    assert not finding.ok and "more than" in finding.detail
+    assert peak_of(release) < MOST_MEMORY
+
+
+@pytest.mark.parametrize("pos", ["abc", "1.5", "9" * 5_000, "", " 1", "1_0"])
+def test_a_place_that_is_no_number_is_a_problem(release, pos) -> None:
+    path = release / "weights.tsv.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    path.write_bytes(gzip.compress(text.replace("\t100\t", f"\t{pos}\t", 1).encode()))
+    forge(release, read_document(release))
+    assert [finding.check for finding in verify_release(release) if not finding.ok] == ["contents"]
+
+
+@pytest.mark.parametrize("name", ["sigma", "off_diagonal_sigma", "sensitivity", "fine_bits"])
+@pytest.mark.parametrize("length", [2, 3, 100])
+def test_lists_of_another_length_are_a_problem(release, name, length) -> None:
+    document = read_document(release)
+    (gram,) = [query for query in document["mechanism"]["queries"] if query["name"] == "gram"]
+    gram[name] = gram[name] * length
+    forge(release, document)
+    assert not all(finding.ok for finding in verify_release(release))
+
+
+@pytest.mark.parametrize("key", ["n_variants", "n_samples", "n_phenotypes", "n_covariates"])
+def test_an_integer_written_as_a_float_breaks_the_schema(release, key) -> None:
+    document = read_document(release)
+    document["cohort"][key] = float(document["cohort"][key])
+    forge(release, document)
+    (finding,) = verify_release(release)
+    assert not finding.ok and f"$.cohort.{key}" in finding.detail
+    assert json.loads((release / "release.json").read_bytes())["cohort"][key] >= 0

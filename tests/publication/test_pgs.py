@@ -1,0 +1,104 @@
+"""PGS Catalog scoring files: file names that no phenotype can abuse, header and rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from release_examples import example_variants, example_weights
+
+from primo_scale.errors import InputError
+from primo_scale.publication.pgs import pgs_file_stems, write_pgs_files
+
+VISIBLE = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=40)
+
+
+@given(VISIBLE)
+def test_no_name_leaves_the_directory_or_hides_in_it(name):
+    (stem,) = pgs_file_stems([name])
+    assert set(stem) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    assert stem[0] not in ".-"
+
+
+@pytest.mark.parametrize(
+    "name, stem",
+    [
+        ("HbA1c", "HbA1c"),
+        ("../../etc/passwd", "_._.._etc_passwd"),
+        (".hidden", "_hidden"),
+        ("-rf", "_rf"),
+        ("waist/hip", "waist_hip"),
+        ("größe", "gr__e"),
+    ],
+)
+def test_names_become_plain_file_names(name, stem):
+    assert pgs_file_stems([name]) == (stem,)
+
+
+@pytest.mark.parametrize("names", [("a/b", "a_b"), ("LDL", "ldl"), ("x|y", "x:y")])
+def test_two_phenotypes_never_share_a_file(names):
+    with pytest.raises(InputError) as refusal:
+        pgs_file_stems(names)
+    assert all(repr(name) in str(refusal.value) for name in names)
+
+
+def test_a_name_too_long_for_a_file_is_refused():
+    with pytest.raises(InputError, match="too long"):
+        pgs_file_stems(["x" * 201])
+
+
+def read_scoring_file(path) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """As the Catalog's own reader does: ``##`` lines skipped, ``#key=value`` split at each '='."""
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    comments = [line for line in lines if line.startswith("#")]
+    assert lines[: len(comments)] == comments
+    pairs = [line[1:].split("=") for line in comments if not line.startswith("##")]
+    assert all(len(pair) == 2 for pair in pairs)
+    columns, *rows = (line.split("\t") for line in lines[len(comments) :])
+    return dict(pairs), [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def test_header_and_rows_follow_the_format(tmp_path):
+    weights = example_weights(phenotypes=("a=b", "LDL"))
+    write_pgs_files(tmp_path / "pgs", weights, genome_build="GRCh37", stamp="a = stamp")
+    first = gzip.decompress((tmp_path / "pgs/LDL.txt.gz").read_bytes()).decode()
+    assert first.startswith("###PGS CATALOG SCORING FILE - see https://www.pgscatalog.org/")
+    assert "\n##a = stamp\n" in first
+    header, rows = read_scoring_file(tmp_path / "pgs/a_b.txt.gz")
+    assert header == {
+        "format_version": "2.0",
+        "pgs_id": "a_b",
+        "pgs_name": "a_b",
+        "trait_reported": "a_b",
+        "genome_build": "GRCh37",
+        "variants_number": "7",
+        "weight_type": "beta",
+    }
+    assert len(rows) == 7
+    assert rows[2] | {"effect_weight": ""} == {
+        "rsID": "rs2",
+        "chr_name": "22",
+        "chr_position": "300",
+        "effect_allele": "A",
+        "other_allele": "G",
+        "effect_weight": "",
+    }
+    found = [float(row["effect_weight"]) for row in rows]
+    np.testing.assert_allclose(found, weights.per_allele[:, 0], rtol=5e-9)
+
+
+def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp_path):
+    variants = dataclasses.replace(
+        example_variants(8),
+        position=np.array([0, 5, 6, -3, 7, 8, 9, 10]),
+        chromosome=np.array(["1", "chr2", "23", "26", "0", "PAR1", "chr25", "chr07"], dtype=object),
+    )
+    write_pgs_files(tmp_path / "pgs", example_weights(variants), genome_build="NR", stamp="s")
+    _, rows = read_scoring_file(tmp_path / "pgs/LDL.txt.gz")
+    places = [(row["chr_name"], row["chr_position"]) for row in rows]
+    assert places[:5] == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]
+    assert places[5:] == [("X", "8"), ("X", "9"), ("7", "10")]

@@ -1,0 +1,347 @@
+"""Publishing: all or nothing, readable by all, and nothing in it that could hurt a reader."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import math
+import stat
+from decimal import ROUND_CEILING, Context, Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from release_examples import (
+    MODES,
+    OPTIONS,
+    PEOPLE,
+    PUBLIC_KEY,
+    SIGNER,
+    example_statement,
+    example_weights,
+    publish,
+    publish_example,
+)
+
+from primo_scale.errors import InputError, ResourceError
+from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
+from primo_scale.publication import publish as publishing
+from primo_scale.publication import statement as said
+from primo_scale.publication.publish import is_same_release, publish_release
+from primo_scale.publication.verify import verify_release
+
+STEPS = ("write_weights", "write_covariates", "write_centre_afreq", "write_pgs_files",
+         "render_report", "render_readme", "_file_entries", "signature_of", "check_schema",
+         "verify_release", "_open_to_readers")  # fmt: skip
+
+
+def test_the_directory_is_that_of_the_contract(pristine):
+    for directory in pristine.values():
+        names = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
+        assert names == {
+            "weights.tsv.gz", "centre.afreq", "pgs", "pgs/height.txt.gz", "pgs/LDL.txt.gz",
+            "release.json", "report.html", "release.log", "README.txt", "covariates.tsv",
+        }  # fmt: skip
+
+
+def test_anybody_may_read_and_nobody_else_write(pristine):
+    directory = pristine[True]
+    for path in (directory, *directory.rglob("*")):
+        expected = 0o755 if path.is_dir() else 0o644
+        assert stat.S_IMODE(path.stat().st_mode) == expected
+
+
+def test_publishing_twice_gives_the_same_bytes(pristine, tmp_path):
+    again = publish_example(tmp_path / "again")
+    for path in pristine[True].rglob("*"):
+        if path.is_file():
+            assert (again / path.relative_to(pristine[True])).read_bytes() == path.read_bytes()
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="exists already"):
+        publish_example(tmp_path / "out")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_full_disk_at_any_step_leaves_nothing(step, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(publishing, step, fail)
+    with pytest.raises(ResourceError, match="disk is full"):
+        publish_example(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_interruption_at_any_step_leaves_nothing(step, tmp_path, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(publishing, step, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        publish_example(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_guarantee_that_does_not_follow_from_the_noise_is_not_published(tmp_path):
+    weights = example_weights()
+    statement = example_statement(weights)
+    assert statement.guarantee is not None
+    boast = dataclasses.replace(statement.guarantee, epsilon=1.0)
+    with pytest.raises(InputError, match="own verification: epsilon"):
+        publish(tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_statement_about_other_weights_is_not_published(tmp_path):
+    statement = example_statement(example_weights(phenotypes=("height", "HDL")))
+    with pytest.raises(InputError, match="own verification: contents"):
+        publish(tmp_path / "out", example_weights(), statement)
+
+
+def test_weights_that_are_not_finite_are_not_published(tmp_path):
+    weights = example_weights()
+    weights.per_allele[3, 1] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        publish(tmp_path / "out", weights, example_statement(weights))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Page(HTMLParser):
+    """Elements and attributes of a page, and its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{7*7}}", "&lt;b&gt;")
+
+
+def test_hostile_names_are_text_in_the_report(tmp_path):
+    weights = example_weights(phenotypes=HOSTILE, covariates=("</style><svg/onload=alert(2)>",))
+    options = {"ld-blocks": "<iframe src=example.org>\n.txt"}
+    statement = example_statement(weights)
+    public = dataclasses.replace(statement.public_inputs, ld_blocks=options["ld-blocks"])
+    statement = dataclasses.replace(statement, public_inputs=public)
+    directory = publish(tmp_path / "out", weights, statement, options)
+    page = Page(directory / "report.html")
+    for name in (*HOSTILE, *weights.covariates, "<iframe src=example.org> .txt"):
+        assert name in page.text
+    assert not page.tags & {"script", "img", "svg", "iframe", "link", "b"}
+    assert page.attributes <= {
+        "lang", "charset", "name", "content", "class", "scope", "role", "aria-label", "tabindex",
+    }  # fmt: skip
+    assert all(finding.ok for finding in verify_release(directory))
+    assert sorted(path.parent for path in (directory / "pgs").iterdir()) == [directory / "pgs"] * 4
+
+
+def test_the_report_is_self_contained(pristine):
+    for directory in pristine.values():
+        page = Page(directory / "report.html")
+        assert not page.tags & {"script", "link", "img", "iframe"}
+        assert "url(" not in (directory / "report.html").read_text()
+
+
+def text_of(directory: Path) -> str:
+    return " ".join(Page(directory / "report.html").text.split())
+
+
+def test_the_report_says_what_a_privacy_officer_asks(pristine):
+    text = text_of(pristine[True])
+    for phrase in (
+        "any one person's whole row",
+        "a factor of at most eε = 148",
+        "believe it with 99.34 % at most",
+        "nothing is published without noise",
+        "the list of people: who is in the cohort",
+        "X'Y, genotypes by phenotypes 7 × 2",
+        "Accountant: analytic Gaussian profile (Balle and Wang 2018)",
+        "scipy ",
+        "Gaussian rounded to a lattice",
+        "a fresh key from operating system entropy",
+        "Why this one: as given",
+        "Effective sample size: 123.4 of 1000 people",
+        "height0.9000",
+        "How well the weights fit this cohort is not stated",
+        "No covariate is named as a principal component",
+        "Spent before this release",
+        "Account of cohort biobank: full privacy, replace-one",
+        "Side channels",
+        "LD blockswindow:4--ld-blocks",
+        f"python -m pipelines.verify DIR --public-key {PUBLIC_KEY}",
+        "plink2 --bfile GENOTYPES",
+        "the operator as public",
+    ):
+        assert phrase.replace(" ", "") in text.replace(" ", ""), phrase
+    assert "NOT PRIVATE" not in text
+
+
+@pytest.mark.parametrize(
+    "mode, phrases",
+    [
+        ("full-add-remove", ["any one person is missing", "planned for 1000"]),
+        ("label", ["phenotypes (their values", "every person's genotypes and covariates",
+                   "public under the promise: X'X by LD block; X'C, genotypes by"]),
+        ("label-add-remove", ["contributes no phenotype at all"]),
+        ("feature", ["genotypes and covariates are replaced", "which of them are missing",
+                     "public under the promise: Y'Y, phenotypes; people with each"]),
+        ("feature-add-remove", ["contributes no genotypes and covariates at all"]),
+        ("full-blocks", ["in every LD block within its own bound", "1.70002e+06 to 1.9e+06"]),
+        ("subsampled", ["X'X of the secret subsample takes", "over 100 people"]),
+        ("naive", ["2 noisy copies"]),
+        ("ada-ssp", ["smallest eigenvalue of X'X", "33.3333 %"]),
+        ("moments", ["bought phenotype moments", "95 %"]),
+    ],
+)  # fmt: skip
+def test_the_report_explains_every_mode(mode, phrases, tmp_path):
+    text = text_of(publish_example(tmp_path / "out", mode=mode))
+    assert [phrase for phrase in phrases if phrase not in text] == []
+
+
+def test_a_release_with_principal_components_is_not_warned_of_structure(tmp_path):
+    statement = example_statement(example_weights())
+    inputs = statement.public_inputs
+    (age,) = inputs.covariates
+    adjusted = dataclasses.replace(inputs, covariates=(dataclasses.replace(age, name="PC_1"),))
+    weights = dataclasses.replace(example_weights(), covariates=("PC_1",))
+    statement = dataclasses.replace(statement, public_inputs=adjusted)
+    text = text_of(publish(tmp_path / "out", weights, statement))
+    assert "No covariate is named" not in text
+
+
+def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
+    """One shift of mu, tested at 5% and 1%: normal tables give 1.644854 and 2.326348."""
+    mu = float(example_statement(example_weights()).guarantee.mu)
+    for level, quantile in (("5 %", 1.644854), ("1 %", 2.326348)):
+        power = Decimal(50 * math.erfc((quantile - mu) / math.sqrt(2)))
+        at_most = Context(prec=3, rounding=ROUND_CEILING).plus(power)
+        sentence = f"a false alarm in {level} of cases tells the two cohorts apart in {at_most} %"
+        assert sentence in text_of(pristine[True])
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("full-add-remove")])
+def test_a_private_number_of_people_stands_in_no_file(mode, tmp_path, monkeypatch):
+    """Nothing depends on the real size: the statement has only the nominal one."""
+    statement = example_statement(example_weights(), mode=mode)
+    assert (statement.cohort.n_samples, statement.cohort.nominal_n) == (None, PEOPLE)
+    directory = publish(tmp_path / "out", example_weights(), statement)
+    assert "a private number of people (planned for 1000)" in text_of(directory)
+    log = (directory / "release.log").read_text()
+    assert "cohort: a private number of people (planned for 1000), 7 variants" in log
+    assert "None" not in log + text_of(directory)
+
+
+def test_a_release_without_noise_says_so_before_all_else(pristine):
+    text = Page(pristine[False] / "report.html").text
+    assert "NOT PRIVATE: no noise protects the people" in text
+    assert "Do not publish" in text or "do not publish" in text
+    log = (pristine[False] / "release.log").read_text().splitlines()
+    assert log[1].startswith("NOT PRIVATE")
+
+
+def test_the_log_is_public(pristine, tmp_path):
+    log = (pristine[True] / "release.log").read_text()
+    assert "option --epsilon 5" in log
+    assert "method reuse-cov-gauss: as given" in log
+    assert "/" not in log.replace("(5, 1e-07)", "")
+    assert not any(f"{hour:02}:" in log for hour in range(24))
+
+
+def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
+    """Composition reports epsilon 8.00001 for it, in release.json with all digits."""
+    weights = example_weights()
+    statement = example_statement(weights, epsilon=8.0)
+    promise, entry = statement.guarantee, statement.ledger
+    cost = Cost(promise.cost.mu_squared)
+    after = said.LedgerBalance(promise.cost, composed_epsilon(cost, promise.delta))
+    assert f"{after.epsilon:.6g}" == "8.00001"
+    alone = dataclasses.replace(
+        entry,
+        before=said.LedgerBalance(said.Cost(0.0, 0.0, 0.0), 0.0),
+        after=after,
+        budget=said.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
+    )
+    options = {**OPTIONS, "epsilon": "8.0"}
+    statement = dataclasses.replace(statement, ledger=alone)
+    directory = publish_release(tmp_path / "out", weights, statement, options, signer=SIGNER)
+    assert "charged: epsilon 0 -> 8 of 8 at" in (directory / "release.log").read_text()
+    assert "8.00001" not in text_of(directory)
+    findings = verify_release(directory)
+    assert all(finding.ok for finding in findings)
+    (line,) = [finding.detail for finding in findings if finding.check == "ledger"]
+    assert line.startswith("epsilon 8 of 8 spent after this release")
+
+
+# ----------------------------------------------------------------------- signed, and recognised
+
+
+def test_a_private_release_needs_a_signer_and_no_other_has_one(tmp_path):
+    weights = example_weights()
+    for private, signer in ((True, None), (False, SIGNER)):
+        statement = example_statement(weights, private=private)
+        with pytest.raises(ValueError, match="private releases are signed"):
+            publish_release(tmp_path / "out", weights, statement, OPTIONS, signer=signer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signature_that_does_not_fit_its_key_is_not_published(tmp_path):
+    weights = example_weights()
+    wrong = dataclasses.replace(SIGNER, public_key="0" * 64)
+    with pytest.raises(InputError, match="own verification: signature"):
+        publish_release(
+            tmp_path / "out", weights, example_statement(weights), OPTIONS, signer=wrong
+        )
+
+
+def test_a_release_is_recognised_by_what_it_states(pristine):
+    statement = example_statement(example_weights())
+    assert is_same_release(pristine[True], statement)
+    assert not is_same_release(pristine[False], statement)
+    assert not is_same_release(pristine[True].parent, statement)
+    for mode in MODES:
+        other = example_statement(example_weights(), mode=mode)
+        assert is_same_release(pristine[True], other) is (mode == "full")
+
+
+def test_date_balance_versions_and_rounding_do_not_make_another_release(pristine):
+    statement = example_statement(example_weights())
+    accountant = dataclasses.replace(statement.guarantee.accountant, versions={"scipy": "9.9"})
+    estimation = dataclasses.replace(
+        statement.estimation, penalties=tuple(p * (1 + 1e-9) for p in (1.5, 1.5))
+    )
+    again = dataclasses.replace(
+        statement,
+        created="2027-01-01",
+        ledger=dataclasses.replace(statement.ledger, cohort="renamed"),
+        guarantee=dataclasses.replace(statement.guarantee, accountant=accountant),
+        estimation=estimation,
+    )
+    assert is_same_release(pristine[True], again)
+
+
+def test_other_numbers_or_words_make_another_release(pristine):
+    statement = example_statement(example_weights())
+    others = [
+        {"guarantee": dataclasses.replace(statement.guarantee, epsilon=5.0000001)},
+        {"estimation": dataclasses.replace(statement.estimation, penalties=(1.5, 1.51))},
+        {"estimation": dataclasses.replace(statement.estimation, penalties=(1.5,))},
+        {"accuracy": dataclasses.replace(statement.accuracy, effective_sample_size=123.0)},
+        {"public_inputs": dataclasses.replace(statement.public_inputs, genome_build="NR")},
+    ]
+    for change in others:
+        assert not is_same_release(pristine[True], dataclasses.replace(statement, **change))

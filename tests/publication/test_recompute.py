@@ -1,0 +1,123 @@
+"""The profile used for verification, against mpmath, dp-accounting and published figures."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import pytest
+from dp_accounting.dp_event import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from release_examples import MODES, example_document
+
+from primo_scale.publication.document import schema_problems
+from primo_scale.publication.recompute import guarantee_findings
+from primo_scale.publication.recompute_profile import (
+    Lattice,
+    epsilon_of,
+    log_delta,
+    log_delta_on_lattice,
+)
+from primo_scale.publication.statement_mechanism import KEYSTREAM
+
+
+def mpmath_log_delta(epsilon: float, mu: float) -> float:
+    with mpmath.workdps(350):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        delta = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+        return float(mpmath.log(delta))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-2, 100), st.floats(0.02, 50))
+def test_profile_equals_mpmath(epsilon, mu):
+    if (epsilon / mu) ** 2 > 1400:
+        return  # delta is below 1e-300
+    assert log_delta(epsilon, mu) == pytest.approx(
+        mpmath_log_delta(epsilon, mu), rel=1e-9, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("mu", [75.0, 100.0, 1e4])
+def test_profile_of_no_privacy_at_all_is_near_one(mu):
+    assert -1e-3 < log_delta(1.0, mu) <= 0
+
+
+@pytest.mark.parametrize(
+    "epsilon, inverse_mu", [(0.1, 43.21), (1, 4.851), (5, 1.0933), (10, 0.5943)]
+)
+def test_published_sizes(epsilon, inverse_mu):
+    """docs/maths/calibration.md, at delta = 1/5008^2."""
+    assert epsilon_of(1 / inverse_mu, 1 / 5008**2) == pytest.approx(epsilon, rel=2e-4)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-10])
+def test_epsilon_agrees_with_dp_accounting(mu, delta):
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
+    accountant.compose(GaussianDpEvent(1 / mu))
+    bound = accountant.get_epsilon(delta)  # pessimistic by at most its interval
+    assert bound - 2e-3 <= epsilon_of(mu, delta) <= bound + 1e-9
+
+
+def test_epsilon_at_the_ends():
+    assert epsilon_of(0.0, 1e-6) == 0
+    assert epsilon_of(1e-9, 1e-6) == 0
+    assert math.isinf(epsilon_of(1e9, 1e-6))
+    assert math.isinf(epsilon_of(1.0, 0.0))
+
+
+@pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-30), (1.0, 1e-9), (20.0, 1e-3)])
+def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
+    """docs/maths/noise.md, Theorem 3, and docs/maths/sampler.md, evaluated by mpmath."""
+    mu, draws, steps = 0.7, 10**8, 2.0**32
+    with mpmath.workdps(60):
+        a = mpmath.mpf(epsilon) + 50 - mpmath.log(delta)
+        eta = mpmath.mpf(draws) / (24 * mpmath.mpf(steps) ** 2)
+        left = epsilon - eta - eta * (1 + 2 * mpmath.sqrt(a / draws) + 2 * a / draws)
+        ideal = mpmath.ncdf(mu / 2 - left / mu) - mpmath.exp(left) * mpmath.ncdf(
+            -mu / 2 - left / mu
+        )
+        expected = mpmath.exp(eta) * (ideal + mpmath.exp(left - a))
+        expected += (1 + mpmath.exp(epsilon)) * draws * mpmath.mpf("4e-119")
+        expected = float(mpmath.log(expected))
+    found = log_delta_on_lattice(epsilon, mu, delta, Lattice(draws, steps))
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert found > log_delta(epsilon, mu)
+
+
+def test_a_lattice_that_takes_all_of_epsilon_leaves_nothing():
+    assert math.isinf(log_delta_on_lattice(1e-3, 0.1, 1e-6, Lattice(10**8, 1e4)))
+
+
+# ------------------------------------------------------------------------- whole documents
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_kind_of_release_is_proved(mode):
+    document = example_document(mode)
+    assert schema_problems(document) == []
+    assert document["mechanism"]["calibration"] == MODES[mode].calibration
+    assert [finding for finding in guarantee_findings(document) if not finding.ok] == []
+
+
+@pytest.mark.parametrize("mode", ["full", "full-blocks", "feature-add-remove", "subsampled"])
+@pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-28), (0.5, 1e-12), (20.0, 1e-5)])
+def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, delta):
+    """With 10^8 draws, so that the price of the noise's lattice is as high as it gets."""
+    document = example_document(mode, epsilon=epsilon, delta=delta)
+    document["cohort"] |= {"n_variants": 20_000, "block_sizes": [10_000, 10_000]}
+    for query in document["mechanism"]["queries"]:
+        query["shape"] = [20_000 if length == 7 else length for length in query["shape"]]
+    document["mechanism"] |= {
+        "sampler": KEYSTREAM.sampler,
+        "sampler_exactness": KEYSTREAM.exactness,
+        "rng": KEYSTREAM.rng,
+    }
+    assert [finding for finding in guarantee_findings(document) if not finding.ok] == []
+    for query in document["mechanism"]["queries"]:
+        query["sigma"] = [sigma * (1 - 1e-4) for sigma in query["sigma"]]
+    failed = {finding.check for finding in guarantee_findings(document) if not finding.ok}
+    assert {"mu", "epsilon"} <= failed

@@ -1,0 +1,413 @@
+"""What verification takes one person to change at most, against real pairs of neighbours.
+
+The shift of a pair of rows is computed here entry by entry, from the sigmas in the document; the
+bound that verification recomputes must hold for every pair, and be reached by the worst.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import release_examples
+from release_examples import (
+    BLOCK_NORMS,
+    FIXED_NORM,
+    MODES,
+    PHENOTYPE_NORM,
+    ROW_NORM,
+    Mode,
+    example_document,
+)
+
+from primo_scale.privacy.mechanism import Recipe
+from primo_scale.publication.recompute import guarantee_findings
+from primo_scale.publication.recompute_mechanisms import claims_of, joint_shift, subsample_shift
+
+SIZES = (3, 4)  # variants of the two blocks
+EDGES = ((0, 3), (3, 7))
+N_FIXED, N_PHENOTYPES = 2, 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """One person's clipped record: genotypes, constant and covariates, phenotypes."""
+
+    x: np.ndarray
+    c: np.ndarray
+    y: np.ndarray
+
+
+NOBODY = Row(np.zeros(sum(SIZES)), np.zeros(N_FIXED), np.zeros(N_PHENOTYPES))
+
+
+def statistics(row: Row) -> dict[str, np.ndarray]:
+    return {
+        "fixed_cross": np.outer(row.x, row.c),
+        "phenotype_cross": np.outer(row.x, row.y),
+        "fixed_gram": np.outer(row.c, row.c),
+        "fixed_phenotype": np.outer(row.c, row.y),
+        "phenotype_gram": np.outer(row.y, row.y),
+    }
+
+
+def squared_shift(document: dict[str, Any], one: Row, other: Row, *, gram: bool = True) -> float:
+    """``sum (change / sigma)^2`` over every noisy number but counts and eigenvalue."""
+    queries = {query["name"]: query for query in document["mechanism"]["queries"]}
+    before, after = statistics(one), statistics(other)
+    total = 0.0
+    for name, query in queries.items():
+        if name in before:
+            total += noisy_numbers(before[name] - after[name], query, 0)
+    if gram and "gram" in queries:
+        for block, (start, stop) in enumerate(EDGES):
+            change = np.outer(one.x[start:stop], one.x[start:stop])
+            change -= np.outer(other.x[start:stop], other.x[start:stop])
+            index = block if len(queries["gram"]["sigma"]) > 1 else 0
+            copies = document["mechanism"]["gram_copies"]
+            total += copies * noisy_numbers(change, queries["gram"], index)
+    return total
+
+
+def noisy_numbers(change: np.ndarray, query: dict[str, Any], index: int) -> float:
+    if query["layout"] == "full":
+        return float((change**2).sum()) / query["sigma"][index] ** 2
+    beside = change[np.triu_indices(len(change), k=1)]
+    diagonal = float((change.diagonal() ** 2).sum()) / query["sigma"][index] ** 2
+    return diagonal + float((beside**2).sum()) / query["off_diagonal_sigma"][index] ** 2
+
+
+def clipped(row: Row, kind: Mode) -> Row:
+    """What docs/maths/clipping-and-integers.md leaves of a row, but for rounding."""
+    x, c, y = row.x.copy(), row.c * min(1, math.sqrt(FIXED_NORM) / norm(row.c)), row.y
+    if kind.privacy == "label":
+        longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
+        return Row(x, c, y * min(1, longest / norm(y)))
+    for (start, stop), bound in zip(EDGES, kind.block_norms or (), strict=False):
+        x[start:stop] *= min(1, math.sqrt(bound) / norm(x[start:stop]))
+    x *= min(1, math.sqrt(ROW_NORM) / norm(x))
+    return Row(x, c, y * min(1, math.sqrt(PHENOTYPE_NORM) / norm(y)))
+
+
+def norm(vector: np.ndarray) -> float:
+    return max(float(np.linalg.norm(vector)), 1e-300)
+
+
+def neighbours(rng: np.random.Generator, kind: Mode, trials: int) -> list[tuple[Row, Row]]:
+    """Pairs of rows that the promise must hide, among them nearly parallel and long ones."""
+    pairs = []
+    for _ in range(trials):
+        one, other = (random_row(rng) for _ in range(2))
+        mix = rng.choice([0.0, 0.3, 0.75, 1.0])
+        sign = rng.choice([-1.0, 1.0])
+        other = Row(
+            mix * one.x + (1 - mix) * other.x,
+            sign * (mix * one.c + (1 - mix) * other.c),
+            sign * (mix * one.y + (1 - mix) * other.y),
+        )
+        if kind.privacy == "label":
+            other = dataclasses.replace(other, x=one.x, c=one.c)
+        if kind.privacy == "feature":
+            other = dataclasses.replace(other, y=one.y)
+        one, other = clipped(one, kind), clipped(other, kind)
+        if kind.adjacency == "add-remove":
+            other = {
+                "full": NOBODY,
+                "label": dataclasses.replace(one, y=NOBODY.y),
+                "feature": dataclasses.replace(NOBODY, y=one.y),
+            }[kind.privacy]
+        pairs.append((one, other))
+    return pairs
+
+
+def random_row(rng: np.random.Generator) -> Row:
+    scale = 10 ** rng.uniform(2.5, 4)
+    x = rng.normal(size=sum(SIZES)) * rng.choice([0.0, 0.3, 1.0], size=sum(SIZES)) * scale
+    return Row(x, rng.normal(size=N_FIXED) * scale, rng.normal(size=N_PHENOTYPES) * scale)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_pair_of_neighbours_moves_a_release_further_than_verification_says(mode):
+    kind, document = MODES[mode], example_document(mode)
+    claims = claims_of(document)
+    whole = kind.recipe.subsample is None
+    found = [
+        squared_shift(document, one, other, gram=whole)
+        for one, other in neighbours(np.random.default_rng(11), kind, 400)
+    ]
+    assert max(found) <= joint_shift(claims) * (1 + 1e-9)
+    assert max(found) > 0.3 * joint_shift(claims)  # the search is not idle
+    if not whole:
+        gram = [
+            squared_shift(document, one, other) - squared_shift(document, one, other, gram=False)
+            for one, other in neighbours(np.random.default_rng(12), kind, 400)
+        ]
+        assert max(gram) <= subsample_shift(claims) * (1 + 1e-9)
+
+
+# ------------------------------------------------------------------- neighbours that reach it
+
+TILT = 1.5 / 2  # the examples' split, halved: the cosine of the worst two genotype rows
+
+
+def along(length_squared: float, size: int, *, cosine: float = 1.0) -> np.ndarray:
+    """A vector in the plane of the first two axes, at an angle to the first."""
+    vector = np.zeros(size)
+    vector[:2] = cosine, math.sqrt(1 - cosine**2)
+    return vector * math.sqrt(length_squared)
+
+
+X = along(ROW_NORM, sum(SIZES))
+TILTED = along(ROW_NORM, sum(SIZES), cosine=TILT)
+C, Y = along(FIXED_NORM, N_FIXED), along(PHENOTYPE_NORM, N_PHENOTYPES)
+FULL = Row(X, C, Y)
+WORST = {
+    "full": (FULL, Row(TILTED, -C, -Y)),
+    "naive": (FULL, Row(TILTED, -C, -Y)),
+    "ada-ssp": (FULL, Row(TILTED, -C, -Y)),
+    "moments": (FULL, Row(TILTED, -C, -Y)),
+    "full-add-remove": (FULL, NOBODY),
+    "label": (FULL, Row(X, C, -Y)),
+    "label-add-remove": (FULL, Row(X, C, 0 * Y)),
+    "feature": (FULL, Row(-TILTED, C, Y)),
+    "subsampled": (FULL, Row(X, -C, -Y)),
+}
+
+
+@pytest.mark.parametrize("mode", WORST)
+def test_the_worst_neighbours_reach_the_bound(mode):
+    document, (one, other) = example_document(mode), WORST[mode]
+    found = squared_shift(document, one, other, gram=mode != "subsampled")
+    assert found == pytest.approx(joint_shift(claims_of(document)), rel=1e-9)
+
+
+def test_the_worst_neighbours_reach_the_bound_with_blocks(monkeypatch):
+    """Rows (4, 3) and (3, 4) in two blocks of bound 16, as docs/maths/blocks.md has them."""
+    step = 120_000
+    monkeypatch.setattr(release_examples, "ROW_NORM", 25 * step)
+    blocks = dataclasses.replace(MODES["full-blocks"], block_norms=(16 * step, 16 * step))
+    monkeypatch.setitem(MODES, "full-blocks", blocks)
+    document = example_document("full-blocks")
+    x, other = np.zeros(sum(SIZES)), np.zeros(sum(SIZES))
+    x[[0, 3]], other[[0, 3]] = (4, 3), (3, 4)
+    one, two = Row(math.sqrt(step) * x, C, Y), Row(math.sqrt(step) * other, -C, -Y)
+    found = squared_shift(document, one, two)
+    assert found == pytest.approx(joint_shift(claims_of(document)), rel=1e-9)
+
+
+def test_the_worst_neighbours_reach_the_bound_where_blocks_fill_the_row(monkeypatch):
+    """Both blocks at their bounds, the rows in them at the angle that is worst for dense X'X."""
+    bounds = (ROW_NORM - 1_000_000, 1_000_000)
+    filled = dataclasses.replace(MODES["full-blocks-within-the-row"], block_norms=bounds)
+    monkeypatch.setitem(MODES, "full-blocks-within-the-row", filled)
+    document = example_document("full-blocks-within-the-row")
+    rows = [
+        np.concatenate(
+            [along(b, size, cosine=cosine) for b, size in zip(bounds, SIZES, strict=True)]
+        )
+        for cosine in (1.0, TILT)
+    ]
+    found = squared_shift(document, Row(rows[0], C, Y), Row(rows[1], -C, -Y))
+    assert found == pytest.approx(joint_shift(claims_of(document)), rel=1e-9)
+
+
+# --------------------------------------------------------------- claims that no theorem covers
+
+
+def problems(document: dict[str, Any]) -> str:
+    return " | ".join(
+        f"{finding.check}: {finding.detail}"
+        for finding in guarantee_findings(document)
+        if not finding.ok
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("part", [
+    "gram", "fixed_cross", "phenotype_cross", "fixed_gram", "fixed_phenotype", "phenotype_gram",
+    "observed",
+])  # fmt: skip
+def test_no_other_part_may_go_without_noise(mode, part):
+    """Exact parts follow from the privacy unit; leaving out the noise of another is found."""
+    document = example_document(mode)
+    mechanism = document["mechanism"]
+    if part in mechanism["exact_parts"]:
+        mechanism["exact_parts"].remove(part)
+        assert "queries: without noise are" in problems(document)
+        return
+    mechanism["queries"] = [query for query in mechanism["queries"] if query["name"] != part]
+    assert f"queries: {part} is missing" in problems(document)
+    mechanism["exact_parts"].append(part)
+    assert "queries: without noise are" in problems(document)
+
+
+@pytest.mark.parametrize(
+    "mode, other", [("full", "label"), ("full", "feature"), ("label", "full"),
+                    ("label", "feature"), ("feature", "full"), ("feature", "label")]
+)  # fmt: skip
+def test_another_privacy_unit_needs_other_noise(mode, other):
+    document = example_document(mode)
+    document["guarantee"]["privacy"] = document["ledger"]["unit"] = other
+    assert problems(document)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if MODES[mode].adjacency == "add-remove"])
+def test_noise_for_add_remove_is_not_enough_for_replace_one(mode):
+    document = example_document(mode)
+    document["guarantee"]["adjacency"] = document["ledger"]["adjacency"] = "replace-one"
+    cohort = document["cohort"]
+    cohort["n_samples"], cohort["nominal_n"] = cohort["n_samples"] or cohort["nominal_n"], None
+    document["mechanism"]["calibration"] = {"label": "label"}.get(
+        document["guarantee"]["privacy"],
+        "by-block" if MODES[mode].block_norms == BLOCK_NORMS else "stacked",
+    )
+    assert "mu: recomputed" in problems(document)
+
+
+def test_a_private_number_of_people_must_not_be_stated():
+    document = example_document("full-add-remove")
+    document["cohort"]["n_samples"] = 1000
+    assert "the number of people must be private" in problems(document)
+    document["cohort"] |= {"n_samples": None, "nominal_n": None}
+    assert "the number of people must be private" in problems(document)
+    public = example_document("full")
+    public["cohort"]["nominal_n"] = 1000
+    assert "the number of people must be private" in problems(public)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "calibration", ["stacked", "by-block", "add-remove", "label", "subsampled"]
+)
+def test_a_calibration_that_does_not_apply_is_found(mode, calibration):
+    document = example_document(mode)
+    if document["mechanism"]["calibration"] == calibration:
+        return
+    document["mechanism"]["calibration"] = calibration
+    assert "mechanism: " in problems(document)
+
+
+def test_subsampling_is_proved_for_replace_one_alone():
+    document = example_document("subsampled")
+    document["guarantee"]["adjacency"] = document["ledger"]["adjacency"] = "add-remove"
+    document["cohort"] |= {"n_samples": None, "nominal_n": 1000}
+    assert "amplification is proved for replace-one alone" in problems(document)
+
+
+@pytest.mark.parametrize("subsample", [1, 50, 99, 101, 500, 999, 1000, 1001])
+def test_a_subsample_of_another_size_is_found(subsample):
+    document = example_document("subsampled")
+    assert problems(document) == ""
+    document["mechanism"]["subsample"] = subsample
+    assert problems(document)
+
+
+def test_the_papers_amplification_would_be_found():
+    """PRIMO's Algorithm 4 takes eps_1 = (n/s) eps/2: docs/maths/papers.md, item 3."""
+    document = example_document("subsampled")
+    (gram,) = [q for q in document["mechanism"]["queries"] if q["name"] == "gram"]
+    right, wrong = math.log1p(math.expm1(2.5) * 10), 10 * 2.5
+    gram["sigma"][0] *= right / wrong
+    gram["off_diagonal_sigma"][0] *= right / wrong
+    assert "X'X of the subsample costs more" in problems(document)
+
+
+def test_a_gaussian_release_has_no_cost_beside_mu():
+    document = example_document("full")
+    document["guarantee"]["cost"]["delta"] = 1e-9
+    assert "only a subsample costs" in problems(document)
+
+
+def test_more_copies_of_the_gram_matrix_need_more_noise():
+    document = example_document("naive")
+    document["mechanism"]["gram_copies"] = 3
+    assert "mu: recomputed" in problems(document)
+
+
+def test_what_is_measured_besides_must_be_listed():
+    eigenvalue, moments = example_document("ada-ssp"), example_document("moments")
+    plain = example_document("full")
+    for document, name in ((eigenvalue, "smallest_eigenvalue"), (moments, "phenotype_moments")):
+        (query,) = [q for q in document["mechanism"]["queries"] if q["name"] == name]
+        without = copy.deepcopy(document)
+        without["mechanism"]["queries"] = [
+            q for q in document["mechanism"]["queries"] if q["name"] != name
+        ]
+        assert f"{name} is missing" in problems(without)
+        too_much = copy.deepcopy(plain)
+        too_much["mechanism"]["queries"].append(query)
+        assert f"{name} does not belong here" in problems(too_much)
+
+
+def test_recipes_reach_the_document():
+    """The examples are what their names say."""
+    assert MODES["ada-ssp"].recipe == Recipe(eigenvalue_share=1 / 3)
+    names = {
+        mode: [query["name"] for query in example_document(mode)["mechanism"]["queries"]]
+        for mode in MODES
+    }
+    assert "smallest_eigenvalue" in names["ada-ssp-add-remove"]
+    assert "phenotype_moments" in names["moments-label-add-remove"]
+    assert names["label"] == ["phenotype_cross", "fixed_phenotype", "phenotype_gram", "observed"]
+    assert names["feature"] == ["gram", "fixed_cross", "phenotype_cross", "fixed_gram",
+                                "fixed_phenotype"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("constant",), 10),
+        (("covariates", 0, "scale"), 10.3),
+        (("covariates", 0, "upper"), 100.0),
+        (("covariates", 0, "lower"), 0.0),
+        (("covariates", 0, "centre"), 49.0),
+        (("covariates", 0, "upper"), 1e300),
+    ],
+)
+def test_covariates_that_reach_beyond_their_bound_are_found(path, value, monkeypatch):
+    """Constant 3 and age from 18 to 99 about 50, in tenths: 3^2 + 490^2 at most."""
+    monkeypatch.setattr(release_examples, "FIXED_NORM", 3**2 + 490**2)
+    document = example_document("full")
+    assert problems(document) == ""
+    place = document["public_inputs"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert problems(document).startswith("columns: ")
+
+
+def stated(document, name):
+    """The query of that name."""
+    (query,) = [q for q in document["mechanism"]["queries"] if q["name"] == name]
+    return query
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.2])
+def test_the_share_of_the_eigenvalue_is_the_stated_one_within_its_range(share):
+    """Whatever a method takes by itself, the noise must be that of the stated share."""
+    document = example_document("ada-ssp")
+    assert problems(document) == ""
+    document["mechanism"]["eigenvalue_share"] = share
+    assert ("shares:" if share == 0.2 else "method:" if share else "queries:") in problems(document)
+
+
+def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_private():
+    document = example_document("ada-ssp-add-remove")
+    assert problems(document) == ""
+    query = stated(document, "smallest_eigenvalue")
+    query["sensitivity"] = [query["sensitivity"][0] * 0.99]
+    assert "sensitivities: smallest_eigenvalue has" in problems(document)
+
+
+@pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (0.75, False), (2.0**-30, False)])
+def test_the_unit_of_the_moments_is_a_power_of_two_of_a_sensible_size(factor, ok):
+    document = example_document("moments")
+    query = stated(document, "phenotype_moments")
+    query["sensitivity"] = [query["sensitivity"][0] * factor]
+    query["sigma"] = [query["sigma"][0] * factor]
+    assert ("sensitivities:" in problems(document)) is not ok

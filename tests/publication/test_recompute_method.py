@@ -1,0 +1,246 @@
+"""What a method is known to do, against the methods themselves, and releases that say otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from release_examples import MODES, example_document, example_statement, example_weights
+
+from primo_scale.methods.catalogue import METHODS, estimator_for
+from primo_scale.methods.estimators import SHRINKAGES, EffectPrior, Estimator, prior_numbers
+from primo_scale.publication import recompute_method
+from primo_scale.publication import statement_mechanism as stated_mechanism
+from primo_scale.publication.document import schema_problems
+from primo_scale.publication.recompute import guarantee_findings
+from primo_scale.publication.recompute_method import PARAMETERS, estimation_problems
+from primo_scale.publication.statement_mechanism import (
+    KEYSTREAM,
+    KEYSTREAM_AND_OPENDP,
+    OPENDP,
+    Drawn,
+)
+from primo_scale.publication.verify import document_findings
+
+SCHEMA = Path(stated_mechanism.__file__).with_name("release.schema.json")
+
+
+def failed(document: dict[str, Any]) -> list[str]:
+    return [finding.check for finding in document_findings(document) if not finding.ok]
+
+
+# ------------------------------------------------------------------------ the tables are right
+
+
+def test_the_table_is_that_of_the_methods():
+    assert recompute_method.METHODS.keys() == METHODS.keys()
+    for name, does in recompute_method.METHODS.items():
+        method = METHODS[name]
+        assert does.privacy == tuple(map(str, method.privacy))
+        recipe = method.recipe(7, 100 if does.subsamples else None)
+        assert (recipe.eigenvalue_share > 0) is does.measures_eigenvalue
+        assert recipe.gram_copies == (7 if does.copies_each else 1)
+        assert (recipe.subsample == 100) is does.subsamples
+        choices = (None, *SHRINKAGES, Estimator.RIDGE) if len(does.estimators) > 1 else (None,)
+        assert {estimator_for(method, choice) for choice in choices} == set(does.estimators)
+        projects = ("projection_multiplier", "projection_radius")
+        assert does.parameters == (projects if method.projects_phenotypes else ())
+
+
+def test_the_numbers_are_those_of_the_estimators():
+    assert PARAMETERS.keys() == {str(estimator) for estimator in Estimator}
+    prior = EffectPrior(np.ones(2), np.ones(2))
+    for estimator in Estimator:
+        beside = {
+            Estimator.PROJECTION: {"projection_multiplier", "projection_radius"},
+            Estimator.EIGENVALUE_RIDGE: {"smallest_eigenvalue_bound"},
+        }.get(estimator, set())
+        assert {*prior_numbers(estimator, prior), *beside} == set(PARAMETERS[estimator])
+
+
+def test_the_schema_has_the_same_words():
+    schema = json.loads(SCHEMA.read_bytes())
+    mechanism = schema["$defs"]["mechanism"]["properties"]
+    drawn = (OPENDP, KEYSTREAM)
+    assert mechanism["sampler"]["enum"] == [
+        OPENDP.sampler, KEYSTREAM.sampler, KEYSTREAM_AND_OPENDP.sampler,
+    ]  # fmt: skip
+    assert mechanism["sampler_exactness"]["enum"] == [each.exactness for each in drawn]
+    assert mechanism["rng"]["enum"] == [each.rng for each in drawn]
+    assert mechanism["method"]["enum"] == list(METHODS)
+    estimation = schema["properties"]["estimation"]["properties"]
+    assert set(estimation["estimator"]["enum"]) == set(Estimator)
+    names = set(estimation["parameters"]["propertyNames"]["enum"])
+    assert names == {name for numbers in PARAMETERS.values() for name in numbers}
+    statistics = schema["$defs"]["query"]["properties"]["statistic"]["enum"]
+    assert statistics == list(stated_mechanism.STATISTICS.values())
+
+
+# ----------------------------------------------------------------------------------- samplers
+
+
+@pytest.mark.parametrize("name", ["sampler", "sampler_exactness", "rng"])
+@pytest.mark.parametrize("words", ["numpy.default_rng(42)", "float64 normal, seed 42", ""])
+def test_no_other_sampler_can_be_stated(name, words):
+    document = example_document()
+    document["mechanism"][name] = words
+    assert any(name in problem for problem in schema_problems(document))
+    assert failed(document) == ["sampler"]
+
+
+def restate_sampler(document: dict[str, Any], drawn: Drawn) -> None:
+    document["mechanism"] |= {
+        "sampler": drawn.sampler,
+        "sampler_exactness": drawn.exactness,
+        "rng": drawn.rng,
+    }
+
+
+def samplers_taken(document: dict[str, Any]) -> list[Drawn]:
+    """Samplers with which the document verifies; with any other the sampler alone fails."""
+    taken = []
+    for drawn in (KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP):
+        restate_sampler(document, drawn)
+        assert schema_problems(document) == []
+        found = [finding.check for finding in guarantee_findings(document) if not finding.ok]
+        assert found in ([], ["sampler"])
+        if not found:
+            taken.append(drawn)
+    return taken
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_release_states_the_keystream(mode):
+    mechanism = example_document(mode)["mechanism"]
+    assert (mechanism["sampler"], mechanism["rng"]) == (KEYSTREAM.sampler, KEYSTREAM.rng)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_small_release_of_an_earlier_version_still_verifies(mode):
+    """It was drawn by OpenDP, unless X'X was of a subsample."""
+    document = example_document(mode)
+    old = [] if document["mechanism"]["subsample"] else [OPENDP]
+    assert samplers_taken(document) == [KEYSTREAM, *old]
+
+
+@pytest.mark.parametrize("mode", ["full", "moments"])
+@pytest.mark.parametrize("sizes, few", [([332, 290, 4], True), ([406, 173], False)])
+def test_earlier_versions_took_the_keystream_from_100000_draws_on(mode, sizes, few):
+    """X'X has d(d + 1)/2 in each block, X'C and X'Y 4 a variant, the rest 12: 99,999 and 100,000.
+
+    Phenotype moments were always OpenDP's, and do not count.
+    """
+    document = example_document(mode)
+    d = sum(sizes)
+    document["cohort"] |= {"n_variants": d, "block_sizes": sizes}
+    for query in document["mechanism"]["queries"]:
+        query["shape"] = [d if length == 7 else length for length in query["shape"]]
+    assert sum(s * (s + 1) // 2 for s in sizes) + 4 * d + 12 == 100_000 - few
+    large = [KEYSTREAM_AND_OPENDP] if mode == "moments" else []
+    assert samplers_taken(document) == [KEYSTREAM, *([OPENDP] if few else large)]
+
+
+@pytest.mark.parametrize("name", ["sampler_exactness", "rng"])
+def test_the_words_of_another_sampler_are_found(name):
+    document = example_document()
+    field = {"sampler_exactness": "exactness"}.get(name, name)
+    document["mechanism"][name] = getattr(OPENDP, field)
+    assert failed(document) == ["sampler"]
+
+
+# ------------------------------------------------------------------------------------ methods
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_release_can_go_by_the_name_of_a_method_that_measures_something_else(mode):
+    """Only methods that measure the same, for the same unit, can stand for each other."""
+    document = example_document(mode)
+    does = recompute_method.METHODS[document["mechanism"]["method"]]
+    privacy = document["guarantee"]["privacy"]
+    for name, other in recompute_method.METHODS.items():
+        document["mechanism"]["method"] = name
+        alike = ("measures_eigenvalue", "copies_each", "subsamples")
+        same = all(getattr(does, part) == getattr(other, part) for part in alike)
+        found = [f for f in guarantee_findings(document) if f.check == "method"]
+        assert [f.ok for f in found] == [same and privacy in other.privacy], name
+
+
+def test_a_bought_eigenvalue_without_an_eigenvalue_query_is_found():
+    document = example_document("full")
+    document["mechanism"]["method"] = "ada-ssp"
+    document["estimation"] |= {
+        "estimator": "ridge-beyond-smallest-eigenvalue",
+        "parameters": {"smallest_eigenvalue_bound": 1.0},
+    }
+    assert failed(document) == ["method"]
+
+
+@pytest.mark.parametrize("name", ["best-method", "reuse-cov-gauss-2"])
+def test_a_method_that_nobody_knows_is_found(name):
+    document = example_document("full")
+    document["mechanism"]["method"] = name
+    assert schema_problems(document)
+    assert failed(document) == ["method"]
+
+
+def test_copies_for_fewer_phenotypes_than_there_are_are_found():
+    document = example_document("naive")
+    document["mechanism"]["gram_copies"] = 1
+    assert "method" in failed(document)
+
+
+# --------------------------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize("mode", ["full", "full-add-remove", "ada-ssp", "feature"])
+@pytest.mark.parametrize("name", ["n_samples_exact", "prior_penalty", "effect_variance"])
+def test_a_number_that_is_none_of_the_estimators_is_found(mode, name):
+    document = example_document(mode)
+    document["estimation"]["parameters"][name] = 4711
+    assert failed(document) == ["estimation"]
+    assert bool(schema_problems(document)) is (name == "n_samples_exact")
+
+
+def test_a_missing_number_is_found():
+    document = example_document("ada-ssp")
+    document["estimation"]["parameters"] = {}
+    assert failed(document) == ["estimation"]
+
+
+@pytest.mark.parametrize("estimator", Estimator)
+def test_an_estimator_belongs_to_its_method(estimator):
+    document = example_document("full")
+    document["estimation"] |= {
+        "estimator": str(estimator),
+        "parameters": dict.fromkeys(PARAMETERS[estimator], 1.0),
+    }
+    chosen = estimator in (*SHRINKAGES, Estimator.RIDGE)
+    assert failed(document) == ([] if chosen else ["estimation"])
+
+
+def test_without_noise_there_is_only_ridge():
+    statement = example_statement(example_weights(), private=False)
+    document = {"estimation": {"estimator": "ridge", "parameters": {}}, "mechanism": None}
+    assert statement.estimation.estimator == "ridge"
+    assert estimation_problems(document) == []
+    document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
+    assert estimation_problems(document) == ["sure is none of ridge"]
+
+
+@pytest.mark.parametrize("words", ["n = 4711", "X'Y, genotypes by phenotypes"])
+def test_other_words_for_a_statistic_are_found(words):
+    document = example_document("full")
+    (gram, *_) = document["mechanism"]["queries"]
+    gram["statistic"] = words
+    assert failed(document) == ["queries"]
+
+
+def test_other_words_for_the_accountant_are_found():
+    document = example_document("full")
+    document["guarantee"]["accountant"]["method"] = "trust me"
+    assert failed(document) == ["stamp"]
+    document["guarantee"]["accountant"]["versions"]["people"] = "4711"
+    assert schema_problems(document)

@@ -1,0 +1,71 @@
+"""README.txt: the plink2 command of a release is the one that computes its scores."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from bed_reader import open_bed
+from release_examples import example_document, example_statement, example_weights, publish
+
+from primo_scale.genotypes.tables import read_bim
+from primo_scale.publication.scoring import render_readme, scoring_command, scoring_of
+from primo_scale.publication.verify import verify_release
+
+
+def command_in(readme: Path) -> list[str]:
+    text = readme.read_text()
+    start = text.index("plink2 --bfile")
+    return shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("phenotypes", [("LDL",), ("LDL", "BMI", "Y3")])
+@pytest.mark.parametrize("private", [True, False])
+def test_the_command_computes_the_scores_of_the_release(
+    phenotypes, private, reference, plink2, tmp_path
+):
+    prefix = reference / "data/real/regenie_example/example"
+    some = slice(100, 140)  # plink2 leaves out the other variants of the fileset
+    variants = read_bim(Path(f"{prefix}.bim")).variants.select(np.arange(1000)[some])
+    weights = example_weights(variants, phenotypes=phenotypes)
+    statement = example_statement(weights, private=private)
+    release = publish(tmp_path / "re lease", weights, statement)
+    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
+        dosage = bed.read(np.s_[:, some], dtype="float64")
+    dosage = np.where(np.isnan(dosage), weights.centre_dosage, dosage)
+    expected = dosage @ weights.per_allele
+    command = command_in(release / "README.txt")
+    command[command.index("GENOTYPES")] = str(prefix)
+    subprocess.run([plink2, *command[1:]], cwd=release, check=True, capture_output=True)
+    assert all(finding.ok for finding in verify_release(release)), "scores lie in the release"
+    sums = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")[[f"{p}_SUM" for p in phenotypes]]
+    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
+
+
+def test_the_terminals_command_names_the_files_where_they_lie():
+    document = example_document()
+    words = shlex.split(" ".join(scoring_command(document, Path("a dir/release"))))
+    assert words[4] == "a dir/release/weights.tsv.gz"
+    assert "a dir/release/centre.afreq" in words
+    assert "--xchr-model" not in words
+
+
+def test_chromosomes_are_listed_once_by_their_plain_names():
+    assert scoring_of(["chr1", "1", "23", "X", "PAR1", "1"]) == {
+        "chromosomes": ["1", "X", "PAR1"],
+        "males_on_x": "0/2",
+        "xchr_model": 2,
+    }
+    assert scoring_of(["22"])["xchr_model"] is None
+
+
+def test_a_release_without_a_build_says_what_follows():
+    document = example_document()
+    assert "Genome build of the positions: GRCh37.\n" in render_readme(document)
+    document["public_inputs"]["genome_build"] = "NR"
+    assert "refuse the files in pgs/" in render_readme(document)

@@ -1,0 +1,237 @@
+"""The signature of a release: good ones pass, and nothing can be changed under them.
+
+Signatures are made with the library alone, so that the code under test only checks them, except
+where the two are compared.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.publication.signature import signature_of, signature_problem, signed_content
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+CHANGED = "it was changed after it was signed"
+RELEASE = {
+    "schema": "primo_scale release 2",
+    "private": True,
+    "guarantee": {"epsilon": 5.0, "delta": 1e-08, "mu": 0.8779525, "adjacency": "replace-one"},
+    "mechanism": {"queries": [{"name": "gram", "sigma": 123456.75, "fine_bits": 24}]},
+    "cohort": {"n_samples": 500, "block_sizes": [30, 12], "phenotypes": ["ldl", "höhe"]},
+    "files": [{"name": "weights.tsv.gz", "sha256": "ab" * 32, "bytes": 1234}],
+    "unprotected": [],
+    "comment": None,
+}
+
+
+def public(key):
+    return key.public_key().public_bytes_raw().hex()
+
+
+def signed(document, key=KEY):
+    """Signed by an independent serialisation of the rest of the document."""
+    rest = {name: value for name, value in document.items() if name != "signature"}
+    content = json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()
+    value = key.sign(content).hex()
+    signature = {"algorithm": "Ed25519", "public_key": public(key), "value": value}
+    return {**document, "signature": signature}
+
+
+# --- JSON documents and one change of them ----------------------------------------------------
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+DOCUMENTS = st.dictionaries(st.text().filter(lambda name: name != "signature"), VALUES, max_size=6)
+
+
+def places(value, path=()):
+    """Paths to every member and element of a document, however deep."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in inside:
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*path, key))
+
+
+def container(document, path):
+    for key in path[:-1]:
+        document = document[key]
+    return document
+
+
+def scalars(document):
+    """Paths to everything that holds no more, and what is there."""
+    found = {path: container(document, path)[path[-1]] for path in places(document)}
+    return {path: value for path, value in found.items() if not isinstance(value, dict | list)}
+
+
+def as_written(value):
+    """What tells documents apart: their JSON. Python holds 1, 1.0 and True to be equal."""
+    return json.dumps(value, sort_keys=True)
+
+
+@given(document=DOCUMENTS)
+def test_what_was_signed_passes_also_after_a_file(document):
+    for form in (signed(document), json.loads(json.dumps(signed(document), indent=1))):
+        assert signature_problem(form, None) is None
+        assert signature_problem(form, public(KEY)) is None
+        assert signature_problem(dict(reversed(form.items())), public(KEY).upper()) is None
+
+
+@given(document=DOCUMENTS, value=VALUES, data=st.data())
+def test_any_changed_value_is_found(document, value, data):
+    assume(document)
+    changed = copy.deepcopy(signed(document))
+    path = data.draw(st.sampled_from([p for p in places(changed) if p[0] != "signature"]))
+    inner = container(changed, path)
+    assume(as_written(inner[path[-1]]) != as_written(value))
+    inner[path[-1]] = value
+    assert signature_problem(changed, None) == CHANGED
+    assert signature_problem(changed, public(KEY)) == CHANGED
+
+
+@given(document=DOCUMENTS, name=st.text().filter(lambda name: name != "signature"), value=VALUES)
+def test_any_member_added_renamed_or_removed_is_found(document, name, value):
+    original = signed(document)
+    assume(name not in original)
+    assert signature_problem({**original, name: value}, None) == CHANGED
+    for removed in document:
+        rest = {key: inner for key, inner in original.items() if key != removed}
+        assert signature_problem(rest, None) == CHANGED
+        assert signature_problem({**rest, name: original[removed]}, None) == CHANGED
+
+
+@pytest.mark.parametrize("path", sorted(scalars(RELEASE), key=str), ids=str)
+def test_every_number_name_and_digest_of_a_release_is_covered(path):
+    """Each is changed by the least that its type allows."""
+    original = signed(RELEASE)
+    assert signature_problem(original, public(KEY)) is None
+    changed = copy.deepcopy(original)
+    value = scalars(RELEASE)[path]
+    if isinstance(value, bool):
+        other = not value
+    elif isinstance(value, int | float):
+        other = value * (1 + 2**-52) if isinstance(value, float) else value + 1
+    else:
+        other = f"{value}."
+    assert other != value
+    container(changed, path)[path[-1]] = other
+    assert signature_problem(changed, public(KEY)) == CHANGED
+
+
+def test_elements_in_another_order_are_found():
+    changed = signed(RELEASE)
+    changed["cohort"] = {**changed["cohort"], "block_sizes": [12, 30]}
+    assert signature_problem(changed, None) == CHANGED
+
+
+@given(document=DOCUMENTS, position=st.integers(0, 511))
+def test_any_changed_bit_of_the_signature_is_found(document, position):
+    changed = signed(document)
+    flipped = bytearray.fromhex(changed["signature"]["value"])
+    flipped[position // 8] ^= 1 << position % 8
+    changed["signature"]["value"] = flipped.hex()
+    assert signature_problem(changed, None) == CHANGED
+
+
+@given(document=DOCUMENTS, position=st.integers(0, 255))
+def test_any_changed_bit_of_the_key_is_found(document, position):
+    changed = signed(document)
+    flipped = bytearray.fromhex(changed["signature"]["public_key"])
+    flipped[position // 8] ^= 1 << position % 8
+    changed["signature"]["public_key"] = flipped.hex()
+    assert signature_problem(changed, None) is not None
+    assert "signed with another key" in signature_problem(changed, public(KEY))
+
+
+def test_another_key_is_found_only_where_the_right_one_is_known():
+    forged = signed({**RELEASE, "comment": "forged"}, OTHER)
+    assert signature_problem(forged, None) is None
+    assert signature_problem(forged, public(KEY)) == (
+        f"it is signed with another key, {public(OTHER)}"
+    )
+    # Somebody else's signature under the right name.
+    forged["signature"]["public_key"] = public(KEY)
+    assert signature_problem(forged, public(KEY)) == CHANGED
+
+
+@pytest.mark.parametrize(
+    ("signature", "problem"),
+    [
+        (None, "does not have the members"),
+        ("text", "does not have the members"),
+        ({}, "does not have the members"),
+        ({"algorithm": "Ed25519", "public_key": public(KEY)}, "does not have the members"),
+        ({**signed(RELEASE)["signature"], "comment": ""}, "does not have the members"),
+        ({**signed(RELEASE)["signature"], "algorithm": "none"}, "signed with 'none', not Ed25519"),
+    ],
+)
+def test_a_malformed_signature_is_found(signature, problem):
+    assert problem in signature_problem({**RELEASE, "signature": signature}, None)
+
+
+def test_a_missing_signature_is_found():
+    assert signature_problem(RELEASE, None) == "it is not signed"
+    assert signature_problem(RELEASE, public(KEY)) == "it is not signed"
+
+
+@pytest.mark.parametrize(("member", "digits"), [("public_key", 64), ("value", 128)])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-1],
+        lambda text: text[:-2],
+        lambda text: text + "00",
+        lambda text: text + "\n",
+        lambda text: "",
+        lambda text: "g" + text[1:],
+        lambda text: text.upper(),
+        lambda text: int(text, 16),
+        lambda text: None,
+    ],
+)
+def test_truncated_or_other_hexadecimal_is_found(member, digits, damage):
+    changed = signed(RELEASE)
+    changed["signature"][member] = damage(changed["signature"][member])
+    assert signature_problem(changed, None).endswith(f"is not {digits} hexadecimal digits")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_has_not_are_said(number):
+    """Python's reader lets them in; there is nothing that could have been signed."""
+    text = json.dumps({**signed(RELEASE), "comment": number})
+    assert "not finite" in signature_problem(json.loads(text), None)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        signed_content({"comment": number})
+
+
+def test_the_ledger_signs_what_is_checked(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        member = signature_of(RELEASE, public_key=ledger.public_key, sign=ledger.sign)
+        key = ledger.public_key
+    assert signature_problem({**RELEASE, "signature": member}, key) is None
+    assert signature_problem({**RELEASE, "private": 1, "signature": member}, key) == CHANGED
+
+
+def test_the_content_does_not_depend_on_an_earlier_signature():
+    assert signed_content(signed(RELEASE)) == signed_content(RELEASE)
+    again = signature_of(signed(RELEASE, OTHER), public_key=public(KEY), sign=KEY.sign)
+    assert again == signed(RELEASE)["signature"]

@@ -1,0 +1,144 @@
+"""The schema of release.json: what it lets through and what not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from release_examples import MODES, example_document, read_document
+
+from primo_scale.errors import InputError
+from primo_scale.publication.document import check_schema, schema_problems, statement_digest
+from primo_scale.publication.statement import public_by_assumption, unit_in_words
+
+ABSENT = object()
+
+
+def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    document = copy.deepcopy(document)
+    *parents, last = path.split(".")
+    place: Any = document
+    for name in parents:
+        place = place[int(name)] if isinstance(place, list) else place[name]
+    if value is ABSENT:
+        del place[last]
+    else:
+        place[last] = value
+    return document
+
+
+def test_both_kinds_of_release_follow_the_schema(pristine):
+    for directory in pristine.values():
+        assert schema_problems(read_document(directory)) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_follows_the_schema(mode):
+    assert schema_problems(example_document(mode)) == []
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        ("schema_version", 1),
+        ("guarantee", None),
+        ("guarantee", ABSENT),
+        ("guarantee.epsilon", 0),
+        ("guarantee.epsilon", -1),
+        ("guarantee.epsilon", "5"),
+        ("guarantee.delta", 0),
+        ("guarantee.delta", 1),
+        ("guarantee.adjacency", "zero-out"),
+        ("guarantee.privacy", "genotypes"),
+        ("guarantee.cost.mu_squared", -1),
+        ("guarantee.accountant.versions", {}),
+        ("mechanism", None),
+        ("mechanism.row_norm_squared", 1.5),
+        ("mechanism.split", 0),
+        ("mechanism.gram_copies", 0),
+        ("mechanism.subsample", 0),
+        ("mechanism.exact_parts", ["everything"]),
+        ("mechanism.exact_parts", ["gram", "gram"]),
+        ("mechanism.share", 1.1),
+        ("mechanism.share", 0),
+        ("mechanism.queries.0.sigma", 1.0),
+        ("mechanism.queries.0.sigma", []),
+        ("mechanism.queries.0.sigma", [0]),
+        ("mechanism.queries.0.sigma", [1e300]),
+        ("mechanism.queries.0.off_diagonal_sigma", None),
+        ("mechanism.queries.1.off_diagonal_sigma", [1.0]),
+        ("mechanism.queries.0.observed_total", 12),
+        ("cohort.n_phenotyped", 900),
+        ("cohort.n_samples", 0),
+        ("ledger", None),
+        ("ledger.charges", []),
+        ("public_by_assumption", []),
+        ("unprotected", ["genotypes"]),
+        ("signature", None),
+        ("signature", ABSENT),
+        ("signature.algorithm", "RSA"),
+        ("signature.value", "00"),
+        ("stamp", "NOT PRIVATE"),
+        ("created", "2026-11-20T10:00:00Z"),
+        ("private", False),
+        ("files.0.name", "../weights.tsv.gz"),
+        ("files.0.name", "pgs/../x.txt.gz"),
+        ("public_inputs.reference_frequencies", {"file": "/home/me/x.afreq", "sha256": "0" * 64}),
+        ("accuracy.in_sample_r2", [{"value": 0.3, "standard_error": 0.01}]),
+        ("r_squared", 0.3),
+    ],
+)
+def test_a_private_statement_cannot_say(path, value, pristine):
+    with pytest.raises(InputError, match=r"release\.json"):
+        check_schema(changed(read_document(pristine[True]), path, value))
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        ("private", True),
+        ("guarantee", {"epsilon": 1}),
+        ("unprotected", []),
+        ("public_by_assumption", ["the number of people"]),
+        ("signature", {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}),
+        ("stamp", "(1, 1e-6)-differentially private"),
+    ],
+)
+def test_a_statement_without_noise_cannot_say(path, value, pristine):
+    with pytest.raises(InputError):
+        check_schema(changed(read_document(pristine[False]), path, value))
+
+
+def test_an_older_statement_is_told_from_a_broken_one(pristine):
+    old = changed(read_document(pristine[True]), "schema_version", 1)
+    assert schema_problems(old) == ["schema version 1: this program reads version 3"]
+
+
+def test_digest_covers_everything_but_files_and_signature(pristine):
+    document = read_document(pristine[True])
+    digest = statement_digest(document)
+    assert statement_digest(changed(document, "files", [])) == digest
+    assert statement_digest(changed(document, "signature", None)) == digest
+    assert statement_digest(changed(document, "accuracy.effective_sample_size", 1)) != digest
+    assert statement_digest(changed(document, "public_by_assumption", [])) != digest
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "privacy, known, hidden",
+    [
+        ("full", "variants", "genotypes and covariates"),
+        ("label", "genotypes and covariates", "every person's phenotypes"),
+        ("feature", "every person's phenotypes", "genotypes and covariates"),
+    ],
+)
+def test_words_say_what_is_protected_and_what_is_not(privacy, adjacency, known, hidden):
+    listed = "; ".join(public_by_assumption(privacy, adjacency))
+    assert known in listed
+    assert hidden not in listed
+    people_are_hidden = privacy == "full" and adjacency == "add-remove"
+    assert ("people" not in listed) is people_are_hidden
+    unit = unit_in_words(privacy, adjacency)
+    assert ("nothing" in unit) is (adjacency == "add-remove" and privacy != "full")
+    assert ("known" in unit) is (privacy != "full")

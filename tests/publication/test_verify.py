@@ -1,0 +1,359 @@
+"""Verification finds whatever was changed, even by somebody who makes every digest fit."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from release_examples import (
+    MODES,
+    PUBLIC_KEY,
+    example_document,
+    example_statement,
+    example_weights,
+    forge,
+    publish,
+    publish_example,
+    read_document,
+    restate,
+)
+
+from primo_scale.errors import InputError
+from primo_scale.publication.document import schema_problems, serialise
+from primo_scale.publication.publish import Signer
+from primo_scale.publication.verify import document_findings, is_private, verify_release
+
+FILES = (
+    "README.txt",
+    "weights.tsv.gz",
+    "covariates.tsv",
+    "centre.afreq",
+    "pgs/height.txt.gz",
+    "pgs/LDL.txt.gz",
+    "report.html",
+    "release.log",
+    "release.json",
+)
+
+
+def problems(directory: Path) -> list[str]:
+    findings = verify_release(directory)
+    return [f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok]
+
+
+def test_intact_releases_verify(pristine):
+    for private, directory in pristine.items():
+        assert problems(directory) == []
+        assert is_private(directory) is private
+
+
+def test_a_release_that_is_not_private_states_no_mechanism(tmp_path):
+    """No version adds noise without a guarantee; a stamp of one would look like protection."""
+    weights = example_weights()
+    statement = dataclasses.replace(
+        example_statement(weights, private=False), mechanism=example_statement(weights).mechanism
+    )
+    with pytest.raises(InputError, match=r"\$\.mechanism"):
+        publish(tmp_path / "out", weights, statement)
+
+
+@pytest.mark.parametrize("depth", [*range(800, 1001, 10), 200_000])
+@pytest.mark.parametrize("start", ["[", '{"schema_version":3,"cohort":', '{"stamp":'])
+def test_a_document_nested_too_deeply_is_refused_in_a_line(release, start, depth):
+    end = "}" if start.startswith("{") else ""
+    (release / "release.json").write_text(start + "[" * depth + "]" * depth + end)
+    (finding,) = verify_release(release)
+    assert not finding.ok
+    assert "\n" not in finding.detail
+    (release / "release.json").write_text("[" * depth)
+    assert len(verify_release(release)) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_kind_of_release_verifies(mode, tmp_path):
+    directory = publish_example(tmp_path / "out", mode=mode)
+    assert problems(directory) == []
+    assert is_private(directory)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_byte_of_any_file_matters(name, release):
+    path = release / name
+    content = path.read_bytes()
+    for position in range(0, len(content), max(1, len(content) // 60)):
+        path.write_bytes(
+            content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+        )
+        assert problems(release), f"byte {position} of {name}"
+    path.write_bytes(content)
+    assert problems(release) == []
+
+
+@pytest.mark.parametrize("name", FILES[:-1])
+def test_missing_extra_and_linked_files_are_found(name, release):
+    path = release / name
+    content = path.read_bytes()
+    path.unlink()
+    assert f"files: {name} is missing" in problems(release)
+    (release.parent / "elsewhere").write_bytes(content)
+    path.symlink_to(release.parent / "elsewhere")
+    assert f"files: {name} is not a plain file" in problems(release)
+    os.rename(release / "release.json", release / "release.json.bak")
+    with pytest.raises(InputError, match="holds no release"):
+        verify_release(release)
+
+
+def test_a_file_that_does_not_belong_is_found(release):
+    (release / "pgs" / "raw_statistics.npz").write_bytes(b"")
+    assert problems(release) == ["files: pgs/raw_statistics.npz does not belong here"]
+
+
+# ------------------------------------------------------------------------------ signature
+
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+OTHER_KEY = OTHER.public_key().public_bytes_raw().hex()
+
+
+def test_the_expected_key_is_accepted_in_any_case(pristine):
+    for key in (PUBLIC_KEY, PUBLIC_KEY.upper(), f" {PUBLIC_KEY}\n"):
+        assert all(finding.ok for finding in verify_release(pristine[True], public_key=key))
+
+
+def test_another_key_is_found_only_by_who_expects_one(release):
+    restate(release, read_document(release), Signer(OTHER_KEY, OTHER.sign))
+    assert problems(release) == []
+    (signature,) = [f for f in verify_release(release, public_key=PUBLIC_KEY) if not f.ok]
+    assert signature.check == "signature"
+    assert OTHER_KEY in signature.detail
+
+
+def test_a_statement_signed_over_other_contents_is_found(release):
+    """All digests fit, but only the custodian could have signed."""
+    document = read_document(release)
+    signature = document["signature"]
+    document["accuracy"]["definition"] = "the whole cohort"
+    restate(release, document)
+    document["signature"] = signature
+    (release / "release.json").write_bytes(serialise(document))
+    (problem,) = problems(release)
+    assert problem == "signature: it was changed after it was signed"
+
+
+def test_no_key_vouches_for_a_release_without_noise(pristine):
+    findings = verify_release(pristine[False], public_key=PUBLIC_KEY)
+    assert [finding.check for finding in findings if not finding.ok] == ["signature"]
+
+
+# ------------------------------------------------------------- changed numbers in release.json
+
+
+def numeric_leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, child in items:
+            yield from numeric_leaves(child, (*path, key))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+
+
+def changed(document: dict[str, Any], path: tuple[Any, ...], factor: float) -> dict[str, Any]:
+    document = copy.deepcopy(document)
+    place: Any = document
+    for key in path[:-1]:
+        place = place[key]
+    number = place[path[-1]]
+    if isinstance(number, int):
+        place[path[-1]] = number + (1 if factor > 1 else -1)
+    else:
+        place[path[-1]] = number * factor if number else factor
+    return document
+
+
+def test_a_change_of_any_number_is_found(release):
+    document = read_document(release)
+    for path in numeric_leaves(document):
+        (release / "release.json").write_bytes(serialise(changed(document, path, 1.0001)))
+        assert problems(release), path
+
+
+# What follows from no other number: words and data that the digest and the signature protect.
+UNCHECKED = {"public_inputs", "estimation", "accuracy", "files", "schema_version"}
+ADDS_UP = ("observed", "smallest_eigenvalue", "phenotype_moments")
+CROSSES = ("phenotype_cross", "fixed_phenotype")
+
+
+def is_harmless(document: dict[str, Any], path: tuple[Any, ...], factor: float) -> bool:
+    """Whether the guarantee is as good as it was: more noise than is needed, a finer lattice.
+
+    A statistic with noise of its own share makes mu smaller, so that the stated one is wrong. Of
+    those that share one, and of a symmetric matrix' two sigmas, the other still binds.
+    """
+    if path[:2] == ("mechanism", "queries"):
+        query, name = document["mechanism"]["queries"][path[2]], path[3]
+        if factor > 1 and name == "sigma":
+            promise = document["guarantee"]["privacy"], document["guarantee"]["adjacency"]
+            alone = ADDS_UP + (CROSSES if promise == ("label", "add-remove") else ())
+            return query["name"] not in alone
+        return factor > 1 and name in ("off_diagonal_sigma", "fine_bits")
+    # Only amplification depends on the number of people, and on the last digits an eigenvalue.
+    people = path in (("cohort", "n_samples"), ("cohort", "nominal_n"))
+    return people and document["mechanism"]["subsample"] is None
+
+
+@pytest.mark.parametrize("factor", [1.001, 0.999])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_change_of_any_number_is_found_by_the_mathematics(mode, factor):
+    """Also of one by whoever makes every digest, and the signature, fit."""
+    document = example_document(mode)
+    leaves = [path for path in numeric_leaves(document) if path[0] not in UNCHECKED]
+    assert len(leaves) > 40
+    for path in leaves:
+        forged = changed(document, path, factor)
+        found = schema_problems(forged) or [f for f in document_findings(forged) if not f.ok]
+        assert bool(found) is not is_harmless(document, path, factor), path
+
+
+@pytest.mark.parametrize("mode", ["full-blocks", "label", "subsampled"])
+def test_a_lie_of_the_custodian_is_found_in_the_files_too(mode, tmp_path):
+    directory = publish_example(tmp_path / "out", mode=mode)
+    forge(directory, changed(read_document(directory), ("guarantee", "epsilon"), 0.999))
+    assert [problem.split(":")[0] for problem in problems(directory)] == [
+        "contents", "stamp", "epsilon",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [("guarantee", "unit"), ("public_by_assumption", 0)])
+def test_other_words_for_what_is_protected_are_found(path):
+    document = example_document("label")
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = "nothing but the phenotypes of other people"
+    assert [finding.check for finding in document_findings(document) if not finding.ok] == ["stamp"]
+
+
+def test_lists_of_other_lengths_are_found():
+    for path in (
+        ("estimation", "attenuation"), ("estimation", "penalties"),
+        ("public_inputs", "phenotypes"), ("cohort", "block_sizes"), ("files",),
+    ):  # fmt: skip
+        document = example_document("naive")
+        place: Any = document
+        for key in path:
+            place = place[key]
+        place.pop()
+        assert any(f.check == "sizes" for f in document_findings(document) if not f.ok), path
+
+
+def test_too_coarse_a_lattice_is_found(release):
+    document = read_document(release)
+    for query in document["mechanism"]["queries"]:
+        query["fine_bits"] = [0]
+    forge(release, document)
+    assert any(problem.startswith("noise lattice") for problem in problems(release))
+
+
+def test_a_budget_overrun_is_found(release):
+    document = read_document(release)
+    ledger = document["ledger"]
+    ledger["budget"] = {
+        "epsilon": ledger["before"]["epsilon"],
+        "mu_squared": ledger["before"]["cost"]["mu_squared"],
+    }
+    forge(release, document)
+    assert any("over the budget" in problem for problem in problems(release))
+
+
+def test_the_account_must_be_for_this_promise():
+    for name, value in (("unit", "label"), ("adjacency", "add-remove"), ("delta", 1e-8)):
+        document = example_document("full")
+        document["ledger"][name] = value
+        assert any(f.check == "ledger" for f in document_findings(document) if not f.ok)
+
+
+def test_a_charge_listed_twice_is_found():
+    document = example_document("moments")
+    document["ledger"]["charges"][1]["id"] = document["ledger"]["charges"][0]["id"]
+    assert any(f.check == "ledger" for f in document_findings(document) if not f.ok)
+
+
+# ------------------------------------------------------------------ files that contradict
+
+
+def test_a_release_without_noise_cannot_be_relabelled(open_release, pristine):
+    """Take the statement of a private release; every file still says NOT PRIVATE."""
+    document = read_document(pristine[True])
+    document["files"] = read_document(open_release)["files"]
+    forge(open_release, document)
+    assert is_private(open_release)
+    (contents,) = problems(open_release)
+    for name in ("weights.tsv.gz", "covariates.tsv", "centre.afreq", "and 3 more"):
+        assert name in contents
+
+
+@pytest.mark.parametrize("name", FILES[:-1])
+def test_each_file_must_carry_the_stamp(name, open_release):
+    path = open_release / name
+    packed = name.endswith(".gz")
+    text = (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode()
+    assert "NOT PRIVATE" in text or "NOT_PRIVATE" in text
+    without = text.replace("NOT PRIVATE", "PRIVATE").replace("NOT_PRIVATE", "PRIVATE")
+    path.write_bytes(gzip.compress(without.encode()) if packed else without.encode())
+    forge(open_release, read_document(open_release))
+    assert any(name in problem for problem in problems(open_release))
+
+
+@pytest.mark.parametrize("damage", ["row lost", "row too many", "column lost", "nan", "empty"])
+def test_weights_of_other_sizes_are_found(damage, release):
+    path = release / "weights.tsv.gz"
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True)
+    lines = {
+        "row lost": lines[:3] + lines[4:],
+        "row too many": [*lines[:3], "rs99\tA\tG\t22\t1\t.\t0\t0\n", *lines[3:]],
+        "column lost": [line.rsplit("\t", 1)[0] + "\n" for line in lines],
+        "nan": [*lines[:3], "rs2\tA\tG\t22\t300\t.\tnan\t0\n", *lines[4:]],
+        "empty": [],
+    }[damage]
+    path.write_bytes(gzip.compress("".join(lines).encode()))
+    forge(release, read_document(release))
+    assert any("weights.tsv.gz" in problem for problem in problems(release))
+
+
+@pytest.mark.parametrize(
+    "name", ["weights.tsv.gz", "pgs/LDL.txt.gz", "centre.afreq", "covariates.tsv"]
+)
+def test_unreadable_files_are_problems_not_crashes(name, release):
+    for content in (b"", b"\x1f\x8b\x08garbage", b"\xff\xfe", (release / name).read_bytes()[:-9]):
+        (release / name).write_bytes(content)
+        forge(release, read_document(release))
+        assert problems(release)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"private": NaN}', '{"schema_version": 3}', "\xff"]
+)
+def test_release_json_that_is_no_statement(text, release):
+    (release / "release.json").write_bytes(text.encode("latin-1"))
+    (problem,) = problems(release)
+    assert problem.startswith("release.json: ")
+
+
+def test_duplicated_keys_are_found(release):
+    path = release / "release.json"
+    text = path.read_text().replace('"private": true', '"private": false,\n  "private": true')
+    path.write_text(text)
+    assert problems(release) == ["release.json: is not in the form it was written in"]
+
+
+def test_numbers_too_large_for_floats_are_found(release):
+    path = release / "release.json"
+    path.write_text(path.read_text().replace('"lower": -4.0', '"lower": -1e999'))
+    (problem,) = problems(release)
+    assert "not finite" in problem

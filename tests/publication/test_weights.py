@@ -1,0 +1,202 @@
+"""weights.tsv.gz and centre.afreq: their format, what is refused, and plink2 reading them."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from bed_reader import open_bed
+from release_examples import example_variants, example_weights
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable, read_bim
+from primo_scale.publication.pgs import write_pgs_files
+from primo_scale.publication.weights import (
+    ScoringWeights,
+    check_releasable,
+    write_centre_afreq,
+    write_covariates,
+    write_weights,
+)
+
+STAMP = "a stamp"
+
+
+def test_layout_is_that_of_the_contract(tmp_path):
+    weights = example_weights()
+    write_weights(tmp_path / "w.tsv.gz", weights, stamp="stamp")
+    lines = gzip.decompress((tmp_path / "w.tsv.gz").read_bytes()).decode().splitlines()
+    assert lines[0] == "ID\teffect_allele\tother_allele\tchrom\tpos\tstamp\theight\tLDL"
+    assert lines[1].startswith("rs0\tA\tG\t22\t100\t.\t")
+    assert len(lines) == 8
+
+
+def test_numbers_survive_to_nine_digits(tmp_path):
+    weights = example_weights()
+    scaled = dataclasses.replace(
+        weights, per_allele=weights.per_allele * 10.0 ** -np.arange(7)[:, None]
+    )
+    write_weights(tmp_path / "w.tsv.gz", scaled, stamp="stamp")
+    table = pd.read_csv(tmp_path / "w.tsv.gz", sep="\t")
+    np.testing.assert_allclose(table[["height", "LDL"]][:7], scaled.per_allele, rtol=5e-9)
+
+
+def test_every_column_of_the_variants_has_one_type(tmp_path):
+    write_weights(tmp_path / "w.tsv.gz", example_weights(), stamp="NOT_PRIVATE")
+    table = pd.read_csv(tmp_path / "w.tsv.gz", sep="\t")
+    assert table.columns[5] == "NOT_PRIVATE"
+    assert set(table["NOT_PRIVATE"]) == {"."}
+    assert pd.api.types.is_integer_dtype(table["pos"])
+    assert len(table) == 7
+
+
+def test_intercept_and_covariates_have_a_table_of_their_own(tmp_path):
+    weights = example_weights()
+    write_covariates(tmp_path / "c.tsv", weights, stamp="a stamp")
+    stamp, header, *rows = (tmp_path / "c.tsv").read_text().splitlines()
+    assert (stamp, header) == ("##a stamp", "term\theight\tLDL")
+    assert [row.split("\t")[0] for row in rows] == ["(intercept)", "AGE"]
+    numbers = np.array([row.split("\t")[1:] for row in rows], dtype=float)
+    expected = np.vstack([weights.intercept, weights.covariate_weights])
+    np.testing.assert_allclose(numbers, expected, rtol=5e-9)
+
+
+def test_same_weights_give_the_same_bytes(tmp_path):
+    for name in ("a.gz", "another_name.gz"):
+        write_weights(tmp_path / name, example_weights(), stamp="stamp")
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "another_name.gz").read_bytes()
+
+
+def with_identifiers(*changes: tuple[int, str]) -> ScoringWeights:
+    variants = example_variants()
+    identifiers = variants.identifier.copy()
+    for index, name in changes:
+        identifiers[index] = name
+    return example_weights(dataclasses.replace(variants, identifier=identifiers))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ([(2, "rs1"), (5, "rs4")], "'rs1', 'rs4'"),
+        ([(0, ".")], "'.'"),
+        ([(0, "#ID")], "#ID"),
+    ],
+)
+def test_ambiguous_identifiers_are_refused_with_a_remedy(changes, message):
+    with pytest.raises(InputError) as refusal:
+        check_releasable(with_identifiers(*changes))
+    assert message in str(refusal.value)
+    assert "plink2 --set-all-var-ids" in str(refusal.value)
+
+
+@pytest.mark.parametrize("field", ["per_allele", "intercept", "covariate_weights", "centre_dosage"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_refused(field, value):
+    weights = example_weights()
+    damaged = getattr(weights, field).copy()
+    damaged.flat[-1] = value
+    with pytest.raises(InputError, match="not finite"):
+        check_releasable(dataclasses.replace(weights, **{field: damaged}))
+
+
+@pytest.mark.parametrize(
+    "names", [("a b", "c"), ("a\tb", "c"), ("", "c"), ("a\x1b", "c"), ("c", "c"), ("(intercept)",)]
+)
+def test_names_that_would_break_a_table_are_refused(names):
+    with pytest.raises(InputError):
+        check_releasable(example_weights(phenotypes=names))
+
+
+# -------------------------------------------------------------------------------- against plink2
+
+
+def real_set(reference: Path, name: str) -> tuple[Path, VariantTable, np.ndarray]:
+    """A real fileset, its variants, and copies of A1 as bed-reader counts them (NaN: missing)."""
+    prefix = {
+        "regenie": reference / "data/real/regenie_example/example",
+        "hapmap3": reference / "data/real/hapmap3_chr1-10/hm3_chr1-10",
+    }[name]
+    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
+        dosage = bed.read(dtype="float64")
+    return prefix, read_bim(Path(f"{prefix}.bim")).variants, dosage
+
+
+def genetic_score(weights: ScoringWeights, dosage: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(dosage), weights.centre_dosage, dosage) @ weights.per_allele
+
+
+def plink2_sums(plink2: str, prefix: Path, score: list[str], out: Path) -> pd.DataFrame:
+    command = [
+        plink2,
+        "--bfile",
+        str(prefix),
+        "--threads",
+        "1",
+        "--out",
+        str(out),
+        "--score",
+        *score,
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return pd.read_csv(f"{out}.sscore", sep=r"\s+")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["regenie", "hapmap3"])
+def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(name, reference, plink2, tmp_path):
+    prefix, variants, dosage = real_set(reference, name)
+    weights = example_weights(variants, phenotypes=("Y1", "Y2", "Y3"))
+    write_weights(tmp_path / "weights.tsv.gz", weights, stamp="stamp")
+    write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
+    # The contract's command, with sums beside the averages.
+    score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
+    score += ["--score-col-nums", "7-9", "--read-freq", str(tmp_path / "centre.afreq")]
+    sums = plink2_sums(plink2, prefix, score, tmp_path / "out")
+    expected = genetic_score(weights, dosage)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(
+        sums[["Y1_SUM", "Y2_SUM", "Y3_SUM"]], expected, rtol=1e-5, atol=1e-6 * scale
+    )
+    # The centres matter: with the sample's own frequencies, missing genotypes score otherwise.
+    if np.isnan(dosage).any():
+        sums = plink2_sums(plink2, prefix, score[:-2], tmp_path / "no_centre")
+        assert np.abs(sums["Y1_SUM"] - expected[:, 0]).max() > 1e-3 * scale
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["regenie", "hapmap3"])
+def test_plink2_scores_the_pgs_files_alike(name, reference, plink2, tmp_path):
+    prefix, variants, dosage = real_set(reference, name)
+    weights = example_weights(variants)
+    write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
+    write_pgs_files(tmp_path / "pgs", weights, genome_build="NR", stamp=STAMP)
+    expected = genetic_score(weights, dosage)
+    for index, phenotype in enumerate(weights.phenotypes):
+        text = gzip.decompress((tmp_path / f"pgs/{phenotype}.txt.gz").read_bytes()).decode()
+        table = tmp_path / f"{phenotype}.txt"
+        table.write_text("\n".join(line for line in text.split("\n") if not line.startswith("#")))
+        score = [str(table), "1", "4", "6", "header-read", "cols=+scoresums"]
+        score += ["--read-freq", str(tmp_path / "centre.afreq")]
+        sums = plink2_sums(plink2, prefix, score, tmp_path / phenotype)["effect_weight_SUM"]
+        scale = np.abs(expected[:, index]).max()
+        np.testing.assert_allclose(sums, expected[:, index], rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.oracle
+def test_plink2_reads_weights_of_variants_without_a_second_allele(reference, plink2, tmp_path):
+    prefix = reference / "data/edge/plink_made/rare_indels_a1zero"
+    weights = example_weights(read_bim(Path(f"{prefix}.bim")).variants)
+    write_weights(tmp_path / "weights.tsv.gz", weights, stamp="stamp")
+    write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
+    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
+        expected = genetic_score(weights, bed.read(dtype="float64"))
+    score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
+    score += ["--score-col-nums", "7-8", "--read-freq", str(tmp_path / "centre.afreq")]
+    sums = plink2_sums(plink2, prefix, score, tmp_path / "out")
+    np.testing.assert_allclose(sums[["height_SUM", "LDL_SUM"]], expected, rtol=1e-4, atol=1e-4)

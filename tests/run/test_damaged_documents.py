@@ -1,0 +1,216 @@
+"""Whatever a document of the work directory or a given file holds, a command ends in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from small_cohort import command, outcomes, write_cohort
+
+from primo_scale.cli import accumulate, finalize, ingest, show_cluster, status, verify
+from primo_scale.cli import release as gwas_release
+from primo_scale.errors import InputError
+from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.phenotype_moments import read_moments
+from primo_scale.run.purge import is_done_and_purged
+from primo_scale.run.work_directory import _Claims
+
+DEEP = "[" * 100_000
+CONTENTS = {
+    "nothing": "", "junk": "\x00junk", "null": "null", "list": "[]", "object": "{}", "text": '"x"',
+    "deep": DEEP, "long": "1" * 5_000, "latin": b"\xff\xfe{}", "number": "1e999",
+}  # fmt: skip
+PRIVATE = ["--epsilon", 1, "--delta", 1e-6]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A cohort, its published release and the work directory of both."""
+    folder = write_cohort(tmp_path_factory.mktemp("made") / "cohort")
+    result = run_release(folder)
+    assert result.exit_code == 0, result.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path) -> Path:
+    """A copy to be tampered with."""
+    copy = tmp_path / "cohort"
+    shutil.copytree(made, copy)
+    for path in (copy / "release.work/design.json", copy / "release.work/run.log"):
+        path.write_text(path.read_text().replace(str(made), str(copy)))
+    return copy
+
+
+def run_release(folder, *options):
+    return command(
+        gwas_release.main, "--bfile", folder / "cohort", *outcomes(folder), *PRIVATE, "--workers",
+        1, "--out", folder / "release", "--ledger", folder / "ledger.sqlite", *options,
+    )  # fmt: skip
+
+
+def run_finalize(folder):
+    return command(
+        finalize.main, "--work-dir", folder / "release.work", "--out", folder / "release",
+        "--ledger", folder / "ledger.sqlite", *PRIVATE,
+    )  # fmt: skip
+
+
+def run_accumulate(folder):
+    return command(
+        accumulate.main, "--genotypes", folder / "release.work/genotypes.zarr", "--workers", 1,
+        "--work-dir", folder / "release.work", *outcomes(folder),
+    )  # fmt: skip
+
+
+COMMANDS = {
+    "gwas_release": run_release,
+    "finalize": run_finalize,
+    "accumulate": run_accumulate,
+    "status": lambda folder: command(status.main, folder / "release.work"),
+    "verify": lambda folder: command(verify.main, folder / "release"),
+}
+# Which commands each file stops; the others must not end in a traceback either.
+STOPPED = {
+    "release.work/purged.json": {"gwas_release", "finalize", "accumulate"},
+    "release.work/design.json": {"finalize"},
+    "release.work/statistics.zarr/zarr.json": {"finalize", "accumulate", "gwas_release"},
+    "release.work/genotypes.zarr/zarr.json": {"finalize", "accumulate", "gwas_release"},
+    "publication/release.json": {"finalize", "gwas_release"},
+}
+
+
+def put(path: Path, content: str | bytes) -> None:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def ended_in_one_line(result) -> None:
+    assert isinstance(result.exception, SystemExit | None), repr(result.exception)
+    assert "Traceback" not in result.stderr
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == (result.exit_code in (2, 3, 4, 6)), result.stderr
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("file", STOPPED)
+def test_a_damaged_document_is_one_line(folder, file, content) -> None:
+    put(folder / file, CONTENTS[content])
+    for name, run in COMMANDS.items():
+        result = run(folder)
+        ended_in_one_line(result)
+        if name in STOPPED[file]:
+            assert result.exit_code == 3, (name, result.stderr)
+        put(folder / file, CONTENTS[content])  # a command may have mended it
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_damaged_release_does_not_verify(folder, content) -> None:
+    put(folder / "publication/release.json", CONTENTS[content])
+    result = command(verify.main, folder / "release")
+    assert result.exit_code == 1 and "NOT VERIFIED" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "content", [*CONTENTS.values(), '{"name": 5, "urls": []}', '{"name": "x", "urls": "abc"}',
+                '{"name": "x", "urls": [1]}'],
+)  # fmt: skip
+def test_a_damaged_claim_is_one_line(tmp_path, content) -> None:
+    put(tmp_path / "object_store.claim", content)
+    with pytest.raises(InputError, match=r"object_store\.claim: is damaged"):
+        _Claims.of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [*CONTENTS.values(), '{"release": 5}', '{"release": "x", "genotypes": 1}']
+)
+def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content) -> None:
+    put(tmp_path / "purged.json", content)
+    put(tmp_path / "design.json", "{}")
+    with pytest.raises(InputError, match=r"purged\.json: is damaged"):
+        is_done_and_purged(tmp_path, {})
+    assert (tmp_path / "design.json").exists()
+
+
+@pytest.mark.parametrize("content", [*CONTENTS.values(), '{"sums": [["x"]], "sigma": 1.0}'])
+def test_damaged_moments_are_one_line(tmp_path, content) -> None:
+    put(tmp_path / "phenotype_moments.json", content)
+    with pytest.raises(InputError, match=r"phenotype_moments\.json: is damaged"):
+        read_moments(NoiseAtHand(tmp_path / "private_statistics"))
+
+
+@pytest.mark.parametrize("content", CONTENTS.values())
+def test_a_damaged_request_of_an_ingest_is_one_line(tmp_path, content) -> None:
+    cohort = write_cohort(tmp_path / "cohort")
+    partial = tmp_path / "g.zarr.partial"
+    partial.mkdir(mode=0o700)
+    put(partial / "request.json", content)
+    result = command(ingest.main, "--bfile", cohort / "cohort", "--out", tmp_path / "g.zarr")
+    ended_in_one_line(result)
+    assert result.exit_code == 3 and "request.json: is damaged" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["boundaries", "sha256", "inputs", "plan_digest"])
+def test_a_missing_attribute_of_the_statistics_is_one_line(folder, key) -> None:
+    header = folder / "release.work/statistics.zarr/zarr.json"
+    document = json.loads(header.read_text())
+    del document["attributes"][key]
+    header.write_text(json.dumps(document))
+    for run in (run_finalize, run_accumulate):
+        ended_in_one_line(run(folder))
+
+
+@pytest.mark.parametrize(
+    "content", ["workers = " + "1" * 5_000, "a = " + "[" * 3_000 + "]" * 3_000,
+                "a" + ".a" * 3_000 + " = 1", "\x00", "= 3"],
+)  # fmt: skip
+def test_a_profile_of_a_cluster_is_no_traceback(tmp_path, content) -> None:
+    put(tmp_path / "c.toml", content)
+    result = command(show_cluster.main, tmp_path / "c.toml")
+    ended_in_one_line(result)
+    assert result.exit_code == 3
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "socket"])
+@pytest.mark.parametrize("option", ["--bfile", "--pheno", "--keep", "--ref-freq", "--ledger"])
+def test_what_would_be_read_for_ever_is_refused(tmp_path, kind, option) -> None:
+    cohort = write_cohort(tmp_path / "cohort")
+    special = tmp_path / "x.bed"
+    if kind == "fifo":
+        os.mkfifo(special)
+    elif kind == "device":
+        special.symlink_to("/dev/zero")
+    else:
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(os.path.relpath(special))
+    for extension in (".bim", ".fam"):
+        shutil.copy(cohort / f"cohort{extension}", tmp_path / f"x{extension}")
+    given = {"--bfile": tmp_path / "x"} if option == "--bfile" else {option: special}
+    options = {"--bfile": cohort / "cohort", "--pheno": cohort / "pheno.tsv", **given}
+    result = command(
+        gwas_release.main, "--pheno-bounds", cohort / "bounds.tsv", *PRIVATE, "--out",
+        tmp_path / "out", "--ledger", tmp_path / "ledger", *chain(*options.items()),
+    )  # fmt: skip
+    ended_in_one_line(result)
+    assert result.exit_code == 3 and "x.bed: is a pipe, a socket or a device" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--pheno", "--bfile", "--out", "--work-dir"])
+def test_a_path_that_is_not_utf8_is_one_line(tmp_path, option) -> None:
+    cohort = write_cohort(tmp_path / "cohort")
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff")
+    options = {
+        "--bfile": cohort / "cohort", "--pheno": cohort / "pheno.tsv", "--out": tmp_path / "out",
+        "--work-dir": tmp_path / "work", option: name,
+    }  # fmt: skip
+    result = command(
+        gwas_release.main, "--pheno-bounds", cohort / "bounds.tsv", *PRIVATE, "--ledger",
+        tmp_path / "ledger", *chain(*options.items()),
+    )  # fmt: skip
+    ended_in_one_line(result)
+    assert result.exit_code == 2 and "not UTF-8" in result.stderr
+    assert not (tmp_path / "out").exists()

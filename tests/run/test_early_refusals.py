@@ -1,0 +1,301 @@
+"""Every refusal that needs no genotype comes before the ingest, in the dry run and in the run."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_cohort import D, N, command, outcomes, write_cohort
+
+from primo_scale.cli.accumulate import main as accumulate
+from primo_scale.cli.finalize import main as finalize
+from primo_scale.cli.ingest import main as ingest
+from primo_scale.cli.release import main as gwas_release
+from primo_scale.errors import InterruptedRun
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account
+
+BUDGET = ["--epsilon", 1, "--delta", 1e-6, "--accept-noise"]
+Spoil = Callable[[Path], list[object]]
+
+
+@pytest.fixture
+def cohort(tmp_path: Path) -> Path:
+    return write_cohort(tmp_path / "inputs")
+
+
+def release(cohort: Path, *options: object, budget: list[object] = BUDGET):
+    return command(
+        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *budget, "--workers", 1,
+        "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options,
+    )  # fmt: skip
+
+
+def edit(path: Path, change: Callable[[list[str]], list[str]]) -> list[object]:
+    path.write_text("".join(f"{line}\n" for line in change(path.read_text().splitlines())))
+    return []
+
+
+def add_covariates(folder: Path, rows: str) -> list[object]:
+    (folder / "covar.tsv").write_text("FID\tIID\tAGE\n" + rows)
+    (folder / "covar_bounds.tsv").write_text("name\tlower\tupper\nAGE\t0\t99\n")
+    return ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "covar_bounds.tsv"]
+
+
+def write_panel(folder: Path, matched: int) -> list[object]:
+    """Give the cohort 100 variants, and a panel that has so many of them under their names."""
+    bim = "".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(100))
+    (folder / "cohort.bim").write_text(bim)
+    packed = bytes(N // 4 * 100)
+    (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed)
+    rows = [f"1 rs{j} G A 0.3 100" for j in range(matched)]
+    rows += [f"1 1:{j}:A:G G A 0.3 100" for j in range(matched, 100)]
+    header = "#CHROM ID REF ALT ALT_FREQS OBS_CT"
+    (folder / "panel.afreq").write_text("\n".join([header, *rows]) + "\n")
+    return ["--ref-freq", folder / "panel.afreq"]
+
+
+def blocks_of_another_build(folder: Path) -> list[object]:
+    (folder / "blocks.bed").write_text("chr start stop\nchr1 1000000 2000000\n")
+    return ["--ld-blocks", folder / "blocks.bed"]
+
+
+def set_budget(folder: Path, *, epsilon: float = 2.0, delta: float = 1e-6) -> list[object]:
+    """Open a budget."""
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.set_budget(Account("biobank"), epsilon=epsilon, delta=delta)
+    return ["--cohort", "biobank"]
+
+
+def another_release(folder: Path) -> list[object]:
+    (folder / "release").mkdir()
+    charge = {"id": "another", "state": "published"}
+    document = {"ledger": {"charges": [charge]}, "private": True}
+    (folder / "release" / "release.json").write_text(json.dumps(document))
+    return []
+
+
+# name: how the request is spoilt, the exit code, and what the one line must say.
+CASES: dict[str, tuple[Spoil, int, list[str]]] = {
+    "phenotype not in the file": (
+        lambda folder: edit(folder / "pheno.tsv", lambda rows: ["FID\tIID\tS", *rows[1:]]),
+        3, ["bounds.tsv", "S"],
+    ),
+    "named phenotype not in the file": (
+        lambda folder: ["--pheno-name", "t"], 3, ["no column 't'", "Did you mean T?"],
+    ),
+    "named phenotype with bounds but not in the file": (
+        lambda folder: edit(folder / "bounds.tsv", lambda rows: [*rows, "S\t0\t4\t2\t1"])
+        or ["--pheno-name", "S"],
+        3, ["pheno.tsv:1", "no column 'S'", "The columns are: T"],
+    ),
+    "nobody in common": (
+        lambda folder: edit(
+            folder / "pheno.tsv", lambda rows: [rows[0], *(f"x{row}" for row in rows[1:])]
+        ),
+        3, ["no person of this file is among the genotypes"],
+    ),
+    "nobody in common with the covariates": (
+        lambda folder: add_covariates(folder, "x\ty\t50\n"),
+        3, ["covar.tsv", "no person of this file is among the genotypes"],
+    ),
+    "text in a phenotype": (
+        lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows[:-1], "f43\tp43\ttall"]),
+        3, ["pheno.tsv:45", "T is not a number", "tall"],
+    ),
+    "text in a covariate": (
+        lambda folder: add_covariates(folder, "f0\tp0\told\n"),
+        3, ["covar.tsv:2", "AGE is not a number", "old"],
+    ),
+    "a person twice in the phenotypes": (
+        lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows, rows[3]]),
+        3, ["pheno.tsv:46", "one person in two rows"],
+    ),
+    "a person twice in the genotypes": (
+        lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
+        3, ["one person in two rows of the genotypes"],
+    ),
+    "a panel of other identifiers": (
+        lambda folder: write_panel(folder, 9), 3, ["for 9 of 100 variants", "at least 10%"],
+    ),
+    "LD blocks of another build": (
+        blocks_of_another_build, 3, [f"0 of {D} variants lie inside", "at least 10%"],
+    ),
+    "a budget that does not cover it": (
+        lambda folder: set_budget(folder, epsilon=0.5),
+        6, ["does not cover this release", "0.5 left"],
+    ),
+    "another delta than the budget's": (
+        lambda folder: set_budget(folder, delta=1e-7), 6, ["delta was fixed"],
+    ),
+    "no ledger but another file": (
+        lambda folder: edit(folder / "bounds.tsv", lambda rows: rows)
+        or ["--ledger", folder / "bounds.tsv"],
+        3, ["is not a privacy ledger"],
+    ),
+    "a ledger where none can be": (
+        lambda folder: ["--ledger", folder / "bounds.tsv" / "ledger.sqlite"],
+        3, ["ledger.sqlite", "cannot be created"],
+    ),
+    "another release": (another_release, 3, ["exists already and is not this release"]),
+    "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
+}  # fmt: skip
+
+
+def ledger_events(folder: Path) -> list[tuple[object, ...]]:
+    path = folder / "ledger.sqlite"
+    if not path.exists():
+        return []
+    with sqlite3.connect(path) as database:
+        return database.execute("SELECT * FROM events").fetchall()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_before_the_ingest_and_before_spending(cohort: Path, name: str) -> None:
+    spoil, code, words = CASES[name]
+    options = spoil(cohort)
+    spent, files = ledger_events(cohort), sorted(cohort.rglob("*"))
+    for dry_run in (["--dry-run"], []):
+        result = release(cohort, *options, *dry_run)
+        error = result.stderr.splitlines()[-1]
+        assert result.exit_code == code, result.stderr
+        assert error.startswith("error: ")
+        assert [word for word in words if word not in error] == []
+        if dry_run:
+            assert sorted(cohort.rglob("*")) == files
+    assert not list(cohort.rglob("genotypes.zarr*"))
+    assert ledger_events(cohort) == spent
+
+
+def test_a_panel_that_matches_a_tenth_is_taken(cohort: Path) -> None:
+    result = release(cohort, *write_panel(cohort, 10), "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    assert "10 variants matched" in result.stderr
+
+
+def test_a_budget_that_covers_it_is_left_alone(cohort: Path) -> None:
+    options = set_budget(cohort)
+    spent = ledger_events(cohort)
+    assert release(cohort, *options, "--dry-run").exit_code == 0
+    assert ledger_events(cohort) == spent
+
+
+@pytest.fixture
+def store(cohort: Path) -> Path:
+    path = cohort / "genotypes.zarr"
+    assert command(ingest, "--bfile", cohort / "cohort", "--out", path).exit_code == 0
+    return path
+
+
+def sum_up(cohort: Path, store: Path, *options: object, budget: list[object] = BUDGET):
+    return command(
+        accumulate, "--genotypes", store, *outcomes(cohort), *budget, "--workers", 1,
+        "--work-dir", cohort / "work", "--ledger", cohort / "ledger.sqlite", *options,
+    )  # fmt: skip
+
+
+def test_accumulate_needs_no_ledger_of_its_own(cohort: Path, store: Path) -> None:
+    """It does not write to one; `finalize` may run on another machine."""
+    nowhere = ["--ledger", cohort / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
+    assert sum_up(cohort, store, *nowhere).exit_code == 0
+    assert sum_up(cohort, store, *nowhere, "--pheno-moments").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "named phenotype not in the file",
+        "text in a covariate",
+        "LD blocks of another build",
+        "a budget that does not cover it",
+        "no noise and a budget",
+    ],
+)
+def test_accumulate_refuses_the_same_before_it_sums(cohort: Path, store: Path, name: str) -> None:
+    spoil, code, words = CASES[name]
+    options = spoil(cohort)
+    for dry_run in (["--dry-run"], []):
+        result = sum_up(cohort, store, *options, *dry_run)
+        assert result.exit_code == code, result.stderr
+        assert [word for word in words if word not in result.stderr.splitlines()[-1]] == []
+    assert not (cohort / "work" / "outcomes.zarr").exists()
+
+
+def test_a_release_is_found_again_and_another_request_is_not(cohort: Path, store: Path) -> None:
+    """The check lets pass what the run would publish again, and refuses the rest at once."""
+    first = release(cohort)
+    assert first.exit_code == 0, first.stderr
+    assert first.stderr.count("pre-flight: memory") == 1  # once, not twice
+    left = first.stderr.splitlines()[-1]
+    assert left.startswith("PRIVATE intermediates are left behind: ")
+    assert "genotypes.zarr" in left
+    assert "--purge-intermediates" in left
+    for dry_run in (["--dry-run"], []):
+        again = release(cohort, *dry_run)
+        assert again.exit_code == 0, again.stderr
+        assert "pre-flight: memory" not in again.stderr  # nothing is left to sum
+        other = release(cohort, *dry_run, budget=["--epsilon", 2, "--delta", 1e-6])
+        assert other.exit_code == 3, other.stderr
+        assert "is not this release" in other.stderr
+        fresh = release(cohort, "--work-dir", cohort / "other", *dry_run)
+        assert fresh.exit_code == 3
+        assert "is not this release" in fresh.stderr
+        not_private = release(
+            cohort, "--non-private", "--work-dir", cohort / "other", *dry_run, budget=[]
+        )
+        assert not_private.exit_code == 3, not_private.stderr
+        assert "is not this release" in not_private.stderr
+    assert not list((cohort / "other").glob("genotypes.zarr*"))
+    assert sum_up(cohort, store, "--non-private", budget=[]).exit_code == 0
+    refused = command(
+        finalize, "--work-dir", cohort / "work", "--out", cohort / "release", "--non-private"
+    )
+    assert (refused.exit_code, refused.stderr.count("is not this release")) == (3, 1)
+    both = command(
+        finalize, "--work-dir", cohort / "work", "--out", cohort / "new", "--non-private", *BUDGET
+    )
+    assert both.exit_code == 2
+    assert "--non-private" in both.stderr
+
+
+def test_statistics_of_other_options_are_refused_by_a_dry_run(cohort: Path, store: Path) -> None:
+    assert sum_up(cohort, store).exit_code == 0
+    assert sum_up(cohort, store, "--dry-run").exit_code == 0
+    for dry_run in (["--dry-run"], []):
+        other = sum_up(cohort, store, "--ld-blocks", "window:2", *dry_run)
+        assert other.exit_code == 3, other.stderr
+        assert "statistics of other inputs or options" in other.stderr.splitlines()[-1]
+
+
+def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Path) -> None:
+    def run(*options: object):
+        return release(cohort, "--non-private", *options, budget=[])
+
+    assert run().exit_code == 0
+    assert run("--dry-run").exit_code == 0
+    assert run("--work-dir", cohort / "other", "--dry-run").exit_code == 0
+    other = run("--work-dir", cohort / "other", "--ld-blocks", "window:2", "--dry-run")
+    assert other.exit_code == 3
+    assert "is not this release" in other.stderr
+
+
+def test_moments_that_were_bought_are_not_asked_for_again(
+    cohort: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The budget covers one release; a run stops after it has paid for the moments."""
+    options = [*set_budget(cohort, epsilon=1.0), "--pheno-moments"]
+
+    def stop(*_: object, **__: object) -> None:
+        raise InterruptedRun("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("primo_scale.cli.release.accumulate_stage", stop)
+        assert release(cohort, *options).exit_code == 5
+    assert len(ledger_events(cohort)) == 4  # created, budget, and the moments reserved and drawn
+    assert release(cohort, *options, "--dry-run").exit_code == 0
+    elsewhere = release(cohort, *options, "--work-dir", cohort / "other", "--dry-run")
+    assert elsewhere.exit_code == 6  # where the moments would be paid for again
+    assert release(cohort, *options).exit_code == 0

@@ -1,0 +1,49 @@
+"""Places: what is an URL of a store, what is a path, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from primo_scale.errors import UsageError
+from primo_scale.storage.locations import ObjectUrl, parse_location
+
+
+@pytest.mark.parametrize("text", ["a.zarr", "/data/a b", "s3", "s3:/x", "./s3:x", "C:stuff"])
+def test_whatever_names_no_scheme_is_a_path(text):
+    assert parse_location(text) == Path(text)
+    assert parse_location(Path(text)) == Path(text)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_an_url_is_read_as_it_is_written(scheme):
+    found = parse_location(f"{scheme}://my-bucket.x/cohort/geno=1/a_b.zarr/")
+    assert found == ObjectUrl(scheme, "my-bucket.x", "cohort/geno=1/a_b.zarr")
+    assert str(found) == f"{scheme}://my-bucket.x/cohort/geno=1/a_b.zarr"
+    assert parse_location(str(found)) == found == found.resolve()
+    assert found.name == "a_b.zarr"
+    assert parse_location(str(found / "gram/0/c/1")) == found / "gram" / "0" / "c" / "1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://host/x", "file:///x", "ftp://x/y", "s3://", "s3://bucket", "s3://bucket/",
+        "s3:///x", "s3://bucket//x", "s3://bucket/a/../b", "s3://bucket/./b", "s3://bucket/a b",
+        "s3://bucket/%2e", "s3://bück/x", "s3://bucket/...", "s3://bucket/a\\b",
+    ],
+)  # fmt: skip
+def test_other_urls_are_refused(text):
+    with pytest.raises(UsageError):
+        parse_location(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s3://key:hunter2@bucket/x", "s3://bucket/x?X-Amz-Signature=hunter2", "s3://bucket/x#hunter2"],
+)
+def test_credentials_in_an_url_are_refused_and_not_repeated(text):
+    with pytest.raises(UsageError) as refusal:
+        parse_location(text)
+    assert "hunter2" not in str(refusal.value)

@@ -135,7 +135,8 @@ def test_a_busy_process_ends_all_the_same_but_not_while_it_pays(block, code, sai
 
 SWALLOWED = """
 import ctypes, os, signal, sys
-from primo_scale.cli.command_line import ContractCommand, debug_option, explain_errors, stage
+from primo_scale.cli.command_line import ContractCommand, debug_option, explain_errors
+from primo_scale.run.log_records import stage
 import click
 
 @click.command(cls=ContractCommand)

@@ -11,7 +11,7 @@ person's phenotypes to null": the constants are the same. Label privacy takes fo
 largest norm of the public rows, feature privacy takes for ``outcome_norm`` the largest norm of
 the public outcomes. A constant column kappa adds ``kappa^2`` to the norm of its side.
 
-Bounds of statistics that the product does not release are in tests/privacy/sensitivity_bounds.py.
+Bounds of statistics that the product does not release are in tests/gaussian/sensitivity_bounds.py.
 """
 
 from __future__ import annotations

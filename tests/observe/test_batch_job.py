@@ -21,9 +21,10 @@ import sys
 from pathlib import Path
 import click
 from primo_scale.cli.command_line import (
-    LOGGER, ContractCommand, debug_option, explain_errors, log_format_option, open_run_log, stage,
+    ContractCommand, debug_option, explain_errors, log_format_option, open_run_log,
 )
 from primo_scale.errors import InputError, InterruptedRun
+from primo_scale.run.log_records import LOGGER, stage
 
 @click.command(cls=ContractCommand)
 @click.argument("error")

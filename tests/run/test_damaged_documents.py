@@ -81,7 +81,7 @@ STOPPED = {
     "release.work/design.json": {"finalize"},
     "release.work/statistics.zarr/zarr.json": {"finalize", "accumulate", "gwas_release"},
     "release.work/genotypes.zarr/zarr.json": {"finalize", "accumulate", "gwas_release"},
-    "publication/release.json": {"finalize", "gwas_release"},
+    "release/release.json": {"finalize", "gwas_release"},
 }
 
 
@@ -110,7 +110,7 @@ def test_a_damaged_document_is_one_line(folder, file, content) -> None:
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_a_damaged_release_does_not_verify(folder, content) -> None:
-    put(folder / "publication/release.json", CONTENTS[content])
+    put(folder / "release/release.json", CONTENTS[content])
     result = command(verify.main, folder / "release")
     assert result.exit_code == 1 and "NOT VERIFIED" in result.stdout
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Privacy,
     )
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "PrimoError": "errors",

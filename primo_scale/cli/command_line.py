@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -136,13 +137,15 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     The wrapped command receives everything but ``debug``.
     """
 
-    @functools.wraps(command)
+    @wraps(command)
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
         """Run the command; end with its exit code and one line."""
         COMMAND_LINE.set(tuple(sys.orig_argv))
         with _logged_to_terminal():
+            # The watching thread has a context of its own.
+            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
             try:
-                with signals_noted(_report_interruption), files_private():
+                with signals_noted(last_words), files_private():
                     check()
                     command(*args, **options)
             except (PrimoError, MemoryError, OSError) as error:
@@ -164,11 +167,6 @@ def _report(error: PrimoError) -> None:
         vars(record)["fields"] = {"exit_code": error.exit_code}
     for handler in LOGGER.handlers:
         handler.handle(record)
-
-
-def _report_interruption() -> None:
-    """Log that the command was interrupted, for the thread that ends a process that is busy."""
-    _report(InterruptedRun("interrupted"))
 
 
 @contextmanager

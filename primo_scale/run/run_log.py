@@ -55,6 +55,7 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
     log.setLevel(logging.DEBUG)
     own = (log, ProgressFile(work_dir))
     LOGGED_IN.set(path)
+    leave_stage()  # of an earlier run that failed in it
     with _also_handled_by(own):
         for record in _start_records(name, request):
             _handle(record, own)
@@ -123,4 +124,3 @@ def _also_handled_by(own: tuple[logging.Handler, ...]) -> Iterator[None]:
         for handler in (*own, *parents):
             LOGGER.removeHandler(handler)
             handler.close()
-        leave_stage()

@@ -18,6 +18,7 @@ from primo_scale.errors import InputError
 from primo_scale.privacy.noise_store import NoiseAtHand
 from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.purge import is_done_and_purged
+from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.work_directory import _Claims
 
 DEEP = "[" * 100_000
@@ -132,7 +133,7 @@ def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content)
     put(tmp_path / "purged.json", content)
     put(tmp_path / "design.json", "{}")
     with pytest.raises(InputError, match=r"purged\.json: is damaged"):
-        is_done_and_purged(tmp_path, {})
+        is_done_and_purged(FinalizeRequest(work_dir=tmp_path, out=tmp_path / "r", non_private=True))
     assert (tmp_path / "design.json").exists()
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, write_version_1
 from test_ledger_people import refused_command
@@ -205,9 +205,18 @@ _STEPS = st.lists(
 
 
 @given(steps=_STEPS)
+# The sample list (IID 0, FID 0) belongs to the second cohort, although the first has its IID.
+@example(
+    steps=[
+        (False, {0}, "second", "0"),
+        (True, {0}, "first", "1"),
+        (True, {0}, "second", "0"),
+        (True, {0}, "first", "0"),
+    ]
+)
 @settings(max_examples=60, deadline=None)
 def test_nobody_is_charged_to_two_cohorts_unless_the_custodian_opened_the_second(steps):
-    """A refused release changes nothing; one that shares nobody with other cohorts goes through."""
+    """A refusal changes nothing, and has a reason: a person or a list of another cohort."""
     cohorts_of, opened, charged = defaultdict(set), set(), set()
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
         for number, (is_release, people, cohort, fid) in enumerate(steps):
@@ -219,18 +228,31 @@ def test_nobody_is_charged_to_two_cohorts_unless_the_custodian_opened_the_second
                 continue
             asked = of(ledger, sorted(people), cohort, fid=fid, epsilon=0.01, digest=str(number))
             name = asked.account.cohort
-            strays = {p for p in people if cohorts_of[p] and name not in cohorts_of[p]}
+            identities = [*people, (fid, frozenset(people))]
+            shared = any(cohorts_of[i] and name not in cohorts_of[i] for i in identities)
             head = ledger.head()
             try:
                 ledger.reserve(asked)
             except BudgetRefused as error:
                 assert ledger.head() == head
                 full = "does not cover" in str(error)
-                assert full or strays
+                assert full or shared
                 assert full or name in charged or name not in opened
             else:
-                assert not strays or (name in opened and name not in charged)
+                assert not shared or (name in opened and name not in charged)
                 charged.add(name)
-                for person in people:
-                    cohorts_of[person].add(name)
+                for identity in identities:
+                    cohorts_of[identity].add(name)
         assert ledger.verify() == []
+
+
+def test_a_sample_list_is_charged_to_its_own_cohort_and_not_to_one_of_the_same_iids(path):
+    """The custodian has declared the two lists to be of different people."""
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, EVERYBODY, "first", fid="1"))
+        ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
+        ledger.reserve(of(ledger, EVERYBODY, "second", fid="2"))
+        line, _ = refused_command(ledger, of(ledger, EVERYBODY, "first", fid="2"))
+        assert "these people have a budget under another name (got first; limit second)" in line
+        assert "Give --cohort second" in line
+        ledger.reserve(of(ledger, EVERYBODY, "second", fid="2", digest="again"))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.ledger.ledger import Ledger
     from primo_scale.ledger.spending import Account, Charge
-    from primo_scale.privacy.noise_store import NoiseAtHand
+    from primo_scale.privacy.noise_store import NoiseStore
     from primo_scale.run.design import Design
     from primo_scale.run.estimation import Chosen
 
@@ -103,7 +103,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     """
     from primo_scale.accumulation.statistics import open_raw_statistics
     from primo_scale.genotypes.store import open_genotype_store
-    from primo_scale.privacy.noise_store import NoiseAtHand
+    from primo_scale.privacy.noise_store import NoiseStore
     from primo_scale.privacy.private_statistics import privatise
     from primo_scale.run.estimation import choose
     from primo_scale.run.release_memory import refuse_small_memory, release_needs
@@ -114,9 +114,9 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
     _check_belongs(raw, "design", design.digest, work_dir / "design.json")
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
-    at_hand = NoiseAtHand(work_dir / NOISE)
+    noise_store = NoiseStore(work_dir / NOISE)
     build = log_genome_build(choices.genome_build, store.variants)
-    refuse_other_release(choices, design, build, at_hand.charges())
+    refuse_other_release(choices, design, build, noise_store.charges())
     promise = None if choices.budget is None else design.promise(choices.budget)
     chosen = choose(design, promise, choices.methods)
     if choices.budget is None and design.subsample is not None:
@@ -138,7 +138,7 @@ def finalize_stage(work_dir: Path, design: Design, choices: ReleaseChoices) -> N
         )
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
-    _release_privately(raw, design, choices, chosen, at_hand, store)
+    _release_privately(raw, design, choices, chosen, noise_store, store)
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
@@ -156,14 +156,14 @@ def _release_privately(
     design: Design,
     choices: ReleaseChoices,
     chosen: Chosen,
-    at_hand: NoiseAtHand,
+    noise_store: NoiseStore,
     store: GenotypeStore,
 ) -> None:
     from primo_scale.gaussian.calibration import Cost
-    from primo_scale.ledger.cohort_account import payer_of
+    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger, default_ledger_path
     from primo_scale.ledger.refusals import lowered_budget
-    from primo_scale.privacy.paid_statistics import charge_taken_up, pay_and_draw
+    from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
     from primo_scale.publication.publish import Signer
     from primo_scale.run.accuracy_forecast import forecast_release
     from primo_scale.run.describe_release import Payment
@@ -174,9 +174,9 @@ def _release_privately(
         raise UsageError("a private release needs --epsilon and --delta")
     mechanism = design.mechanism(choices.budget, recipe_of(design, chosen))
     path = choices.ledger or default_ledger_path()
-    with Ledger(path, create=not at_hand.used()) as ledger:
-        ledger.refuse_unknown_charges(at_hand.used())
-        payer = payer_of(
+    with Ledger(path, create=not noise_store.used_charges()) as ledger:
+        ledger.refuse_unknown_charges(noise_store.used_charges())
+        paying_cohort = find_paying_cohort(
             ledger,
             store.cohort_digest,
             store.samples.individual,
@@ -184,17 +184,24 @@ def _release_privately(
             unit=design.privacy,
             adjacency=design.adjacency,
         )
-        moments = _moments_charges(design, ledger, payer.account)
+        moments = _moments_charges(design, ledger, paying_cohort.account)
         if choices.out.exists():  # refused before paying for what could not be published
-            known = charge_taken_up(raw, mechanism, at_hand, ledger=ledger, payer=payer)
+            known = charge_with_stored_noise(
+                raw, mechanism, noise_store, ledger=ledger, paying_cohort=paying_cohort
+            )
             if known is None or known.id != charge_of(choices.out):
                 raise exists_already(choices.out)
         with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(
-                    raw, mechanism, at_hand, ledger=ledger, payer=payer, on_block=move
+                    raw,
+                    mechanism,
+                    noise_store,
+                    ledger=ledger,
+                    paying_cohort=paying_cohort,
+                    on_block=move,
                 )
-            balance = ledger.balance(payer.account)
+            balance = ledger.balance(paying_cohort.account)
             log_payment("statistics", paid.receipt, balance)
         if not balance.affords(Cost(0.0)):
             raise lowered_budget(path, balance)
@@ -202,7 +209,7 @@ def _release_privately(
         expected = forecast_release(design, store.variants, mechanism)
         payment = Payment(mechanism, charges, balance, expected.stated_size)
         signer = Signer(ledger.public_key, ledger.sign)
-        with at_hand.payment_explained(paid.receipt.charge.id):
+        with noise_store.payment_explained(paid.receipt.charge.id):
             digest = publish(
                 design, paid.private, choices,
                 variants=store.variants, chosen=chosen, paid=Paid(payment, signer),

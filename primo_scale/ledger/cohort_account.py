@@ -11,25 +11,25 @@ from primo_scale.ledger.spending import Account
 
 
 @dataclass(frozen=True)
-class Payer:
+class PayingCohort:
     """Account that pays for a release, and the people that the release is about.
 
     Attributes
     ----------
     account
         Account in the ledger.
-    people
+    people_digest
         Keyed digest of the sample list, by which a second account for it is noticed.
     roster
         Keyed digests of the IIDs, by which a second account for any of the people is noticed.
     """
 
     account: Account
-    people: str
+    people_digest: str
     roster: bytes = b""
 
 
-def payer_of(
+def find_paying_cohort(
     ledger: Ledger,
     cohort_digest: str,
     individuals: Iterable[str],
@@ -37,7 +37,7 @@ def payer_of(
     *,
     unit: PrivacyUnit,
     adjacency: Adjacency,
-) -> Payer:
+) -> PayingCohort:
     """Return the account that pays for a release of a cohort.
 
     Parameters
@@ -60,6 +60,6 @@ def payer_of(
     UsageError
         The name stands for several cohorts.
     """
-    people = ledger.cohort_identifier(cohort_digest)
-    account = ledger.account_named(name or people, unit=unit, adjacency=adjacency)
-    return Payer(account, people, ledger.roster(individuals))
+    people_digest = ledger.cohort_identifier(cohort_digest)
+    account = ledger.account_named(name or people_digest, unit=unit, adjacency=adjacency)
+    return PayingCohort(account, people_digest, ledger.roster(individuals))

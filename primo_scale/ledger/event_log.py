@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.signing_key import new_signing_key, public_key_of, sign
 from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
 
@@ -209,8 +209,8 @@ class EventLog:
                 return
             self._database.execute(_SIGNING_TABLE)
             self.append(_UPGRADED, _add_signing_key(self._database))
-            step("before upgrade")
-        step("upgraded")
+            announce_step(PaymentStep.UPGRADE_WRITTEN)
+        announce_step(PaymentStep.UPGRADE_COMMITTED)
 
     def _signing_key(self) -> bytes:
         """The private key; empty unless there is exactly one."""

@@ -14,8 +14,8 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.spending import (
     Account,
+    AccountBudget,
     Balance,
-    Budget,
     Charge,
     ChargeState,
     ReleaseRequest,
@@ -36,7 +36,7 @@ class History:
         One line for each event that no ledger would have written.
     """
 
-    budgets: dict[Account, Budget] = field(default_factory=dict)
+    budgets: dict[Account, AccountBudget] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class History:
     def cohorts_of(self, people: str) -> set[str]:
         """Cohorts, by any account of theirs, that releases of these people were charged to."""
         requests = (charge.request for charge in self.charges.values())
-        return {r.account.cohort for r in requests if people and r.people == people}
+        return {r.account.cohort for r in requests if people and r.people_digest == people}
 
     def has_budget(self, cohort: str) -> bool:
         """Whether a cohort has a budget, for any unit and adjacency."""
@@ -65,17 +65,17 @@ class History:
             for charge in self.charges.values()
         )
 
-    def charge_to_replay(
-        self, request: ReleaseRequest, noise_at_hand: Collection[str]
+    def replayable_charge(
+        self, request: ReleaseRequest, stored_noise: Collection[str]
     ) -> Charge | None:
         """A charge for the same request whose noise exists and may be used again, or None.
 
-        One of `noise_at_hand` if it is such a charge, recorded as drawn or not; else the last one
+        One of `stored_noise` if it is such a charge, recorded as drawn or not; else the last one
         that was recorded as drawn.
         """
         same = [charge for charge in self.charges.values() if charge.request == request]
         for charge in same:
-            if charge.id in noise_at_hand:
+            if charge.id in stored_noise:
                 return charge
         drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
         return drawn[-1] if drawn else None
@@ -114,7 +114,7 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
         "mu_squared": charge.cost.mu_squared,
         "approximate_epsilon": charge.cost.epsilon,
         "approximate_delta": charge.cost.delta,
-        "people": charge.request.people,
+        "people": charge.request.people_digest,
         "roster": charge.roster,
     }
 
@@ -150,7 +150,7 @@ def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> s
 def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
     account = _account_from(body)
     before = history.budgets.get(account)
-    history.budgets[account] = Budget(body["epsilon"], body["delta"])
+    history.budgets[account] = AccountBudget(body["epsilon"], body["delta"])
     if before is not None and before.delta != body["delta"]:
         return f"changes the delta of cohort {account.short_name}"
     return None

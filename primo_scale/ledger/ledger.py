@@ -27,13 +27,13 @@ from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.history import History, account_as_json, replay, reservation_as_json
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget, unknown_charge
 from primo_scale.ledger.rosters import Overlap, make_roster, overlap
 from primo_scale.ledger.spending import (
     Account,
+    AccountBudget,
     Balance,
-    Budget,
     Charge,
     ChargeState,
     ReleaseRequest,
@@ -43,7 +43,7 @@ from primo_scale.storage.files import canonical_json
 _NOTHING = Cost(0.0)
 
 
-def random_charge() -> str:
+def random_charge_id() -> str:
     """Return the name of a new charge."""
     return secrets.token_hex(8)
 
@@ -173,9 +173,9 @@ class Ledger:
         self,
         request: ReleaseRequest,
         *,
-        noise_at_hand: Collection[str] = (),
-        to_follow: Cost = _NOTHING,
-        new_charge: Callable[[], str] = random_charge,
+        stored_noise: Collection[str] = (),
+        further_cost: Cost = _NOTHING,
+        new_charge: Callable[[], str] = random_charge_id,
     ) -> Reservation:
         """Pay for a release, or find that this very release was paid for and drawn already.
 
@@ -186,10 +186,10 @@ class Ledger:
         ----------
         request
             What is asked for.
-        noise_at_hand
+        stored_noise
             Charges whose private statistics, or the key that they are drawn with, lie in the work
             directory: a run may have died before `mark_drawn`.
-        to_follow
+        further_cost
             Cost of the release's other charges, not asked for yet: a budget that would not cover
             them too refuses now, while nothing is spent.
         new_charge
@@ -209,21 +209,21 @@ class Ledger:
             The cost is none, or more than the request promises.
         """
         with self._transaction() as history:
-            paid = history.charge_to_replay(request, noise_at_hand)
+            paid = history.replayable_charge(request, stored_noise)
             if paid is not None:
                 reservation = Reservation(paid, opened_budget=False)
             else:
-                reservation = self._charge(history, request, to_follow, new_charge)
-            step("before reserve")
-        step("reserved")
+                reservation = self._charge(history, request, further_cost, new_charge)
+            announce_step(PaymentStep.RESERVATION_WRITTEN)
+        announce_step(PaymentStep.RESERVATION_COMMITTED)
         return reservation
 
     def reserve_again(
         self,
         request: ReleaseRequest,
         *,
-        to_follow: Cost = _NOTHING,
-        new_charge: Callable[[], str] = random_charge,
+        further_cost: Cost = _NOTHING,
+        new_charge: Callable[[], str] = random_charge_id,
     ) -> Reservation:
         """Pay for a release whose earlier noise is lost, as if it had never been drawn.
 
@@ -233,13 +233,13 @@ class Ledger:
             As for `reserve`.
         """
         with self._transaction() as history:
-            reservation = self._charge(history, request, to_follow, new_charge)
-            step("before reserve")
-        step("reserved")
+            reservation = self._charge(history, request, further_cost, new_charge)
+            announce_step(PaymentStep.RESERVATION_WRITTEN)
+        announce_step(PaymentStep.RESERVATION_COMMITTED)
         return reservation
 
     def ask(
-        self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
+        self, request: ReleaseRequest, *, stored_noise: Collection[str] = ()
     ) -> Reservation | None:
         """Return what `reserve` would answer to a new request, and change nothing.
 
@@ -250,7 +250,7 @@ class Ledger:
         ----------
         request
             Request for the whole release, with any digest.
-        noise_at_hand
+        stored_noise
             Charges whose noise lies in the work directory.
 
         Returns
@@ -266,7 +266,7 @@ class Ledger:
         history = self._checked_history()
         for charge in history.charges.values():
             known = replace(charge.request, digest=request.digest, roster=request.roster)
-            if known == request and charge.id in noise_at_hand:
+            if known == request and charge.id in stored_noise:
                 return None
         return self._answer(history, request, _NOTHING)
 
@@ -292,11 +292,11 @@ class Ledger:
         if unknown:
             raise unknown_charge(self.path, unknown[0], charges[unknown[0]])
 
-    def charge_paid_for(
-        self, request: ReleaseRequest, *, noise_at_hand: Collection[str] = ()
+    def replayable_charge(
+        self, request: ReleaseRequest, *, stored_noise: Collection[str] = ()
     ) -> Charge | None:
         """The charge that `reserve` would give back for nothing; None if it would charge."""
-        return self._history().charge_to_replay(request, noise_at_hand)
+        return self._history().replayable_charge(request, stored_noise)
 
     def mark_drawn(self, charge: Charge, statistics_digest: str) -> None:
         """Record that the charge's one noise was drawn, giving these private statistics.
@@ -324,8 +324,8 @@ class Ledger:
                     value=charge.id,
                     remedy="Use the recorded statistics, or run the release again to pay anew",
                 )
-            step("before drawn")
-        step("drawn")
+            announce_step(PaymentStep.DRAW_RECORD_WRITTEN)
+        announce_step(PaymentStep.DRAW_RECORD_COMMITTED)
 
     def mark_published(self, charge: Charge, release_digest: str) -> None:
         """Record a release made from the charge's private statistics.
@@ -346,8 +346,8 @@ class Ledger:
                 )
             if release_digest not in known.release_digests:
                 self._log.append("published", {"charge": charge.id, "digest": release_digest})
-            step("before published")
-        step("published")
+            announce_step(PaymentStep.PUBLICATION_RECORD_WRITTEN)
+        announce_step(PaymentStep.PUBLICATION_RECORD_COMMITTED)
 
     def set_budget(
         self, account: Account, *, epsilon: float, delta: float | None = None
@@ -425,11 +425,11 @@ class Ledger:
         self,
         history: History,
         request: ReleaseRequest,
-        to_follow: Cost,
+        further_cost: Cost,
         new_charge: Callable[[], str],
     ) -> Reservation:
         """Write down the budget that a request opens, if it does, and its charge."""
-        answer = self._answer(history, request, to_follow)
+        answer = self._answer(history, request, further_cost)
         if answer.opened_budget:
             self._append_budget(request.account, request.epsilon, request.delta)
         roster = self._log.attach(request.roster) if request.roster else ""
@@ -437,7 +437,7 @@ class Ledger:
         self._log.append("reserved", reservation_as_json(charge))
         return replace(answer, charge=charge)
 
-    def _answer(self, history: History, request: ReleaseRequest, to_follow: Cost) -> Reservation:
+    def _answer(self, history: History, request: ReleaseRequest, further_cost: Cost) -> Reservation:
         """Return a reservation whose charge has no name yet; raise what refuses the request."""
         problem = request.problem()
         if problem:
@@ -449,14 +449,14 @@ class Ledger:
             raise refusal
         opened = account not in history.budgets
         if opened:
-            balance = Balance(account, Budget(request.epsilon, request.delta), ())
+            balance = Balance(account, AccountBudget(request.epsilon, request.delta), ())
         else:
             balance = history.balance(account)
         if balance.budget.delta != request.delta:
             raise other_delta(self.path, account, asked=request.delta, own=balance.budget.delta)
         lost = history.interrupted(request)
-        if not balance.affords(request.cost + to_follow):
-            cost = request.cost + to_follow
+        if not balance.affords(request.cost + further_cost):
+            cost = request.cost + further_cost
             raise over_budget(self.path, balance, request=request, cost=cost, lost_charges=lost)
         return Reservation(Charge("", request), opened, lost)
 

@@ -125,7 +125,7 @@ def name_refusal(
     """
     account = request.account
     has_budget = account in history.budgets
-    names = history.cohorts_of(request.people)
+    names = history.cohorts_of(request.people_digest)
     same_list = set() if account.cohort in names else names
     if shared.elsewhere or same_list:
         if history.has_charges(account.cohort):
@@ -137,8 +137,8 @@ def name_refusal(
     if history.has_budget(account.cohort):
         return _unopened(path, account)
     # Set under the people's own identifier, before anything was charged to it.
-    if history.has_budget(request.people):
-        return _second_name(path, account, request, shared, {request.people})
+    if history.has_budget(request.people_digest):
+        return _second_name(path, account, request, shared, {request.people_digest})
     return None
 
 

@@ -86,7 +86,7 @@ def _elsewhere(
             others.setdefault(cohort, set()).add(charge.roster)
         elif charge.roster:
             people = np.setdiff1d(people, rosters[charge.roster], assume_unique=True)
-        elif charge.request.people == request.people:
+        elif charge.request.people_digest == request.people_digest:
             return {}  # charged by a version without rosters, for the very same list
     counts = {
         cohort: sum(

@@ -92,7 +92,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Budget:
+class AccountBudget:
     """The most an account may spend; its delta never changes.
 
     Attributes
@@ -145,7 +145,7 @@ class ReleaseRequest:
         (epsilon_j, delta_j) that is proved for it: an amplified subsample is, and a mechanism known
         only as rho-zCDP would be, by its conversion, because rho-zCDP does not imply that mu^2 is
         2 rho. Nothing here is known only as zCDP.
-    people
+    people_digest
         Keyed digest of the sample list; empty where it is not known.
     roster
         Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty where they are
@@ -157,7 +157,7 @@ class ReleaseRequest:
     epsilon: float
     delta: float
     cost: Cost
-    people: str = ""
+    people_digest: str = ""
     roster: bytes = field(default=b"", compare=False, repr=False)
 
     def problem(self) -> str | None:
@@ -240,7 +240,7 @@ class Balance:
     """
 
     account: Account
-    budget: Budget
+    budget: AccountBudget
     charges: tuple[Charge, ...]
 
     @property

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.genotypes.frequencies import refuse_few_matches
-from primo_scale.ledger.cohort_account import payer_of
+from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ReleaseRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.store import is_aligned
 from primo_scale.outcomes.tables import open_outcome_table
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.accuracy_forecast import check_accuracy
 from primo_scale.run.choices import outcome_coding
@@ -84,10 +84,10 @@ def check_before_work(
     design = make_design(store, asked.model, matched=matched, outcomes=coding, moments=None)
     _warn_of_public_inputs(design, asked.outcomes)
     chosen = _chosen(design, asked)
-    at_hand = NoiseAtHand(work_dir / NOISE).charges()
+    stored_noise = NoiseStore(work_dir / NOISE).charges()
     if asked.release is not None:
         build = log_genome_build(asked.release.genome_build, store.variants)
-        refuse_other_release(asked.release, design, build, at_hand)
+        refuse_other_release(asked.release, design, build, stored_noise)
     budget = None if asked.model.non_private else asked.model.budget
     check_accuracy(design, store.variants, chosen, budget, accept_noise=asked.accept_noise)
     if chosen is not None:
@@ -165,17 +165,17 @@ def _refuse_unaffordable(
     path = asked.ledger or default_ledger_path()
     if asked.release is not None or asked.outcomes.pay_moments:  # this command writes to it
         refuse_unwritable(path)
-    at_hand = NoiseAtHand(work_dir / NOISE)
-    used = at_hand.used()
+    noise_store = NoiseStore(work_dir / NOISE)
+    used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget that the release needs
         return
-    bought = read_moments(at_hand) if asked.outcomes.pay_moments else None
+    bought = read_moments(noise_store) if asked.outcomes.pay_moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
-        payer = payer_of(
+        paying_cohort = find_paying_cohort(
             ledger,
             store.cohort_digest,
             store.samples.individual,
@@ -184,9 +184,15 @@ def _refuse_unaffordable(
             adjacency=design.adjacency,
         )
         request = ReleaseRequest(
-            payer.account, "", budget.epsilon, budget.delta, cost, payer.people, payer.roster
+            paying_cohort.account,
+            "",
+            budget.epsilon,
+            budget.delta,
+            cost,
+            paying_cohort.people_digest,
+            paying_cohort.roster,
         )
-        ledger.ask(request, noise_at_hand=at_hand.charges())
+        ledger.ask(request, stored_noise=noise_store.charges())
 
 
 def _finished_stages(work_dir: Path, asked: RunChoices) -> tuple[bool, bool]:

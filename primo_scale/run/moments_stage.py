@@ -40,23 +40,23 @@ def moments_stage(store: GenotypeStore, asked: RunChoices, work_dir: Path) -> Pa
     outcomes, model = asked.outcomes, asked.model
     if not outcomes.pay_moments or model.budget is None:
         return None
-    from primo_scale.ledger.cohort_account import payer_of
+    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger, default_ledger_path
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.mechanism import Promise
-    from primo_scale.privacy.noise_store import NoiseAtHand
+    from primo_scale.privacy.noise_store import NoiseStore
     from primo_scale.privacy.phenotype_moments import pay_for_moments
     from primo_scale.run.choices import phenotype_bounds
     from primo_scale.run.design import PaidMoments
 
     bounds = phenotype_bounds(outcomes)
     promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
-    at_hand = NoiseAtHand(work_dir / NOISE)
+    noise_store = NoiseStore(work_dir / NOISE)
     with stage("phenotype moments"):
         raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
         path = asked.ledger or default_ledger_path()
-        with Ledger(path, create=not at_hand.used()) as ledger:
-            payer = payer_of(
+        with Ledger(path, create=not noise_store.used_charges()) as ledger:
+            paying_cohort = find_paying_cohort(
                 ledger,
                 store.cohort_digest,
                 store.samples.individual,
@@ -65,6 +65,10 @@ def moments_stage(store: GenotypeStore, asked: RunChoices, work_dir: Path) -> Pa
                 adjacency=model.adjacency,
             )
             with deferred():
-                bought, receipt = pay_for_moments(raw, promise, at_hand, ledger=ledger, payer=payer)
-                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
+                bought, receipt = pay_for_moments(
+                    raw, promise, noise_store, ledger=ledger, paying_cohort=paying_cohort
+                )
+                log_payment(
+                    "phenotype means and sds", receipt, ledger.balance(paying_cohort.account)
+                )
     return PaidMoments(bought, model.budget)

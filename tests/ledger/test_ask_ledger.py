@@ -20,16 +20,16 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=4.0, delta=DELTA)
-        charge = ledger.reserve(replace(request("first", 3.0), people="everybody")).charge
+        charge = ledger.reserve(replace(request("first", 3.0), people_digest="everybody")).charge
         ledger.mark_drawn(charge, "noised")
     return path
 
 
-def ask(path: Path, asked, at_hand=()):
+def ask(path: Path, asked, noise_store=()):
     before = path.read_bytes()
     try:
         with Ledger(path, read_only=True) as ledger:
-            return ledger.ask(asked, noise_at_hand=at_hand)
+            return ledger.ask(asked, stored_noise=noise_store)
     finally:
         assert path.read_bytes() == before
 
@@ -44,9 +44,9 @@ def reserve_in_a_copy(path: Path, asked):
 @pytest.mark.parametrize(
     "asked",
     [
-        replace(request("other", 3.0), people="everybody"),  # over the budget
-        replace(request("other", 1.0), people="everybody", delta=1e-7),  # another delta
-        replace(request("other", 1.0), people="everybody", account=Account("new name")),
+        replace(request("other", 3.0), people_digest="everybody"),  # over the budget
+        replace(request("other", 1.0), people_digest="everybody", delta=1e-7),  # another delta
+        replace(request("other", 1.0), people_digest="everybody", account=Account("new name")),
     ],
 )
 def test_what_reserve_refuses_is_refused_in_the_same_words(path: Path, asked) -> None:
@@ -59,8 +59,8 @@ def test_what_reserve_refuses_is_refused_in_the_same_words(path: Path, asked) ->
 
 def test_what_reserve_allows_is_allowed(path: Path) -> None:
     for asked in (
-        replace(request("other", 0.5), people="everybody"),
-        replace(request("other", 9.0), people="others", account=Account("others")),
+        replace(request("other", 0.5), people_digest="everybody"),
+        replace(request("other", 9.0), people_digest="others", account=Account("others")),
     ):
         answer = ask(path, asked)
         assert answer is not None
@@ -70,19 +70,19 @@ def test_what_reserve_allows_is_allowed(path: Path) -> None:
 def test_noise_at_hand_may_pay_and_noise_of_another_request_may_not(path: Path) -> None:
     with Ledger(path) as ledger:
         (charge,) = ledger.balance(ACCOUNT).charges
-    again = replace(request("not known yet", 3.0), people="everybody")
+    again = replace(request("not known yet", 3.0), people_digest="everybody")
     assert ask(path, again, [charge.id]) is None
-    for at_hand in ([], ["another charge"]):
+    for noise_store in ([], ["another charge"]):
         with pytest.raises(BudgetRefused):
-            ask(path, again, at_hand)
+            ask(path, again, noise_store)
     with pytest.raises(BudgetRefused):
-        ask(path, replace(request("x", 2.5), people="everybody"), [charge.id])
+        ask(path, replace(request("x", 2.5), people_digest="everybody"), [charge.id])
 
 
 def test_a_ledger_of_version_1_stays_one(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
     write_version_1(path)
-    assert ask(path, replace(request("new", 1.0), people="everybody")) is not None
+    assert ask(path, replace(request("new", 1.0), people_digest="everybody")) is not None
 
 
 def test_a_read_only_ledger_takes_nothing(path: Path) -> None:

@@ -26,7 +26,7 @@ from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import (
     Account,
-    Budget,
+    AccountBudget,
     ChargeState,
 )
 
@@ -49,7 +49,7 @@ def test_first_release_opens_its_budget_and_is_told_so(path):
 
 
 def test_a_budget_is_what_a_mechanism_may_use():
-    assert Budget(5.0, DELTA).mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
+    assert AccountBudget(5.0, DELTA).mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
 
 
 def test_a_reservation_is_in_the_file_before_it_returns(path):
@@ -189,9 +189,9 @@ def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_at_hand(path
         first = ledger.reserve(request()).charge
         second = ledger.reserve(request()).charge
         assert second.id != first.id
-        at_hand = ledger.reserve(request(), noise_at_hand=first.id).charge
-        assert at_hand.id == first.id
-        unrelated = ledger.reserve(request("other"), noise_at_hand=first.id).charge
+        replayed = ledger.reserve(request(), stored_noise=first.id).charge
+        assert replayed.id == first.id
+        unrelated = ledger.reserve(request("other"), stored_noise=first.id).charge
         assert unrelated.id not in (first.id, second.id)
         assert len(ledger.balance(ACCOUNT).charges) == 3
 
@@ -205,7 +205,7 @@ def test_lost_statistics_are_paid_for_again_on_demand(path):
         assert second.id != first.id
         ledger.mark_drawn(second, "noised anew")
         assert ledger.reserve(request()).charge.id == second.id
-        assert ledger.reserve(request(), noise_at_hand=first.id).charge.id == first.id
+        assert ledger.reserve(request(), stored_noise=first.id).charge.id == first.id
         with pytest.raises(BudgetRefused, match="does not cover this release"):
             ledger.reserve_again(request())
 
@@ -291,11 +291,11 @@ def release(folder, crash_at):
     statistics = folder / "private"
     with Ledger(folder / "ledger.sqlite") as ledger:
         reached("opened")
-        at_hand = statistics.read_text().split()[:1] if statistics.exists() else []
+        stored = statistics.read_text().split()[:1] if statistics.exists() else []
         asked = request(epsilon=1.0, account=COHORT)
-        charge = ledger.reserve(asked, noise_at_hand=at_hand).charge
+        charge = ledger.reserve(asked, stored_noise=stored).charge
         reached("reserved")
-        if charge.id not in at_hand:
+        if charge.id not in stored:
             assert charge.state is ChargeState.RESERVED
             with (folder / "noises").open("a") as noises:
                 noises.write(f"{charge.id}\n")

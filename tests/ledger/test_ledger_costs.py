@@ -22,8 +22,8 @@ from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import (
     Account,
+    AccountBudget,
     Balance,
-    Budget,
     Charge,
     ReleaseRequest,
 )
@@ -49,7 +49,7 @@ def subsampled(epsilon, delta=DELTA):
 )
 def test_a_budget_of_one_release_is_exactly_its_parts(epsilon, delta, share):
     """In any shares and with any rounding of them, and not a millionth of mu^2 more."""
-    budget, whole = Budget(epsilon, delta), release_mu(epsilon, delta) ** 2
+    budget, whole = AccountBudget(epsilon, delta), release_mu(epsilon, delta) ** 2
     parts = [Cost((math.sqrt(share) * math.sqrt(whole)) ** 2), Cost((1 - share) * whole)]
     charges = [
         Charge(str(k), ReleaseRequest(ACCOUNT, str(k), epsilon, delta, part))
@@ -78,7 +78,7 @@ def profile(epsilon, mu):
 @settings(max_examples=50, deadline=None)
 def test_a_budget_covers_what_composes_to_it(epsilon, delta, epsilon_share, delta_share):
     """eps(mu, delta - sum delta_j) + sum eps_j <= epsilon, by the profile itself."""
-    budget = Budget(epsilon, delta)
+    budget = AccountBudget(epsilon, delta)
     parts = Cost(0.0, epsilon_share * epsilon, delta_share * delta)
     limit = budget.mu_squared_beside(parts)
     left_epsilon, left_delta = epsilon - parts.epsilon, delta - parts.delta
@@ -137,7 +137,7 @@ def test_the_one_delta_of_an_account_is_never_exhausted(path):
 
 def test_parts_without_a_gaussian_one_exhaust_a_budget_too(path):
     """Where no mu^2 is spent, the sums of epsilon_j and delta_j alone decide."""
-    budget = Budget(5.0, DELTA)
+    budget = AccountBudget(5.0, DELTA)
     assert budget.covers(Cost(0.0, 5.0, 0.999 * DELTA))
     assert not budget.covers(Cost(0.0, 5.001, 0.5 * DELTA))
     assert not budget.covers(Cost(0.0, 2.5, DELTA))
@@ -157,12 +157,12 @@ def test_two_charges_of_one_release_share_its_budget(path):
     moments = request("moments", cost=gaussian(5.0, share=0.05))
     main = request("main", cost=gaussian(5.0, share=0.95))
     with Ledger(path) as ledger:
-        first = ledger.reserve(moments, to_follow=main.cost)
+        first = ledger.reserve(moments, further_cost=main.cost)
         assert first.opened_budget
         second = ledger.reserve(main)
         assert not second.opened_budget
         assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
-        assert ledger.reserve(moments, noise_at_hand=[first.charge.id]).charge.id == first.charge.id
+        assert ledger.reserve(moments, stored_noise=[first.charge.id]).charge.id == first.charge.id
         with pytest.raises(BudgetRefused):
             ledger.reserve(moments)
         assert ledger.verify() == []
@@ -191,7 +191,7 @@ def test_what_cannot_be_finished_is_not_begun(path):
         ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
         for attempt in (ledger.reserve, ledger.reserve_again):
             with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
-                attempt(moments, to_follow=rest)
+                attempt(moments, further_cost=rest)
         assert ledger.balance(ACCOUNT).charges == ()
         ledger.reserve(moments)
         assert len(ledger.balance(ACCOUNT).charges) == 1

@@ -15,7 +15,7 @@ from test_ledger_people import refused_command
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.cohort_account import payer_of
+from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, Charge, ReleaseRequest
@@ -31,13 +31,19 @@ def path(tmp_path):
 def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
     """A request for people with these IIDs; another `fid` makes it another sample list."""
     individuals = [f"P{number}" for number in people]
-    payer = payer_of(
+    paying_cohort = find_paying_cohort(
         ledger, f"{fid}: {individuals}", individuals, cohort,
         unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
     )  # fmt: skip
     digest = digest or f"{fid}{individuals}{cohort}"
     return ReleaseRequest(
-        payer.account, digest, epsilon, DELTA, gaussian(epsilon), payer.people, payer.roster
+        paying_cohort.account,
+        digest,
+        epsilon,
+        DELTA,
+        gaussian(epsilon),
+        paying_cohort.people_digest,
+        paying_cohort.roster,
     )
 
 
@@ -135,7 +141,7 @@ def test_a_request_is_replayed_with_or_without_its_people(path):
         charge = ledger.reserve(asked).charge
         ledger.mark_drawn(charge, "noised")
         unknown = ReleaseRequest(
-            asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people
+            asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people_digest
         )
         assert ledger.reserve(unknown).charge.id == ledger.reserve(asked).charge.id == charge.id
 

@@ -1,4 +1,4 @@
-"""Whose budget a release is paid from."""
+"""The account in the ledger that pays for a release of a cohort."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.reader import LedgerReader
 from primo_scale.ledger.spending import Account
 
 
 @dataclass(frozen=True)
 class PayingCohort:
-    """Account that pays for a release, and the people that the release is about.
+    """Account that pays for a release, and the people of the release.
 
     Attributes
     ----------
     account
         Account in the ledger.
     people_digest
-        Keyed digest of the sample list, by which a second account for it is noticed.
+        Keyed digest of the sample list. It reveals a second account for the same list.
     roster
-        Keyed digests of the IIDs, by which a second account for any of the people is noticed.
+        Keyed digests of the IIDs. They reveal a second account for any of the people.
     """
 
     account: Account
@@ -30,7 +30,7 @@ class PayingCohort:
 
 
 def find_paying_cohort(
-    ledger: Ledger,
+    ledger: LedgerReader,
     cohort_digest: str,
     individuals: Iterable[str],
     name: str | None,
@@ -49,7 +49,7 @@ def find_paying_cohort(
     individuals
         IIDs of the people of the release.
     name
-        Name of the cohort; None: the cohort goes by its sample list.
+        Name of the cohort, or None to identify it by the keyed digest of its sample list.
     unit
         Privacy unit.
     adjacency
@@ -58,7 +58,7 @@ def find_paying_cohort(
     Raises
     ------
     UsageError
-        The name stands for several cohorts.
+        The name matches several cohorts.
     """
     people_digest = ledger.cohort_identifier(cohort_digest)
     account = ledger.account_named(name or people_digest, unit=unit, adjacency=adjacency)

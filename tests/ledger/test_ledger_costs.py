@@ -198,12 +198,12 @@ def test_what_cannot_be_finished_is_not_begun(path):
 
 
 IMPOSSIBLE = [
-    (Cost(-0.1), "no cost"),
-    (Cost(math.nan), "no cost"),
-    (Cost(math.inf), "no cost"),
-    (Cost(0.1, -0.1, 0.0), "no cost"),
-    (Cost(0.1, 0.1, -1e-12), "no cost"),
-    (Cost(0.0), "no cost"),
+    (Cost(-0.1), "not positive and finite"),
+    (Cost(math.nan), "not positive and finite"),
+    (Cost(math.inf), "not positive and finite"),
+    (Cost(0.1, -0.1, 0.0), "not positive and finite"),
+    (Cost(0.1, 0.1, -1e-12), "not positive and finite"),
+    (Cost(0.0), "not positive and finite"),
     (Cost(1.0001 * release_mu(5.0, DELTA) ** 2), "costs more"),
     (Cost(release_mu(5.0, DELTA) ** 2, 0.001, DELTA / 1000), "costs more"),
     (Cost(0.0, 5.001, DELTA / 2), "costs more"),

@@ -105,7 +105,7 @@ def test_events_no_ledger_writes_are_found_even_with_a_good_chain(path):
             log.append("drawn", {"charge": charge.id, "digest": "one"})
             log.append("drawn", {"charge": charge.id, "digest": "two"})
         problems = ledger.verify()
-    assert problems == [f"event 5 (drawn): a second noise for charge {charge.id}"]
+    assert problems == [f"event 5 (drawn): records a second noise for charge {charge.id}"]
 
 
 def test_another_file_is_refused(tmp_path):

@@ -244,7 +244,7 @@ def test_an_abbreviation_of_two_identifiers_is_of_neither(path):
                 Account("0123456789abcde" * 4 + "012" + last), epsilon=1.0, delta=DELTA
             )
         kind = {"unit": PrivacyUnit.FULL, "adjacency": Adjacency.REPLACE_ONE}
-        with pytest.raises(UsageError, match="stands for several cohorts"):
+        with pytest.raises(UsageError, match="matches several cohorts"):
             ledger.account_named("01234567", **kind)
 
 

@@ -69,7 +69,7 @@ def test_no_second_budget_for_any_of_the_same_people(path, name):
             assert command["--cohort"] == asked.account.cohort
             shared = len(set(people) & set(EVERYBODY))
             if shared < len(people):
-                assert "some of these people, whom their IIDs tell, have a budget" in line
+                assert "some of these people, identified by their IIDs, have a budget" in line
                 assert f"limit first: {shared} of {len(people)})" in line
             else:
                 assert "these people have a budget under another name" in line

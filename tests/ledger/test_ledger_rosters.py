@@ -1,4 +1,4 @@
-"""The ledger: people are recognised by their IIDs, whatever the list that they are in."""
+"""The ledger: people are identified by their IIDs in different sample lists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, write_version_1
-from test_ledger_people import refused_command
+from ledger_examples import (
+    DELTA,
+    VERSION_1_CHARGE,
+    gaussian,
+    refused_command,
+    write_version_1,
+)
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -23,13 +28,8 @@ from primo_scale.ledger.spending import Account, Charge, ReleaseRequest
 EVERYBODY = range(100)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger.sqlite"
-
-
 def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
-    """A request for people with these IIDs; another `fid` makes it another sample list."""
+    """Return a request for people with these IIDs; another `fid` makes another sample list."""
     individuals = [f"P{number}" for number in people]
     paying_cohort = find_paying_cohort(
         ledger, f"{fid}: {individuals}", individuals, cohort,
@@ -75,7 +75,7 @@ def test_no_second_budget_for_any_of_the_same_people(path, name):
                 assert "these people have a budget under another name" in line
         # Under their own name they are charged to their own budget.
         assert not ledger.reserve(of(ledger, people, "first", fid="0")).opened_budget
-        # The custodian may say that they are others.
+        # The custodian may declare that they are other people.
         ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
         ledger.reserve(of(ledger, people, "second", fid="0"))
         assert ledger.verify() == []
@@ -87,8 +87,8 @@ def test_other_people_have_a_budget_of_their_own(path):
         assert ledger.reserve(of(ledger, range(100, 200), epsilon=1.0)).opened_budget
 
 
-def test_a_second_cohort_is_for_the_people_it_was_opened_for(path):
-    """And for parts of them; others of the first cohort do not follow."""
+def test_a_second_cohort_serves_only_its_own_people(path):
+    """And parts of them, but no other people of the first cohort."""
     with Ledger(path) as ledger:
         ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
         ledger.reserve(of(ledger, EVERYBODY, "first"))
@@ -102,7 +102,7 @@ def test_a_second_cohort_is_for_the_people_it_was_opened_for(path):
         assert ledger.verify() == []
 
 
-def test_people_of_two_cohorts_belong_to_neither(path):
+def test_a_list_of_people_of_two_cohorts_is_charged_to_neither(path):
     with Ledger(path) as ledger:
         ledger.reserve(of(ledger, range(10), "first"))
         ledger.reserve(of(ledger, range(10, 30), "second"))
@@ -124,7 +124,7 @@ def test_a_roster_is_the_keyed_set_of_iids(path, tmp_path):
         assert roster[:8] not in other.roster(names)
 
 
-def test_the_same_people_are_kept_once(path):
+def test_equal_rosters_are_stored_once(path):
     with Ledger(path) as ledger:
         ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
         for fid in "012":
@@ -135,7 +135,7 @@ def test_the_same_people_are_kept_once(path):
     assert sorted(sizes) == [(56,), (800,)]
 
 
-def test_a_request_is_replayed_with_or_without_its_people(path):
+def test_a_request_is_replayed_with_or_without_its_roster(path):
     with Ledger(path) as ledger:
         asked = of(ledger, EVERYBODY)
         charge = ledger.reserve(asked).charge
@@ -156,7 +156,7 @@ def test_a_request_is_replayed_with_or_without_its_people(path):
         "UPDATE attachments SET data = data || x'0011223344556677'",
     ],
 )
-def test_people_that_were_taken_out_of_the_file_are_missed(path, change):
+def test_a_missing_or_changed_roster_is_detected(path, change):
     with Ledger(path) as ledger:
         ledger.reserve(of(ledger, EVERYBODY, "first"))
     with sqlite3.connect(path) as database:
@@ -170,8 +170,8 @@ def test_people_that_were_taken_out_of_the_file_are_missed(path, change):
 # --- ledgers of versions without rosters ----------------------------------------------------------
 
 
-def test_a_charge_without_a_roster_is_matched_by_its_list_alone(path):
-    """As before; from the first charge of this version on, the people are known."""
+def test_a_charge_without_a_roster_is_matched_by_its_sample_list(path):
+    """From the first charge of this version on, the people are known."""
     with Ledger(path) as ledger:
         asked = of(ledger, EVERYBODY, "first", digest="old")
         with ledger._log.exclusively():
@@ -182,13 +182,16 @@ def test_a_charge_without_a_roster_is_matched_by_its_list_alone(path):
         assert ledger.verify() == []
         line, _ = refused_command(ledger, of(ledger, EVERYBODY, "second"))
         assert "these people have a budget under another name (got second; limit first)" in line
-        assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, "not recognised"
+        assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, (
+            "the people are not known yet"
+        )
         ledger.reserve(of(ledger, EVERYBODY, "first"))
         refused_command(ledger, of(ledger, range(60, 100), "another part"))
         assert ledger.verify() == []
 
 
-def test_a_ledger_of_version_1_takes_rosters(path):
+def test_a_ledger_of_version_1_stores_rosters(tmp_path):
+    path = tmp_path / "ledger.sqlite"
     write_version_1(path)
     with Ledger(path) as ledger:
         ledger.reserve(of(ledger, EVERYBODY, "new"))
@@ -197,7 +200,7 @@ def test_a_ledger_of_version_1_takes_rosters(path):
         assert ledger.balances()[0].charges[0].id == VERSION_1_CHARGE
 
 
-# --- whatever is tried ----------------------------------------------------------------------------
+# --- any sequence of budgets and releases ---------------------------------------------------------
 
 _STEPS = st.lists(
     st.tuples(

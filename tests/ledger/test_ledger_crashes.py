@@ -1,6 +1,6 @@
-"""A release dies at every step of the ledger, and is run again: one charge never has two noises.
+"""A release is killed at every step of the ledger and run again: no charge has two noises.
 
-The release here has two charges, as one with paid phenotype means has, and toy statistics.
+The release has two charges, as with paid phenotype means, and its statistics are random text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def request(part):
 
 
 def release(folder):
-    """Both charges, each drawn and stored before it is marked, then one release of both."""
+    """Pay both charges, draw and store their noise, then publish one release."""
     with Ledger(folder / "ledger.sqlite") as ledger:
         paid = [(part, pay_and_draw(ledger, part, folder)) for part in PARTS]
         for part, charge in paid:
@@ -59,7 +59,7 @@ def pay_and_draw(ledger, part, folder):
 
 
 def stored(folder, part):
-    """Charge and noise that lie in the work directory for a part; empty where none do."""
+    """Return the charge and the noise stored for a part, or an empty list."""
     path = folder / part
     return path.read_text().split() if path.exists() else []
 
@@ -75,7 +75,7 @@ def open_budget(folder, epsilon):
         ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=DELTA)
 
 
-def test_the_steps_of_the_ledger_are_announced_in_their_order(tmp_path):
+def test_the_steps_of_the_ledger_are_announced_in_order(tmp_path):
     once, twice = steps_passed(release, tmp_path), steps_passed(release, tmp_path)
     assert once == [*LEDGER_STEPS[:4] * 2, *LEDGER_STEPS[4:] * 2]
     assert twice == once, "a retry passes the same steps"
@@ -100,7 +100,7 @@ def test_a_crash_never_leads_to_two_noises_for_one_charge(tmp_path, label, occur
     assert set(drawn) == set(noises)
     with Ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
         charges = ledger.balance(ACCOUNT).charges
-    assert before <= {charge.id for charge in charges}, "what was durable stays"
+    assert before <= {charge.id for charge in charges}, "durable charges remain"
     # A charge is lost only between its reservation and the stored noise; it stays paid.
     lost = [charge for charge in charges if charge.state is ChargeState.RESERVED]
     assert len(lost) == (label is PaymentStep.RESERVATION_COMMITTED)
@@ -113,7 +113,7 @@ def test_a_crash_never_leads_to_two_noises_for_one_charge(tmp_path, label, occur
 
 
 @pytest.mark.parametrize("label", LEDGER_STEPS)
-def test_a_transaction_is_durable_exactly_from_its_second_step_on(tmp_path, label):
+def test_a_transaction_is_durable_from_its_second_step(tmp_path, label):
     open_budget(tmp_path, 10.0)
     assert killed_at(label, release, tmp_path) == KILLED
     done = LEDGER_STEPS.index(label) + 1
@@ -122,14 +122,14 @@ def test_a_transaction_is_durable_exactly_from_its_second_step_on(tmp_path, labe
     assert bool(events(tmp_path, "published")) == (done >= 6)
 
 
-def test_a_budget_that_a_release_opens_is_opened_with_its_charge_or_not_at_all(tmp_path):
+def test_a_budget_and_the_charge_that_opens_it_are_one_transaction(tmp_path):
     assert killed_at(PaymentStep.RESERVATION_WRITTEN, release, tmp_path) == KILLED
     assert events(tmp_path, "budget") == []
     assert killed_at(PaymentStep.RESERVATION_COMMITTED, release, tmp_path) == KILLED
     assert len(events(tmp_path, "budget")) == len(events(tmp_path, "reserved")) == 1
 
 
-def test_a_crash_costs_budget_and_a_retry_that_it_does_not_cover_is_refused(tmp_path):
+def test_a_retry_that_the_budget_does_not_cover_is_refused(tmp_path):
     assert killed_at(PaymentStep.RESERVATION_COMMITTED, release, tmp_path, occurrence=2) == KILLED
     assert killed_at("no such step", release, tmp_path) == 1  # BudgetRefused, in the child
     assert len(events(tmp_path, "reserved")) == 2
@@ -137,7 +137,7 @@ def test_a_crash_costs_budget_and_a_retry_that_it_does_not_cover_is_refused(tmp_
 
 
 @pytest.mark.parametrize("label", UPGRADE_STEPS)
-def test_an_upgrade_happens_or_does_not(tmp_path, label):
+def test_an_upgrade_is_one_transaction(tmp_path, label):
     path = tmp_path / "ledger.sqlite"
     write_version_1(path)
     assert steps_passed(lambda: None) == []
@@ -157,8 +157,8 @@ def test_an_upgrade_happens_or_does_not(tmp_path, label):
     assert len(events(tmp_path, "upgraded")) == 1
 
 
-def test_a_whole_command_can_be_killed_at_a_step(tmp_path):
-    """What the acceptance test rests on: the hook acts in a process of its own, too."""
+def test_a_command_can_be_killed_at_a_step(tmp_path):
+    """The acceptance test relies on this: the hook also acts in a process of its own."""
     (tmp_path / "toy.py").write_text(
         "import sys\n"
         "from pathlib import Path\n"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
-from primo_scale.ledger.cohort_account import payer_of
+from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ReleaseRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.store import is_aligned
 from primo_scale.outcomes.tables import open_outcome_table
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.accuracy_forecast import check_accuracy
 from primo_scale.run.design import PaidMoments, load_design
@@ -121,10 +121,10 @@ def check_before_work(
     )
     _warn_of_public_inputs(design, tables)
     chosen = _chosen(design, budget, release)
-    noise_store = NoiseAtHand(request.work_dir / NOISE).charges()
+    stored_noise = NoiseStore(request.work_dir / NOISE).charges()
     if release is not None:
         build = log_genome_build(release.genome_build, store.variants)
-        refuse_other_release(release, design, build, noise_store)
+        refuse_other_release(release, design, build, stored_noise)
     accuracy = check_accuracy(
         design, store.variants, chosen, budget, accept_noise=request.accept_noise
     )
@@ -206,17 +206,17 @@ def _refuse_unaffordable(
     path = request.ledger or default_ledger_path()
     if pays or moments:  # this run writes to it
         refuse_unwritable(path)
-    at_hand = NoiseAtHand(request.work_dir / NOISE)
-    used = at_hand.used()
+    noise_store = NoiseStore(request.work_dir / NOISE)
+    used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget that the release needs
         return
-    bought = read_moments(at_hand) if moments else None
+    bought = read_moments(noise_store) if moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
-        payer = payer_of(
+        paying_cohort = find_paying_cohort(
             ledger,
             store.cohort_digest,
             store.samples.individual,
@@ -225,9 +225,15 @@ def _refuse_unaffordable(
             adjacency=design.adjacency,
         )
         charge = ReleaseRequest(
-            payer.account, "", budget.epsilon, budget.delta, cost, payer.people, payer.roster
+            paying_cohort.account,
+            "",
+            budget.epsilon,
+            budget.delta,
+            cost,
+            paying_cohort.people_digest,
+            paying_cohort.roster,
         )
-        ledger.ask(charge, noise_at_hand=at_hand.charges())
+        ledger.ask(charge, stored_noise=noise_store.charges())
 
 
 def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:

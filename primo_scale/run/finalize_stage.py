@@ -9,11 +9,11 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.cohort_account import payer_of
+from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.refusals import lowered_budget
-from primo_scale.privacy.noise_store import NoiseAtHand
-from primo_scale.privacy.paid_statistics import charge_taken_up, pay_and_draw
+from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.publish import Signer
 from primo_scale.run.accuracy_forecast import forecast_release
@@ -48,9 +48,9 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
-    at_hand = NoiseAtHand(work_dir / NOISE)
+    noise_store = NoiseStore(work_dir / NOISE)
     build = log_genome_build(request.genome_build, store.variants)
-    refuse_other_release(request, design, build, at_hand.charges())
+    refuse_other_release(request, design, build, noise_store.charges())
     promise = None if request.budget is None else design.promise(request.budget)
     chosen = choose(design, promise, request.fit)
     if request.budget is None and design.subsample is not None:
@@ -72,7 +72,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
         )
     LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
-    _release_privately(raw, design, request, chosen, at_hand, store)
+    _release_privately(raw, design, request, chosen, noise_store, store)
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
@@ -90,7 +90,7 @@ def _release_privately(
     design: Design,
     request: FinalizeRequest,
     chosen: Chosen,
-    at_hand: NoiseAtHand,
+    noise_store: NoiseStore,
     store: GenotypeStore,
 ) -> None:
 
@@ -98,9 +98,9 @@ def _release_privately(
         raise UsageError("a private release needs --epsilon and --delta")
     mechanism = design.mechanism(request.budget, recipe_of(design, chosen))
     path = request.ledger or default_ledger_path()
-    with Ledger(path, create=not at_hand.used()) as ledger:
-        ledger.refuse_unknown_charges(at_hand.used())
-        payer = payer_of(
+    with Ledger(path, create=not noise_store.used_charges()) as ledger:
+        ledger.refuse_unknown_charges(noise_store.used_charges())
+        paying_cohort = find_paying_cohort(
             ledger,
             store.cohort_digest,
             store.samples.individual,
@@ -108,17 +108,24 @@ def _release_privately(
             unit=design.privacy,
             adjacency=design.adjacency,
         )
-        moments = _moments_charges(design, ledger, payer.account)
+        moments = _moments_charges(design, ledger, paying_cohort.account)
         if request.out.exists():  # refused before paying for what could not be published
-            known = charge_taken_up(raw, mechanism, at_hand, ledger=ledger, payer=payer)
+            known = charge_with_stored_noise(
+                raw, mechanism, noise_store, ledger=ledger, paying_cohort=paying_cohort
+            )
             if known is None or known.id != charge_of(request.out):
                 raise exists_already(request.out)
         with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(
-                    raw, mechanism, at_hand, ledger=ledger, payer=payer, on_block=move
+                    raw,
+                    mechanism,
+                    noise_store,
+                    ledger=ledger,
+                    paying_cohort=paying_cohort,
+                    on_block=move,
                 )
-            balance = ledger.balance(payer.account)
+            balance = ledger.balance(paying_cohort.account)
             log_payment("statistics", paid.receipt, balance)
         if not balance.affords(Cost(0.0)):
             raise lowered_budget(path, balance)
@@ -126,7 +133,7 @@ def _release_privately(
         expected = forecast_release(design, store.variants, mechanism)
         payment = Payment(mechanism, charges, balance, expected.stated_size)
         signer = Signer(ledger.public_key, ledger.sign)
-        with at_hand.payment_explained(paid.receipt.charge.id):
+        with noise_store.payment_explained(paid.receipt.charge.id):
             digest = publish(
                 design, paid.private, request,
                 variants=store.variants, chosen=chosen, paid=Paid(payment, signer),

@@ -38,23 +38,23 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
     tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
     if not tables.pheno_moments or budget is None:
         return None
-    from primo_scale.ledger.cohort_account import payer_of
+    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger, default_ledger_path
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.mechanism import Promise
-    from primo_scale.privacy.noise_store import NoiseAtHand
+    from primo_scale.privacy.noise_store import NoiseStore
     from primo_scale.privacy.phenotype_moments import pay_for_moments
     from primo_scale.run.design import PaidMoments
     from primo_scale.run.design_choices import phenotype_bounds
 
     bounds = phenotype_bounds(tables)
     promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
-    at_hand = NoiseAtHand(request.work_dir / NOISE)
+    noise_store = NoiseStore(request.work_dir / NOISE)
     with stage("phenotype moments"):
         raw = sum_moments(tables.pheno, store.samples, bounds)
         path = request.ledger or default_ledger_path()
-        with Ledger(path, create=not at_hand.used()) as ledger:
-            payer = payer_of(
+        with Ledger(path, create=not noise_store.used_charges()) as ledger:
+            paying_cohort = find_paying_cohort(
                 ledger,
                 store.cohort_digest,
                 store.samples.individual,
@@ -63,6 +63,10 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
                 adjacency=privacy.adjacency,
             )
             with deferred():
-                bought, receipt = pay_for_moments(raw, promise, at_hand, ledger=ledger, payer=payer)
-                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
+                bought, receipt = pay_for_moments(
+                    raw, promise, noise_store, ledger=ledger, paying_cohort=paying_cohort
+                )
+                log_payment(
+                    "phenotype means and sds", receipt, ledger.balance(paying_cohort.account)
+                )
     return PaidMoments(bought, budget)

@@ -43,7 +43,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def refuse_other_release(
-    request: FinalizeRequest, design: Design, build: GenomeBuild, noise_at_hand: Collection[str]
+    request: FinalizeRequest, design: Design, build: GenomeBuild, stored_noise: Collection[str]
 ) -> None:
     """Refuse a place that holds another release than the one asked for, as far as can be told.
 
@@ -55,7 +55,7 @@ def refuse_other_release(
         Public choices of the run.
     build
         Genome build of the variants.
-    noise_at_hand
+    stored_noise
         Charges whose noise lies in the work directory: a private release was made from one.
 
     Raises
@@ -74,7 +74,7 @@ def refuse_other_release(
     else:
         stated = document["guarantee"] or {}
         budget = (stated.get("epsilon"), stated.get("delta"))
-        same = charge in noise_at_hand and budget == (request.budget.epsilon, request.budget.delta)
+        same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
     if not same:
         raise exists_already(request.out)
 

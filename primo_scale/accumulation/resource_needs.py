@@ -161,7 +161,7 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
     if _total(needs, where) > there:
         raise ResourceError(
             "not enough memory for the statistics",
-            value=f"{bytes_in_words(there)} there",
+            value=f"{bytes_in_words(there)} available",
             limit=f"{bytes_in_words(_total(needs, where))} needed by this process"
             + (f" and {where.local_workers} workers" if where.local_workers else ""),
             remedy="Use fewer workers (--workers N), or smaller LD blocks (--ld-blocks window:N)",
@@ -169,7 +169,7 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
     least = int(needs.worker_bytes / _PAUSED_AT)
     if where.worker_limit is not None and where.worker_limit < least:
         raise ResourceError(
-            "a worker needs more memory than it may have",
+            "a worker needs more memory than its limit",
             where="--memory-limit" if where.local_workers else "--cluster",
             value=bytes_in_words(where.worker_limit),
             limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",

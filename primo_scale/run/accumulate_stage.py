@@ -81,7 +81,7 @@ def accumulate_stage(
     inputs = Inputs(
         genotypes=store.path,
         outcomes=aligned.path,
-        row_rule=design.row_rule,
+        clipping_rule=design.clipping_rule,
         subsample=design.subsample,
         digests={
             "genotypes": store.identity_digest,

@@ -179,7 +179,7 @@ def _more_disk(work: Workload, execution: Execution, noisy: int) -> int:
 
 def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:
     """What the accumulation of a design takes, on this machine's kernels, compiled here if new."""
-    genotypes, rule = design.genotypes, design.row_rule
+    genotypes, rule = design.genotypes, design.clipping_rule
     largest = genotypes.max_code
     return Workload(
         plan=default_plan(design.layout, design.n_samples),

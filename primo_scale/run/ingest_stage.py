@@ -42,7 +42,7 @@ def ingest_stage(
         )
     for count in store.filter_counts:
         LOGGER.info("%s", count, extra=about("filter", asdict(count)))
-    for line in store.hazards.lines():
+    for line in store.input_warnings.lines():
         LOGGER.info("note: %s", line, extra=about("hazard", {}))
     sizes = {"variants": store.n_variants, "people": store.n_samples}
     LOGGER.info(

@@ -38,8 +38,8 @@ def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
 
     Exit code 0: everything holds; 1: something does not; 3: DIR holds no release.
     """
-    from primo_scale.publication.statement import NOT_PRIVATE
     from primo_scale.publication.verify import is_private, verify_release
+    from primo_scale.publication.wording import NOT_PRIVATE
 
     findings = verify_release(directory, public_key=_checked(public_key))
     if ledger is not None:

@@ -91,6 +91,6 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
     if receipt.opened_budget:
         LOGGER.info(
             "the cohort %s had no budget: it now has epsilon %g at delta %g, for this release and "
-            "no other; for more: python -m pipelines.ledger set-budget",
+            "no other; for more: primo-scale ledger set-budget",
             balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
         )  # fmt: skip

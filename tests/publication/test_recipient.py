@@ -31,12 +31,16 @@ class Blocker(MetaPathFinder):
 sys.meta_path.insert(0, Blocker())
 """
 VERIFY = """
-from pathlib import Path
-from primo_scale.publication.verify import verify_release
-for finding in verify_release(Path(sys.argv[1])):
+import sys
+import primo_scale
+for finding in primo_scale.verify(sys.argv[1]).findings:
     print(finding.ok, finding.check, finding.detail)
 """
-COMMAND = "from primo_scale.cli.verify import main\nmain()"
+COMMAND = """
+from primo_scale.cli.main import run
+sys.argv[1:1] = ["verify"]
+run()
+"""
 
 
 def run_blocked(program: str, *allowed: str, release: Path) -> subprocess.CompletedProcess[str]:

@@ -87,7 +87,7 @@ def release(request, real_sets, run, tmp_path_factory) -> Release:
     name, with_frequencies, ridge, blocks, first_variants = RELEASES[request.param]
     inputs: RealSet = real_sets[name]
     directory = tmp_path_factory.mktemp(request.param)
-    options: list[object] = [*inputs.options, "--non-private", "--workers", 2]
+    options: list[object] = [*inputs.options, "--non-private"]
     if with_frequencies:
         options += ["--ref-freq", inputs.frequencies]
     if ridge is not None:
@@ -204,7 +204,7 @@ def test_one_variant_and_covariates_equal_plink2_glm(
     listed.write_text("\n".join(chosen) + "\n")
     run("gwas_release", *inputs.options, "--pheno-name", ",".join(phenotypes),
         "--extract", listed, "--ld-blocks", "window:1", "--ridge", 0, "--non-private",
-        "--workers", 1, "--out", tmp_path / "release")  # fmt: skip
+        "--out", tmp_path / "release")  # fmt: skip
     release = Release(inputs, Published(tmp_path / "release"), with_frequencies=False, ridge=0)
     raw, lattice = regression(release, on_lattice=False), regression(release, on_lattice=True)
     expected, _ = solve_by_blocks(release, raw)

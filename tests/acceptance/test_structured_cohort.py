@@ -34,7 +34,7 @@ def structured(request, real_sets, run, tmp_path_factory) -> Run:
     privacy = BUDGET if request.param == "private" else ("--non-private",)
     done = run(
         "gwas_release", *hapmap.options, "--ref-freq", hapmap.frequencies, "--ld-blocks",
-        "window:500", *privacy, "--ledger", folder / "ledger.sqlite", "--workers", 1,
+        "window:500", *privacy, "--ledger", folder / "ledger.sqlite",
         "--work-dir", folder / "work", "--out", folder / "release",
     )  # fmt: skip
     log = (folder / "work" / "run.log").read_text()

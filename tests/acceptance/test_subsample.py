@@ -31,7 +31,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     store, work = directory / "genotypes.zarr", directory / "work"
     run("ingest", "--bfile", inputs.bfile, "--out", store)
     run("accumulate", "--genotypes", store, *inputs.outcome_options, "--ref-freq",
-        inputs.frequencies, "--ld-blocks", "window:300", "--workers", 1,
+        inputs.frequencies, "--ld-blocks", "window:300",
         "--work-dir", work)  # fmt: skip
     return work
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.document import (
     Document,
     check_schema,
@@ -136,8 +136,8 @@ def publish_release(
         _refuse_unverified(staging)
         if statement.private:  # weights without noise stay with their owner
             _open_to_readers(staging)
-        step("release staged")
-    step("release published")
+        announce_step(PaymentStep.RELEASE_STAGED)
+    announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
 
 

@@ -102,7 +102,7 @@ def make_payment(design: Design, method: str) -> Payment:
         spending.Charge(f"{i:016x}", spending.ReleaseRequest(account, f"{i}", EPSILON, DELTA, cost))
         for i, cost in enumerate(costs)
     )
-    balance = spending.Balance(account, spending.Budget(3 * EPSILON, DELTA), charges)
+    balance = spending.Balance(account, spending.AccountBudget(3 * EPSILON, DELTA), charges)
     return Payment(mechanism, charges[1:], balance, 12.5)
 
 

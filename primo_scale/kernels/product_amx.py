@@ -39,6 +39,9 @@ class Amx:
     name = "amx"
     needs = "a processor with AMX, and a system that lends it"
 
+    def __init__(self, largest_code: int) -> None:
+        pass  # any int8 code will do
+
     def is_available(self) -> bool:
         """Return whether this process may use the instructions."""
         return lends_tiles()

@@ -7,36 +7,23 @@ and every part fits int32.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from primo_scale.kernels.products import LARGEST_INT32, ArraySums, Int8, Int32
 
-EXACT_SUM: dict[np.dtype[Any], int] = {
-    np.dtype(np.float32): 2**24,
-    np.dtype(np.float64): LARGEST_INT32,
-}
 CONVERTED_ENTRIES = 1 << 23
 
 
-class Blas(ArraySums):
-    """Kernel that multiplies in one floating-point type.
+class Float32(ArraySums):
+    """Kernel that multiplies in float32.
 
-    Parameters
-    ----------
-    kind : type of np.floating[Any]
-        Floating-point type, float32 or float64.
-    largest_code : int
-        Bound on the magnitude of the codes on both sides. The larger it is, the fewer people a
-        partial sum can hold exactly.
+    The larger the codes can be, the fewer people a partial sum can hold exactly.
     """
 
-    def __init__(self, kind: type[np.floating[Any]], largest_code: int) -> None:
-        self._kind: np.dtype[np.floating[Any]] = np.dtype(kind)
-        self.name = str(self._kind)
-        self.needs = "nothing"
-        self._run = EXACT_SUM[self._kind] // max(1, largest_code**2)
+    name = "float32"
+    needs = "nothing"
+    largest_sum = 2**24
+    """Largest partial sum that is exact and fits int32."""
 
     def is_available(self) -> bool:
         """Return True: every machine can run this kernel."""
@@ -44,9 +31,17 @@ class Blas(ArraySums):
 
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32."""
-        run = min(self._run, max(1, CONVERTED_ENTRIES // max(len(left), len(right))))
+        run = self.largest_sum // max(1, self._largest_code**2)
+        run = min(run, max(1, CONVERTED_ENTRIES // max(len(left), len(right))))
         for start in range(0, left.shape[1], run):
-            first = left[:, start : start + run].astype(self._kind)
+            first = left[:, start : start + run].astype(self.name)
             # numpy uses SYRK for an array times its own transpose, which halves the work.
-            second = first if right is left else right[:, start : start + run].astype(self._kind)
+            second = first if right is left else right[:, start : start + run].astype(self.name)
             total += (first @ second.T).astype(np.int32)
+
+
+class Float64(Float32):
+    """Kernel that multiplies in float64."""
+
+    name = "float64"
+    largest_sum = LARGEST_INT32

@@ -21,20 +21,14 @@ _CHECKED_PEOPLE = 1024
 
 
 class Torch:
-    """Kernel that multiplies with ``torch._int_mm`` on one kind of device.
+    """Kernel for any int8 codes that multiplies with ``torch._int_mm`` on the processor."""
 
-    Parameters
-    ----------
-    device : str
-        Kind of device, ``cpu`` or ``cuda``.
-    """
+    name = "torch"
+    needs = "PyTorch and a processor with VNNI or AMX"
+    _device = "cpu"
 
-    def __init__(self, device: str) -> None:
-        self._device = device
-        self.name = "torch" if device == "cpu" else device
-        self.needs = "PyTorch" + (
-            " and a processor with VNNI or AMX" if device == "cpu" else " and an NVIDIA GPU"
-        )
+    def __init__(self, largest_code: int) -> None:
+        pass  # any int8 code will do
 
     def is_available(self) -> bool:
         """Return whether PyTorch is installed, finds the device and multiplies exactly on it."""
@@ -84,6 +78,14 @@ class Torch:
         import torch
 
         return torch
+
+
+class Cuda(Torch):
+    """Kernel for any int8 codes that multiplies with ``torch._int_mm`` on an NVIDIA GPU."""
+
+    name = "cuda"
+    needs = "PyTorch and an NVIDIA GPU"
+    _device = "cuda"
 
 
 def _up(size: int, multiple: int) -> int:

@@ -27,6 +27,11 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 class ProductKernel(Protocol):
     """Interface of the kernels.
 
+    Parameters
+    ----------
+    largest_code : int
+        Bound on the magnitude of the codes on both sides.
+
     Attributes
     ----------
     name : str
@@ -37,6 +42,8 @@ class ProductKernel(Protocol):
 
     name: str
     needs: str
+
+    def __init__(self, largest_code: int) -> None: ...
 
     def is_available(self) -> bool:
         """Return whether this machine can run the kernel."""
@@ -56,7 +63,10 @@ class ProductKernel(Protocol):
 
 
 class ArraySums:
-    """Mixin for kernels whose sums are numpy arrays."""
+    """Base class of kernels whose sums are numpy arrays."""
+
+    def __init__(self, largest_code: int) -> None:
+        self._largest_code = largest_code
 
     def zeros(self, rows: int, columns: int) -> Int32:
         """Return a zero sum."""

@@ -39,7 +39,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     """
     if name == AUTOMATIC:
         return _fastest(largest_code)
-    kernel = _kernel(name, largest_code)
+    kernel = kernel_named(name, largest_code)
     if not kernel.is_available():
         raise UsageError(
             f"this machine cannot run the kernel, which needs {kernel.needs}",
@@ -72,10 +72,11 @@ def warmed_up(name: str, largest_code: int) -> str:
 
 @cache
 def _fastest(largest_code: int) -> ProductKernel:
-    kernels = (_kernel(name, largest_code) for name in FASTEST_FIRST)
+    kernels = (kernel_named(name, largest_code) for name in FASTEST_FIRST)
     return next(kernel for kernel in kernels if kernel.is_available())
 
 
-def _kernel(name: str, largest_code: int) -> ProductKernel:
+def kernel_named(name: str, largest_code: int) -> ProductKernel:
+    """Return the kernel of a name, whether this machine can run it or not."""
     kind: type[ProductKernel] = pkgutil.resolve_name(KERNELS[name])
     return kind(largest_code)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.products import Int8, Int32
+from primo_scale.kernels.products import Int8, Int32, copied_bytes
 
 # cuBLAS requires int8 operands with sides that are multiples of these; zero padding changes no sum.
 _ROW_MULTIPLE = 32
@@ -25,6 +25,9 @@ class Torch:
 
     name = "torch"
     needs = "PyTorch and a processor with VNNI or AMX"
+    # For the import and one product of 2048 x 8192 on one thread (measured, Linux, CPU-only PyTorch
+    # 2.13).
+    library_bytes = 200 << 20
     _device = "cpu"
 
     def __init__(self, largest_code: int) -> None:
@@ -67,6 +70,11 @@ class Torch:
         tensor, (rows, columns) = total
         return np.ascontiguousarray(tensor.cpu().numpy()[:rows, :columns])
 
+    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
+        """Return the memory of copies of both operands and of the product."""
+        copies = copied_bytes(left, right, people, same=same)
+        return copies + left * right * np.dtype(np.int32).itemsize
+
     def _on_device(self, codes: Int8) -> Any:
         rows, people = codes.shape
         whole = np.zeros((_up(rows, _ROW_MULTIPLE), _up(people, _PEOPLE_MULTIPLE)), np.int8)
@@ -85,6 +93,10 @@ class Cuda(Torch):
 
     name = "cuda"
     needs = "PyTorch and an NVIDIA GPU"
+    # An estimate, not measured. Importing PyTorch with CUDA takes 0.3 GB (pytorch/pytorch#92251).
+    # With a context it took 2 GB (#87539) before CUDA 11.7, which loads kernels only when they are
+    # called.
+    library_bytes = 1 << 30
     _device = "cuda"
 
 

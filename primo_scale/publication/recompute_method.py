@@ -16,16 +16,18 @@ Document = Mapping[str, Any]
 
 # Earlier versions drew fewer numbers with OpenDP, unless they were of a subsample.
 _KEYSTREAM_FROM_DRAWS = 100_000
-_RIDGE = "ridge"
-_BY_NUMBERS_OF_A_PRIOR = ("known-noise", "ridge-at-noise-norm", "sure", "james-stein")
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
 
-PARAMETERS: Mapping[str, tuple[str, ...]] = {
+# Estimators that a user may choose, and the numbers that each states.
+_OPEN: Mapping[str, tuple[str, ...]] = {
     "known-noise": ("effect_variance", "residual_variance"),
     "ridge-at-noise-norm": ("prior_penalty",),
     "sure": ("prior_penalty",),
     "james-stein": ("prior_penalty",),
-    _RIDGE: (),
+    "ridge": (),
+}
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    **_OPEN,
     "projection": _OF_A_PROJECTION,
     "unit-ridge": (),
     "ridge-beyond-smallest-eigenvalue": ("smallest_eigenvalue_bound",),
@@ -63,20 +65,19 @@ class Does:
 
 _EVERY = ("full", "label", "feature")
 _GENOTYPES = ("full", "feature")
-_OPEN = (*_BY_NUMBERS_OF_A_PRIOR, _RIDGE)
 _EIGENVALUE = ("ridge-beyond-smallest-eigenvalue",)
 
 METHODS: Mapping[str, Does] = {
-    "reuse-cov-gauss": Does(_EVERY, _OPEN),
+    "reuse-cov-gauss": Does(_EVERY, tuple(_OPEN)),
     "reuse-cov-proj-x": Does(("label",), ("projection",)),
-    "reuse-cov-proj-y": Does(("feature",), _OPEN, parameters=_OF_A_PROJECTION),
+    "reuse-cov-proj-y": Does(("feature",), tuple(_OPEN), parameters=_OF_A_PROJECTION),
     "reuse-cov-proj": Does(("full",), ("projection",)),
-    "sub-samp-reuse-cov": Does(_GENOTYPES, _OPEN, subsamples=True),
+    "sub-samp-reuse-cov": Does(_GENOTYPES, tuple(_OPEN), subsamples=True),
     "ssp": Does(_GENOTYPES, ("unit-ridge",)),
     "ada-ssp": Does(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
     "ada-ssp-budget": Does(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
     "const-ssp-full": Does(_GENOTYPES, _EIGENVALUE),
-    "naive": Does(_GENOTYPES, _OPEN, copies_each=True),
+    "naive": Does(_GENOTYPES, tuple(_OPEN), copies_each=True),
 }
 """docs/methods.md as data."""
 
@@ -110,7 +111,7 @@ def estimation_problems(document: Document) -> list[str]:
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = estimation["estimator"]
     # Without noise there is nothing to choose a penalty by.
-    does = METHODS.get(mechanism["method"]) if mechanism else Does(_EVERY, (_RIDGE,))
+    does = METHODS.get(mechanism["method"]) if mechanism else Does(_EVERY, ("ridge",))
     if does is None:
         return []
     if estimator not in does.estimators:

@@ -25,7 +25,7 @@ from primo_scale.cli.command_line import (
 )
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.run.log_records import LOGGER, stage
-from primo_scale.run.request_parts import Execution
+from primo_scale.run.execution import Execution
 from primo_scale.run.run_log import run_logged
 
 @click.command(cls=ContractCommand)

@@ -248,7 +248,7 @@ def test_moments_are_bought_within_the_same_epsilon(cohort, accumulated, run, tm
         (("--subsample", 10, "--method", "ssp"), "--subsample"),
         (("--privacy", "feature", "--pheno-moments"), "--pheno-moments"),
         (("--subsample", 10, "--pheno-moments"), "no common account"),
-        (("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://x:1"),
+        (("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://127.0.0.1:1"),
          "shared scheduler"),
         (("--ridge", 1, "--shrinkage", "sure"), "exclude each other"),
     ],

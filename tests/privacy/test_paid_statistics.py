@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from crash import KILLED, killed_at, steps_passed
+from crash import KILLED, STEPS, killed_at, steps_passed
 from scipy.stats import norm
 from small_pieces import pieces_of
 from whole_matrices import write_cross, write_gram
@@ -17,7 +17,6 @@ from primo_scale.gaussian.noise import off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import STEPS
 from primo_scale.ledger.spending import Account, ChargeState
 from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from crash import KILLED, killed_at, steps_passed
+from crash import KILLED, MOMENTS_STEPS, killed_at, steps_passed
 from scipy.stats import chi2
 
 from primo_scale.errors import BudgetRefused, InputError
@@ -16,7 +16,6 @@ from primo_scale.gaussian.noise import lattice_noise
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import MOMENTS_STEPS
 from primo_scale.ledger.spending import Account
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes

@@ -28,12 +28,12 @@ from primo_scale.gaussian import sensitivity
 SHAPES = [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), (2, 5, 2, 0)]
 
 
-def pairs_of(shape, low=-50, high=50):
-    """Every (x, z) of a shape with entries in [low, high]."""
+def pairs_of(shape):
+    """Return every (x, z) of a shape."""
     n_columns, row_norm, n_outcomes, outcome_norm = shape
     return paired_rows(
-        rows_within(n_columns, row_norm, low, high),
-        rows_within(n_outcomes, outcome_norm, low, high),
+        rows_within(n_columns, row_norm),
+        rows_within(n_outcomes, outcome_norm),
     )
 
 
@@ -52,9 +52,9 @@ def dense(x, z, sigmas):
 @BOTH
 @pytest.mark.parametrize("off_diagonal", [1, 2])
 @settings(max_examples=25, deadline=None)
-@given(shape=st.sampled_from(SHAPES), ratio=st.floats(0.2, 5), low=st.integers(-3, 0))
-def test_pair_is_not_exceeded(adjacency, off_diagonal, shape, ratio, low):
-    x, z = pairs_of(shape, low)
+@given(shape=st.sampled_from(SHAPES), ratio=st.floats(0.2, 5))
+def test_pair_is_not_exceeded(adjacency, off_diagonal, shape, ratio):
+    x, z = pairs_of(shape)
     row_norm, outcome_norm = shape[1], shape[3]
     found = largest_shift(dense(x, z, (1.0, ratio, None)), adjacency, off_diagonal)
     bound = pair(row_norm**2, row_norm * outcome_norm / ratio**2, adjacency)
@@ -127,15 +127,14 @@ def stacked_sigmas(row_norm, outcome_norm, split):
     return sigma, sigma / (math.sqrt(2) * stacking), sigma / stacking**2
 
 
-@pytest.mark.parametrize("entries", [(-50, 50), (-1, 3), (0, 2), (0, 0)])
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if 0 not in shape])
 @pytest.mark.parametrize("split", [0.3, 1.0, 2.0])
-def test_all_three_statistics_stay_within_the_stacked_sensitivity(entries, shape, split):
-    x, z = pairs_of(shape, *entries)
+def test_all_three_statistics_stay_within_the_stacked_sensitivity(shape, split):
+    x, z = pairs_of(shape)
     sigmas = stacked_sigmas(shape[1], shape[3], split)
     found = largest_shift(dense(x, z, sigmas), REPLACE)
     assert found <= 1 + 1e-12
-    if split == 2.0 and entries == (-50, 50) and shape[1] != 5:
+    if split == 2.0 and shape[1] != 5:
         assert found >= 0.99
 
 

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from crash import KILLED, killed_at, steps_passed
+from crash import KILLED, STEPS, killed_at, steps_passed
 
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import STEPS
 from primo_scale.ledger.spending import Balance
 
 ROOT = Path(__file__).resolve().parents[2]

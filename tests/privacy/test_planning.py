@@ -110,7 +110,7 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
 
 
 def test_phenotype_bounds_without_room_are_refused():
-    with pytest.raises(UsageError, match="no room"):
+    with pytest.raises(UsageError, match="rounds to zero"):
         phenotype_norm(SIZES, clip=1.0, largest_norm=0.0)
 
 

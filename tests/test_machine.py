@@ -35,14 +35,14 @@ def roomy(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
 
 
-def test_without_a_limit_memory_is_what_the_machine_has(cgroup, roomy):
+def test_without_a_limit_memory_is_that_of_the_machine(cgroup, roomy):
     assert machine.available_memory() == 100 * GIB
     assert machine.memory_limit() == psutil.virtual_memory().total
     cgroup(memory_max="max\n", memory_current=f"{3 * GIB}\n")
     assert machine.available_memory() == 100 * GIB
 
 
-def test_files_in_the_page_cache_take_nothing_from_a_limit(cgroup, roomy):
+def test_page_cache_does_not_count_against_a_limit(cgroup, roomy):
     """Of 8 GiB seven are used: four for files, which the kernel gives up when somebody asks."""
     cgroup(memory_max=f"{8 * GIB}\n", memory_current=f"{7 * GIB}\n")
     assert machine.available_memory() == GIB
@@ -68,7 +68,7 @@ def test_the_limit_of_a_job_lies_in_a_group_below_the_root(cgroup, roomy):
     assert machine.memory_limit() == 8 * GIB
 
 
-def test_the_least_that_any_group_has_left_counts(cgroup, roomy):
+def test_the_group_with_the_least_free_memory_counts(cgroup, roomy):
     """The group around has a larger limit and less left; a neighbour's is none of ours."""
     cgroup("slice", member="0::/slice/run.scope\n", **version_2(9 * GIB, 8 * GIB))
     cgroup("slice/run.scope", **version_2(6 * GIB, 2 * GIB))
@@ -94,7 +94,7 @@ def test_a_container_sees_its_own_group_as_the_root(cgroup, roomy, path):
     assert machine.available_memory() == 3 * GIB
 
 
-def test_free_disk_is_that_of_the_nearest_directory_there_is(tmp_path):
+def test_free_disk_is_that_of_the_nearest_existing_directory(tmp_path):
     there = machine.free_disk(tmp_path)
     assert abs(machine.free_disk(tmp_path / "a" / "b") - there) < GIB
 

@@ -299,7 +299,7 @@ def test_what_is_known_of_people_is_said_on_the_private_side_alone(
     # Whatever stands on the terminal is a line of the log, and stands in the private run.log too.
     log = (released.work / "run.log").read_text()
     assert [line for line in released.stderr.splitlines() if line not in log] == []
-    notes = ("24 genotyped people matched", "no_codes: 3 values count as missing",
+    notes = ("24 genotyped people matched", "no_codes: 3 values other than its codes",
              "controls: 0 cases among", "samples without any call (kept): 1")  # fmt: skip
     assert [note for note in notes if note not in log] == []
     assert stat.S_IMODE((released.work / "run.log").stat().st_mode) == 0o600

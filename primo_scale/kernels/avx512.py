@@ -99,8 +99,8 @@ def store_unsigned(_context: Any, codes: Any, target: Any, steps: Any) -> Any:
         def step(offset: Value, _totals: list[Value]) -> list[Value]:
             """One turn of the loop."""
             biased = builder.xor(load(builder, codes, word(0), 0, offset), half)
-            place = pointer(builder, builder.add(target, offset), V16)
-            builder.store(biased, place, align=1)
+            memory = pointer(builder, builder.add(target, offset), V16)
+            builder.store(biased, memory, align=1)
             return []
 
         loop(builder, steps, VECTOR_BYTES, 0, step)

@@ -1,4 +1,4 @@
-"""A small cohort, and what an undisturbed run makes of it."""
+"""Small cohort, and the results of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ N_PEOPLE, N_VARIANTS = 3_000, 600
 
 @dataclass(frozen=True)
 class Cohort:
-    """A cohort, ready to be accumulated."""
+    """Cohort that is ready to be accumulated."""
 
     prefix: Path
     environment: dict[str, str]
 
     def command(self, work: Path, *options: object) -> list[str]:
-        """Accumulate it, clipping rows, in a few tasks."""
+        """Return the command that accumulates the cohort in a few tasks, with clipped rows."""
         tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
         files = [word for name in tables for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
         return command_of("accumulate", [
@@ -54,7 +54,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that nobody disturbed."""
+    """Undisturbed run."""
 
     work: Path
     environment: dict[str, str]

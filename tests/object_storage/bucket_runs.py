@@ -1,4 +1,4 @@
-"""Commands of whole runs with a bucket, in this process."""
+"""Commands of runs with a bucket, called in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
 
 
 def run(command: str, *arguments: object, exit_code: int = 0) -> str:
-    """Run ``python -m pipelines.COMMAND`` in this process; what it printed, errors included."""
+    """Run ``python -m pipelines.COMMAND`` in this process, and return its output and errors."""
     main = importlib.import_module(f"pipelines.{command}").main
     output, ended = io.StringIO(), 0
     try:
@@ -43,7 +43,7 @@ def options(cohort: Path, work: Path) -> list[str]:
 
 
 def ledger(folder: Path, epsilon: float = 2) -> Path:
-    """A ledger with a budget for the cohort c."""
+    """Create a ledger with a budget for the cohort c, and return its path."""
     from primo_scale.ledger.ledger import Ledger
 
     with Ledger(folder / "ledger.sqlite"):
@@ -53,7 +53,7 @@ def ledger(folder: Path, epsilon: float = 2) -> Path:
     return folder / "ledger.sqlite"
 
 
-def contents(place: Location) -> dict[str, bytes]:
-    """Every key of a store, and the bytes under it."""
-    store = store_at(place)
+def contents(location: Location) -> dict[str, bytes]:
+    """Return the content of every object of a store by key."""
+    store = store_at(location)
     return {key: store.read(key) for key in store.all_keys()}

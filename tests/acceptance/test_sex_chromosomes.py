@@ -72,7 +72,7 @@ def randomised(fileset: Path, folder: Path) -> RealSet:
 
 
 def own_scores(scored: Scored) -> Float64:
-    """Return dosages times weights, with missing calls at the centre, shape (people, phenotypes)."""
+    """Return the scores, with missing calls at the centre, shape (people, phenotypes)."""
     weights, bim = scored.published.variant_weights, scored.inputs.bim
     rows = bim.reset_index().set_index("ID")["index"].loc[weights.index].to_numpy()
     dosages = scored.inputs.dosages(rows)

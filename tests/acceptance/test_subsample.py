@@ -37,7 +37,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
 
 
 def subsampled(work: Path, path: Path, size: int):
-    """Create an empty store of partial sums of a subsample, with reads of odd sizes."""
+    """Create an empty store of partial sums of a subsample, with small row groups and reads."""
     design = load_design(work / "design.json")
     cut = {"row_group": 200, "stripe": 300, "rows_per_read": 100}
     plan = replace(default_plan(design.layout, design.n_samples), **cut)

@@ -1,8 +1,8 @@
-"""Kill a process at a step of paying for a release, as power loss would (ledger/payment_steps.py).
+"""Kill a process at a step of a payment, as a power failure does (ledger/payment_steps.py).
 
-A hook on the standard library's audit events sees every step and leaves with `os._exit`: no
-handler, no `finally`, no flush runs. Functions run in a forked child; commands in a process of
-their own, as ``python -m`` runs them.
+A hook on the standard library's audit events sees every step and calls `os._exit`, so that no
+handler, `finally` or flush runs. Functions run in a forked child, and commands in a process of
+``python -m``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from primo_scale.ledger.payment_steps import AUDIT_EVENT
 
 KILLED = 9
 # sys.argv: label to be killed at (or empty), its occurrence, file for the labels passed (or
-# empty), module, arguments. The file is opened anew for each label: what a kill would lose is not
-# what is to be watched.
+# empty), module, arguments. The file is closed after each label, so that a kill loses none.
 _PROGRAM = f"""
 import os, runpy, sys
 label, occurrence, record, module = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -56,7 +55,7 @@ def killed_at(
     label
         One of `primo_scale.ledger.payment_steps`.
     occurrence
-        Which time that it is reached, from 1.
+        Number of the occurrence of the step, from 1.
 
     Returns
     -------
@@ -75,7 +74,7 @@ def killed_at(
 
 
 def steps_passed(function: Callable[..., object], *arguments: Any) -> list[str]:
-    """The labels that ``function(*arguments)`` passes, in order, run in a child to its end."""
+    """Run ``function(*arguments)`` in a child, and return the labels it passes, in order."""
     with tempfile.TemporaryFile("w+") as record:
 
         def write(label: str) -> None:
@@ -96,10 +95,9 @@ def run_module(
     occurrence: int = 1,
     record: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, killed when it reaches a step.
+    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, and kill it when it reaches a step.
 
-    The return code is `KILLED` then. Every label that was passed is appended to `record`, one a
-    line.
+    The return code is then `KILLED`. Every label that is passed is appended to `record` as a line.
     """
     options = [kill_at, str(occurrence), str(record or ""), module]
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Budgets as people read them: what is spent never looks like more than its limit unless it is."""
+"""Formatted budgets: a spent amount is printed above its limit only if it exceeds the limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_amount_above_its_limit_is_printed_above_it(limit, excess):
 
 @given(epsilon=st.floats(1e-3, 100), digits_of_delta=st.floats(-20, -3.5), parts=st.integers(1, 5))
 def test_a_completely_spent_budget_is_not_printed_as_overdrawn(epsilon, digits_of_delta, parts):
-    """Composition reports a little more than the budget that covers it."""
+    """The composed epsilon exceeds the budget slightly."""
     budget = Budget(epsilon, 10**digits_of_delta)
     cost = Cost(parts * (budget.mu_squared / parts))
     assert budget.covers(cost)

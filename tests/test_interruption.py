@@ -1,4 +1,4 @@
-"""Signals are noted where a command runs, stop it at its next step, and never raise."""
+"""Signals stop a command at its next check, and their handlers never raise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def strike(number: int = signal.SIGTERM) -> None:
 
 
 def silent() -> None:
-    """Last words of a test that ends no process."""
+    """Do nothing, as the last words of tests that do not end a process."""
 
 
 @pytest.mark.parametrize("number", interruption.SIGNALS)

@@ -22,7 +22,7 @@ _PART = re.compile(r"[A-Za-z0-9_.=+,-]+")
 
 @dataclass(frozen=True)
 class ObjectUrl:
-    """A prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
+    """Prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
 
     It has those methods of `pathlib.Path` that code for both kinds of location uses.
 

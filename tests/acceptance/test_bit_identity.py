@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from command_io import digest_in
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.partials import Inputs, Partials
@@ -212,11 +213,6 @@ def test_a_damaged_partial_is_computed_again(array, harm, half_done, digest, tmp
     on_threads = partial(run_on_threads, threads=2)
     raw = accumulate(on_threads, partials, tmp_path / "statistics.zarr", lambda done, total: None)
     assert raw.sha256 == digest
-
-
-def digest_in(stdout: str) -> str:
-    (line,) = [line for line in stdout.splitlines() if line.startswith("statistics sha256: ")]
-    return line.removeprefix("statistics sha256: ")
 
 
 def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> Partials:

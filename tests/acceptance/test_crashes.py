@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from command_io import table_options
 from crash import KILLED, killed_at, steps_passed
 
 from primo_scale.ledger.ledger import Ledger
@@ -31,11 +32,9 @@ def accumulated(run, tmp_path_factory) -> Path:
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
         "--variants", 90, "--phenotypes", 2)  # fmt: skip
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{prefix}.{name}.tsv")]
-    run("accumulate", "--genotypes", f"{prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
-        "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA, "--workers", 1,
-        "--accept-noise", "--work-dir", work)  # fmt: skip
+    run("accumulate", "--genotypes", f"{prefix}.zarr", *table_options(prefix),
+        "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA,
+        "--workers", 1, "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_io import table_options
 
 PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
@@ -16,13 +17,11 @@ def dry_run(run, tmp_path_factory):
     cohort = folder / "c"
     run("simulate", "--bfile", PANEL, "--out", cohort, "--samples", 40, "--seed", 1,
         "--phenotypes", 1)  # fmt: skip
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
 
     def run_dry(*options: object, exit_code: int = 0) -> str:
         return run(
-            "gwas_release", "--bfile", cohort, *files, "--ld-blocks", "window:100", "--workers", 1,
-            "--non-private", "--dry-run", "--out", folder / "release", *options,
+            "gwas_release", "--bfile", cohort, *table_options(cohort), "--ld-blocks", "window:100",
+            "--workers", 1, "--non-private", "--dry-run", "--out", folder / "release", *options,
             exit_code=exit_code,
         ).stderr  # fmt: skip
 

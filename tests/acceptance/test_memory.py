@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from command_io import table_options
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
@@ -210,8 +211,7 @@ def accumulated(
     def measure(folder: Path) -> Peaks:
         client, *others = peak_bytes(
             environment, "accumulate", "--genotypes", store, "--workers", 1,
-            *(word for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
-              for word in (f"--{name}", f"{prefix}.{name}.tsv")),
+            *table_options(prefix),
             "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25, "--ld-blocks", "window:500",
             "--work-dir", folder / "work",
         )  # fmt: skip

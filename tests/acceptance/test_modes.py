@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import zarr
 from acceptance_inputs import Published
+from command_io import table_options
 from edge_answers import moment_sums
 from edge_cohorts import Column
 
@@ -104,11 +105,9 @@ def accumulated(cohort, run, tmp_path_factory):
                 budget = (*budget, "--adjacency", "add-remove")
             run("ledger", "set-budget", "--ledger", ledger_file(ledger, run), "--cohort", "c",
                 "--epsilon", 60, "--delta", DELTA, *budget)  # fmt: skip
-            tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-            files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-            run("accumulate", "--genotypes", f"{cohort}.zarr", *files, "--ref-freq",
-                f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4, "--delta", DELTA,
-                "--workers", 1, "--work-dir", work, "--ledger", ledger, "--cohort", "c",
+            run("accumulate", "--genotypes", f"{cohort}.zarr", *table_options(cohort),
+                "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4,
+                "--delta", DELTA, "--workers", 1, "--work-dir", work, "--ledger", ledger, "--cohort", "c",
                 "--accept-noise", *KINDS[kind])  # fmt: skip
             made[kind] = unit
         return made[kind]
@@ -252,9 +251,7 @@ def test_moments_are_paid_from_the_same_epsilon(cohort, accumulated, run, tmp_pa
     ],
 )  # fmt: skip
 def test_combinations_without_a_proof_are_usage_errors(cohort, options, said, run, tmp_path):
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-    refused = run("gwas_release", "--bfile", cohort, *files, "--epsilon", 1, "--delta", 1e-6,
-                  "--out", tmp_path / "out", *options, exit_code=2)  # fmt: skip
+    refused = run("gwas_release", "--bfile", cohort, *table_options(cohort), "--epsilon", 1,
+                  "--delta", 1e-6, "--out", tmp_path / "out", *options, exit_code=2)  # fmt: skip
     assert said in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1 or "Usage" in refused.stderr

@@ -146,11 +146,6 @@ def kill_group(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def digest_in(stdout: str) -> str:
-    (line,) = [line for line in stdout.splitlines() if line.startswith("statistics sha256: ")]
-    return line.removeprefix("statistics sha256: ")
-
-
 def error_in(stderr: str) -> str:
     """Return the error, which must be the last line and the only one."""
     assert "Traceback" not in stderr, stderr

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE_SECONDS, ROOT, Journal, command_of, digest_in
+from command_io import digest_in, table_options
+from commands import PATIENCE_SECONDS, ROOT, Journal, command_of
 
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE, N_VARIANTS = 3_000, 600
@@ -23,11 +24,9 @@ class Cohort:
 
     def command(self, work: Path, *options: object) -> list[str]:
         """Return the command that accumulates the cohort in a few tasks, with clipped rows."""
-        tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-        files = [word for name in tables for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
         return command_of("accumulate", [
-            "--genotypes", f"{self.prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
-            "--row-norm", 24, "--work-dir", work, *options,
+            "--genotypes", f"{self.prefix}.zarr", *table_options(self.prefix),
+            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *options,
         ])  # fmt: skip
 
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_io import digest_in
 from commands import (
     PATIENCE_SECONDS,
     Journal,
-    digest_in,
     kill,
     kill_group,
     started,

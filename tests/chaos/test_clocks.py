@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from command_io import digest_in
 from commands import (
     PATIENCE_SECONDS,
     Journal,
     dask_process,
-    digest_in,
     free_address,
     scheduler_at,
     started,

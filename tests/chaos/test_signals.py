@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_io import digest_in, table_options
 from commands import (
     PATIENCE_SECONDS,
     command_of,
-    digest_in,
     error_in,
     kill_group,
     started,
@@ -82,18 +82,13 @@ class Trial:
 
     def command(self, prefix: Path) -> list[str]:
         return command_of("gwas_release", [
-            "--bfile", prefix, *tables(prefix), *MODEL,
+            "--bfile", prefix, *table_options(prefix), *MODEL,
             *(["--workers", 1] if self.workers else []),
             "--ledger", self.ledger, "--out", self.release, "--cohort", "c",
         ])  # fmt: skip
 
     def noise(self) -> list[Path]:
         return list((self.work / "private_statistics").glob("*.zarr"))
-
-
-def tables(prefix: Path) -> list[str]:
-    names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    return [word for name in names for word in (f"--{name}", f"{prefix}.{name}.tsv")]
 
 
 MODEL = ["--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2,
@@ -110,7 +105,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         ["simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
          "--variants", 90, "--phenotypes", 2],
         ["ingest", "--bfile", prefix, "--out", work / "genotypes.zarr"],
-        ["accumulate", "--genotypes", work / "genotypes.zarr", *tables(prefix), *MODEL,
+        ["accumulate", "--genotypes", work / "genotypes.zarr", *table_options(prefix), *MODEL,
          "--work-dir", work],
     ):  # fmt: skip
         done = run(command_of(words[0], words[1:]), dict(os.environ))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import io
-import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from command_io import table_options
 
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
@@ -29,16 +30,9 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
     return output.getvalue()
 
 
-def statistics_sha256(output: str) -> str:
-    (found,) = re.findall(r"statistics sha256: ([0-9a-f]{64})", output)
-    return found
-
-
 def options(cohort: Path, work: Path) -> list[str]:
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-    words = (*files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6", "--epsilon", 2,
-             "--delta", 1e-7, "--workers", 1, "--work-dir", work, "--accept-noise")  # fmt: skip
+    words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6",
+             "--epsilon", 2, "--delta", 1e-7, "--workers", 1, "--work-dir", work, "--accept-noise")  # fmt: skip
     return [str(word) for word in words]
 
 

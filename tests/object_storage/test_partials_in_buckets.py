@@ -80,9 +80,9 @@ def test_encrypted_partial_sums_reveal_no_sums_or_digests(prefix, key, tmp_path,
         is_complete(prefix / "partials.zarr", KIND)
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, sealed):
-    if sealed:
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, encrypted):
+    if encrypted:
         request.getfixturevalue("key")
     partials = opened(prefix)
     done = commit_all(partials)
@@ -92,7 +92,7 @@ def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, s
         assert known.inputs.genotypes == prefix / "another-place"
         assert known.committed() == done
     header = contents(prefix / "partials.zarr")["zarr.json"]
-    assert (b"another-place" in header) == (not sealed)
+    assert (b"another-place" in header) == (not encrypted)
 
 
 def test_an_encrypted_array_of_another_store_is_refused(prefix, key):
@@ -107,9 +107,9 @@ def test_an_encrypted_array_of_another_store_is_refused(prefix, key):
             array_of(group, f"{here.store_id}/{name}")
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_damaged_and_missing_chunks_are_found(prefix, request, sealed):
-    if sealed:
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_damaged_and_missing_chunks_are_found(prefix, request, encrypted):
+    if encrypted:
         request.getfixturevalue("key")
     partials = opened(prefix)
     done = commit_all(partials)

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from bucket_runs import ROOT, ledger, options, run, statistics_sha256
+from bucket_runs import ROOT, ledger, options, run
+from command_io import digest_in
 from faulty_proxy import SECRET, seeded
 
 from primo_scale.genotypes.store import open_genotype_store
@@ -21,9 +22,7 @@ from primo_scale.storage.stores import store_at
 def on_disk(cohort, tmp_path_factory) -> str:
     """Provide the digest of the statistics of a run on disk."""
     work = tmp_path_factory.mktemp("local") / "work"
-    return statistics_sha256(
-        run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work))
-    )
+    return digest_in(run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work)))
 
 
 def test_a_release_through_a_faulty_bucket_has_the_same_integers(
@@ -38,7 +37,7 @@ def test_a_release_through_a_faulty_bucket_has_the_same_integers(
     assert f"KiB in {shared}" in run("gwas_release", *arguments, "--dry-run")
     assert list(store_at(shared).all_keys()) == []
     output = run("gwas_release", *arguments)
-    assert statistics_sha256(output) == on_disk
+    assert digest_in(output) == on_disk
     assert (tmp_path / "release" / "release.json").is_file()
     n_faults = sum(number for fault, number in faulty.traffic.faults.items() if fault != "none")
     assert n_faults > 10  # a tenth of hundreds of requests
@@ -48,7 +47,7 @@ def test_a_release_through_a_faulty_bucket_has_the_same_integers(
     logged = "".join(path.read_text() for path in work.iterdir() if path.is_file())
     assert SECRET not in output + logged
     # A repetition does nothing, and another work directory is refused.
-    assert statistics_sha256(run("gwas_release", *arguments)) == on_disk
+    assert digest_in(run("gwas_release", *arguments)) == on_disk
     other = [*options(cohort, tmp_path / "other"), "--object-store", str(shared)]
     assert "another work directory" in run(
         "accumulate", "--genotypes", shared / "genotypes.zarr", *other, exit_code=3
@@ -98,7 +97,7 @@ def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, pro
         changed = content[:-9] if key == torn else bytes([content[0] ^ 1]) + content[1:]
         assert partials.put_if_absent(key, changed)
     again = proxy(lambda method, path, attempt: None)
-    assert statistics_sha256(run("accumulate", *arguments)) == on_disk
+    assert digest_in(run("accumulate", *arguments)) == on_disk
     puts = [path.partition("partials.zarr/")[2] for path in again.paths_put()]
     assert sums_of({key for key in puts if "gram/" in key and "/c/" in key}) & before == {
         torn, flipped,

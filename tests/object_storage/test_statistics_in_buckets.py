@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bucket_runs import contents, ledger, options, run, statistics_sha256
+from bucket_runs import contents, ledger, options, run
+from command_io import digest_in
 from faulty_proxy import seeded
 from whole_matrices import write_cross, write_gram
 
@@ -78,12 +79,12 @@ def test_encrypted_statistics_reveal_no_statistics_or_digests(prefix, key, tmp_p
     summed(prefix / "s", secrets)
     raw = open_raw_statistics(prefix / "s", LAYOUT, 9)
     assert raw.inputs == secrets
-    sealed = b"".join(contents(prefix / "s").values())
+    encrypted = b"".join(contents(prefix / "s").values())
     monkeypatch.delenv(KEY_VARIABLE)
     summed(prefix / "plain", secrets)
     plain = b"".join(contents(prefix / "plain").values())
     for words in (numbers(3, 3).tobytes(), raw.sha256.encode(), secrets["guess"].encode()):
-        assert words in plain and words not in sealed
+        assert words in plain and words not in encrypted
     with pytest.raises(InputError, match="is encrypted"):
         open_raw_statistics(prefix / "s", LAYOUT, 9)
     make_key_file(tmp_path / "another.key")
@@ -119,7 +120,7 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
     disk, work, there = tmp_path / "disk", tmp_path / "work", prefix / "run"
     finish = ("--non-private", "--out")
     arguments = ["--genotypes", f"{cohort}.zarr", "--non-private"]
-    digest = statistics_sha256(run("accumulate", *arguments, *plain(cohort, disk)))
+    digest = digest_in(run("accumulate", *arguments, *plain(cohort, disk)))
     run("finalize", "--work-dir", disk, *finish, tmp_path / "expected")
     arguments += [*plain(cohort, work), "--object-store", str(there)]
 
@@ -135,7 +136,7 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
     assert "holds no statistics" in run("finalize", "--work-dir", work, *finish,
                                         tmp_path / "early", exit_code=3)  # fmt: skip
     again = proxy(seeded(5, 0.1))
-    assert statistics_sha256(run("accumulate", *arguments)) == digest
+    assert digest_in(run("accumulate", *arguments)) == digest
     tiles = {f"/partials.zarr/{name}" for name in summed if "/gram/" in name}
     assert tiles and not any(path.endswith(tuple(tiles)) for path in again.paths_put())
     assert contents(there / STATISTICS) == contents(disk / STATISTICS)
@@ -168,7 +169,7 @@ def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_pat
     work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path, epsilon=9)
     arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work), "--subsample", 150,
                  "--object-store", there)  # fmt: skip
-    digest = statistics_sha256(run("accumulate", *arguments))
+    digest = digest_in(run("accumulate", *arguments))
     assert ": accumulate, finished" in run("status", work)
     release = ("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", "--delta",
                1e-7, "--accept-noise")  # fmt: skip
@@ -189,7 +190,7 @@ def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_pat
     refused = run("accumulate", *arguments, exit_code=3)
     assert "whose claim on them is gone" in refused and STATISTICS in refused
     store_at(there / STATISTICS).remove_below("")
-    assert statistics_sha256(run("accumulate", *arguments)) != digest  # a fresh one
+    assert digest_in(run("accumulate", *arguments)) != digest  # a fresh one
 
 
 def test_statistics_are_read_while_the_prefix_is_claimed(prefix, tmp_path):

@@ -179,7 +179,7 @@ def test_seeds_give_different_people(mosaic_of: MosaicOf) -> None:
 
 
 def random_scores(panel: ReferencePanel, mosaic: Mosaic, n_entries: int) -> GenotypeScores:
-    """Centred dosages with Gaussian weights, all in sum 0."""
+    """Return centred dosages with Gaussian weights, which all add to sum 0."""
     rng = np.random.default_rng(5)
     variant = np.sort(rng.choice(mosaic.n_variants, n_entries, replace=False))
     centred = np.nan_to_num(DOSAGE - 2 * panel.a1_frequency[mosaic.panel_row[variant]][:, None])

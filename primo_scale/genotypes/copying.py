@@ -84,9 +84,8 @@ def copy_genotypes(
 
     every, present = set(keys), set(there.all_keys())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for key in keys:
-            if key in present:
-                on_progress(next(steps), total)
+        for _ in present.intersection(keys):
+            on_progress(next(steps), total)
         missing = [key for key in keys if key not in present]
         rounds = (copy, missing), (compare, tables), (check, np.ndindex(recorded.shape))
         for function, items in rounds:

@@ -33,8 +33,8 @@ def accumulated(run, tmp_path_factory) -> Path:
         "--variants", 90, "--phenotypes", 2)  # fmt: skip
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
     run("accumulate", "--genotypes", f"{prefix}.zarr", *table_options(prefix),
-        "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA,
-        "--workers", 1, "--accept-noise", "--work-dir", work)  # fmt: skip
+        "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2,
+        "--delta", DELTA, "--workers", 1, "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
 
 

@@ -32,7 +32,8 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
 
 def options(cohort: Path, work: Path) -> list[str]:
     words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6",
-             "--epsilon", 2, "--delta", 1e-7, "--workers", 1, "--work-dir", work, "--accept-noise")  # fmt: skip
+             "--epsilon", 2, "--delta", 1e-7, "--workers", 1, "--work-dir", work,
+             "--accept-noise")  # fmt: skip
     return [str(word) for word in words]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.humanize import spent_in_words
-from primo_scale.ledger.spending import Budget
+from primo_scale.ledger.spending import AccountBudget
 
 AMOUNTS = st.floats(1e-6, 1e6)
 
@@ -33,7 +33,7 @@ def test_an_amount_above_its_limit_is_printed_above_it(limit, excess):
 @given(epsilon=st.floats(1e-3, 100), digits_of_delta=st.floats(-20, -3.5), parts=st.integers(1, 5))
 def test_a_completely_spent_budget_is_not_printed_as_overdrawn(epsilon, digits_of_delta, parts):
     """The composed epsilon exceeds the budget slightly."""
-    budget = Budget(epsilon, 10**digits_of_delta)
+    budget = AccountBudget(epsilon, 10**digits_of_delta)
     cost = Cost(parts * (budget.mu_squared / parts))
     assert budget.covers(cost)
     spent, bound = printed(composed_epsilon(cost, budget.delta), budget.epsilon)

@@ -103,16 +103,20 @@ def needs_of(work: Workload) -> Needs:
     )
 
 
+def expected_seconds(work: Workload, rates: Rates, where: Where) -> float:
+    """Predict the time on this machine's cores, or of one such core if workers run elsewhere."""
+    cores = min(usable_cpus(), where.threads or where.local_workers)
+    return predicted_seconds(work, rates, cores) if cores else core_seconds(work, rates)
+
+
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
     cores = min(usable_cpus(), where.threads or where.local_workers)
+    time = f"about {_time(expected_seconds(work, rates, where))}"
     if cores:
-        time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
+        time += f" on {cores} cores"
     else:
-        time = (
-            f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
-            "shared among the scheduler's"
-        )
+        time += " of one core like this machine's, shared among the scheduler's"
     worker, here, total, there, read, disk, free = map(
         bytes_in_words,
         (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
+DESIGN, LOCK = "design.json", "lock"
 """Names in the work directory."""
 _CLAIM = "claim"  # in a bucket
 

@@ -21,7 +21,8 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -148,23 +149,29 @@ def read_key_file(path: Path) -> EncryptionKey:
     return EncryptionKey(secret, _derived(secret, b"", b"primo_scale key identifier")[:8].hex())
 
 
-def use_key_file(path: Path | None) -> None:
-    """Set the key file of this process and its child processes, and check the key.
+@contextmanager
+def encrypted_with(path: Path | None) -> Iterator[None]:
+    """Encrypt with the key in `path` during the block, in this process and those it starts.
 
-    Parameters
-    ----------
-    path
-        Key file. None keeps the one that the environment variable names, if any.
+    None stands for the key file that `KEY_VARIABLE` names, or for no encryption if it is not set.
 
     Raises
     ------
     InputError
         As `read_key_file`.
     """
-    chosen = str(path) if path is not None else os.environ.get(KEY_VARIABLE)
-    if chosen:
-        os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
-        key_in_effect()
+    before = os.environ.get(KEY_VARIABLE)
+    chosen = str(path) if path is not None else before
+    try:
+        if chosen:
+            os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
+            key_in_effect()
+        yield
+    finally:
+        if before is not None:
+            os.environ[KEY_VARIABLE] = before
+        else:
+            os.environ.pop(KEY_VARIABLE, None)
 
 
 def key_in_effect() -> EncryptionKey | None:

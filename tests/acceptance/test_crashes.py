@@ -34,7 +34,7 @@ def accumulated(run, tmp_path_factory) -> Path:
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
     run("accumulate", "--genotypes", f"{prefix}.zarr", *table_options(prefix),
         "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2,
-        "--delta", DELTA, "--workers", 1, "--accept-noise", "--work-dir", work)  # fmt: skip
+        "--delta", DELTA, "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
 
 

@@ -21,7 +21,7 @@ def dry_run(run, tmp_path_factory):
     def run_dry(*options: object, exit_code: int = 0) -> str:
         return run(
             "gwas_release", "--bfile", cohort, *table_options(cohort), "--ld-blocks", "window:100",
-            "--workers", 1, "--non-private", "--dry-run", "--out", folder / "release", *options,
+            "--non-private", "--dry-run", "--out", folder / "release", *options,
             exit_code=exit_code,
         ).stderr  # fmt: skip
 

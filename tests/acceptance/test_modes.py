@@ -107,8 +107,8 @@ def accumulated(cohort, run, tmp_path_factory):
                 "--epsilon", 60, "--delta", DELTA, *budget)  # fmt: skip
             run("accumulate", "--genotypes", f"{cohort}.zarr", *table_options(cohort),
                 "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4,
-                "--delta", DELTA, "--workers", 1, "--work-dir", work, "--ledger", ledger,
-                "--cohort", "c", "--accept-noise", *KINDS[kind])  # fmt: skip
+                "--delta", DELTA, "--work-dir", work, "--ledger", ledger, "--cohort", "c",
+                "--accept-noise", *KINDS[kind])  # fmt: skip
             made[kind] = unit
         return made[kind]
 

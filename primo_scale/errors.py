@@ -87,38 +87,38 @@ def _rebuild(kind: type[PrimoError], what: str, facts: dict[str, Any]) -> PrimoE
 
 
 class UsageError(PrimoError):
-    """The command line requests something impossible (exit code 2)."""
+    """Impossible request (exit code 2)."""
 
     exit_code = 2
 
 
 class InputError(PrimoError):
-    """A file is malformed, or files contradict each other (exit code 3)."""
+    """Malformed file, or contradiction between files (exit code 3)."""
 
     exit_code = 3
 
 
 class DamagedChunk(InputError):
-    """A stored chunk is missing or fails its checksum (exit code 3).
+    """Stored chunk that is missing or fails its checksum (exit code 3).
 
     An accumulation computes damaged chunks of its checkpoint again.
     """
 
 
 class ResourceError(PrimoError):
-    """The memory or the disk space is too small (exit code 4)."""
+    """Too little memory or disk space (exit code 4)."""
 
     exit_code = 4
 
 
 class InterruptedRun(PrimoError):
-    """The run was interrupted, and the same command continues it (exit code 5)."""
+    """Interrupted run, which the same command continues (exit code 5)."""
 
     exit_code = 5
 
 
 class BudgetRefused(PrimoError):
-    """The privacy budget does not allow this release (exit code 6)."""
+    """Release that the privacy budget does not allow (exit code 6)."""
 
     exit_code = 6
 

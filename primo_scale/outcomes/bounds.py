@@ -161,7 +161,7 @@ def _phenotype(row: _Row) -> PhenotypeBounds:
     sd = row.number("sd", default=(upper - lower) / 2)
     if sd <= 0:
         raise InputError(
-            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, limit="> 0"
+            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
         )
     return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, _kind(row, (lower, upper)))
 
@@ -180,7 +180,7 @@ def _range(row: _Row) -> tuple[float, float, float]:
             f"the bounds of {name} are not an increasing range",
             where=row.where,
             value=f"{lower:g} and {upper:g}",
-            limit="lower below upper",
+            expected="lower below upper",
         )
     mean = row.number("mean", default=lower + (upper - lower) / 2)
     if not lower <= mean <= upper:
@@ -201,14 +201,14 @@ def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
             f"unknown type of {row.cells['name']}",
             where=row.where,
             value=kind,
-            limit="quantitative or binary",
+            expected="quantitative or binary",
         )
     if kind == "binary" and not codes:
         raise InputError(
             f"the bounds of binary {row.cells['name']} are not case/control codes",
             where=row.where,
             value=f"{bounds[0]:g} and {bounds[1]:g}",
-            limit="1 and 2, or 0 and 1",
+            expected="1 and 2, or 0 and 1",
         )
     return "binary" if kind == "binary" else "quantitative"
 
@@ -244,7 +244,7 @@ def _checked_header(cells: list[str], where: str) -> list[str]:
             "not a header of bounds",
             where=where,
             value=" ".join(cells)[:80],
-            limit="name lower upper [mean] [sd] [type]",
+            expected="name lower upper [mean] [sd] [type]",
         )
     return header
 

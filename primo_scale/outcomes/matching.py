@@ -130,8 +130,8 @@ def _nobody_in_common(table: OutcomeTable, there: list[str], genotyped: list[str
     return InputError(
         f"no person of this file is in the genotypes, matched by {ids}",
         where=table.path,
-        value=f"{_quoted(there)} here",
-        limit=f"{_quoted(genotyped)} in the genotypes",
+        value=_quoted(there),
+        expected=f"{_quoted(genotyped)} as in the genotypes",
         remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
     )
 

@@ -54,7 +54,7 @@ def test_the_type_overrides_the_default_of_the_bounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("name lower upper\ny 2 1\n", 2, "not an increasing range .*got 2 and 1"),
+        ("name lower upper\ny 2 1\n", 2, "not an increasing range .*found 2 and 1"),
         ("name lower upper\ny 1 1\n", 2, "not an increasing range"),
         ("name lower upper\ny 1 NA\n", 2, "upper of y is not a finite number .*NA"),
         ("name lower upper\ny -inf 1\n", 2, "lower of y is not a finite number .*-inf"),

@@ -152,8 +152,16 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path: Path) ->
             "one person in two rows: f1 a is also on line 3",
         ),
         (PHENOTYPES + "f3 d x 1\n", "pheno.tsv:6", "value of y is not a number .got x"),
-        ("FID IID y cc\n1 a 1 1\n1 b 1 1\n", "pheno.tsv", "'1 a', '1 b' here; .*'f1 a', 'f1 b', "),
-        ("#IID y cc\nA 1 1\n", "pheno.tsv", "no person .* matched by IID .got 'A' here; .*'a', "),
+        (
+            "FID IID y cc\n1 a 1 1\n1 b 1 1\n",
+            "pheno.tsv",
+            "found '1 a', '1 b', expected 'f1 a', 'f1 b', ",
+        ),
+        (
+            "#IID y cc\nA 1 1\n",
+            "pheno.tsv",
+            "no person .* matched by IID .found 'A', expected 'a', ",
+        ),
         ("FID IID y cc\n", "pheno.tsv", "no person of this file"),
         ("FID IID y\nf1 a 1\n", "pheno.tsv:1", "no column 'cc' in the header.*columns are: y"),
     ],

@@ -22,7 +22,7 @@ from primo_scale.kernels.amx import (
 )
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import VECTOR_BYTES
-from primo_scale.kernels.processor import lends_tiles
+from primo_scale.kernels.processor import request_tiles
 from primo_scale.kernels.products import (
     Int8,
     Int32,
@@ -44,7 +44,7 @@ class Amx:
     """Kernel for any int8 codes, with 16,384 products per instruction."""
 
     name = "amx"
-    needs = "a processor with AMX, and a system that lends it"
+    needs = "a processor with AMX, and a operating system that permits it"
     library_bytes = 0
 
     def __init__(self, largest_code: int) -> None:
@@ -52,7 +52,7 @@ class Amx:
 
     def is_available(self) -> bool:
         """Return whether this process may use the instructions."""
-        return lends_tiles()
+        return request_tiles()
 
     def zeros(self, rows: int, columns: int) -> tuple[Int32, tuple[int, int]]:
         """Return a zero sum of whole blocks, of four tiles each, and the shape of the result."""

@@ -44,7 +44,7 @@ class Amx:
     """Kernel for any int8 codes, with 16,384 products per instruction."""
 
     name = "amx"
-    needs = "a processor with AMX, and a operating system that permits it"
+    needs = "a processor with AMX, and an operating system that permits it"
     library_bytes = 0
 
     def __init__(self, largest_code: int) -> None:

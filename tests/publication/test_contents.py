@@ -103,7 +103,7 @@ def test_a_scoring_file_of_another_name_is_found(release):
         entry["name"] = entry["name"].replace("LDL", "n4711")
     forge(release, document)
     (problem,) = problems(release)
-    assert "does not have a file of its name for each phenotype" in problem
+    assert "does not have one file per phenotype, named after it" in problem
 
 
 @pytest.mark.parametrize("text", ["0.10", "1e0", "+1", " 1", "1_0", "0.12345678912", "inf"])

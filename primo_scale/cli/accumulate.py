@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
-from primo_scale.cli.batch_job import is_batch_output
 from primo_scale.cli.command_line import (
     CONTEXT,
     ContractCommand,
@@ -68,6 +66,4 @@ def main(dry_run: bool, **options: Any) -> None:
     if dry_run:
         dry_run_of(request)
         return
-    summed = accumulate(request)
-    if not is_batch_output(sys.stdout):  # it is private
-        click.echo(f"statistics sha256: {summed.sha256}")
+    accumulate(request)

@@ -174,7 +174,8 @@ def _logged_to_terminal() -> Iterator[None]:
     """Send the project's log to the terminal, of a batch job its public lines alone."""
     terminal = _terminal()
     before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    LOGGER.handlers[:] = [PublicLines(terminal) if is_batch_output(sys.stderr) else terminal]
+    shown = PublicLines(terminal) if is_batch_output(sys.stderr) else terminal
+    LOGGER.handlers[:] = [shown, _DigestOnStandardOutput(logging.DEBUG)]
     LOGGER.setLevel(logging.DEBUG)
     LOGGER.propagate = False
     try:
@@ -185,6 +186,15 @@ def _logged_to_terminal() -> Iterator[None]:
         COMMAND_LINE.set(())
         AS_JSON.set(False)
         leave_stage()
+
+
+class _DigestOnStandardOutput(logging.Handler):
+    """Handler that prints the digest of the statistics, which is private: not in a batch job."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the digest, if the record has it."""
+        if getattr(record, "event", None) == "summed" and not is_batch_output(sys.stdout):
+            click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:

@@ -36,8 +36,8 @@ def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
 
     Exit code 0: everything holds; 1: something does not; 3: DIR holds no release.
     """
-    from primo_scale.publication.statement import NOT_PRIVATE
     from primo_scale.publication.verification import verify
+    from primo_scale.publication.wording import NOT_PRIVATE
 
     verdict = verify(directory, public_key=public_key, ledger=ledger)
     width = max(len(finding.check) for finding in verdict.findings)

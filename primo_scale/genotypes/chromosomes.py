@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.tables import (
@@ -73,15 +72,25 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
 
 
 def canonical_chromosomes(variants: VariantTable) -> npt.NDArray[np.object_]:
-    """Apply `canonical_chromosome` to every row, once per distinct code."""
-    codes, spellings = pd.factorize(variants.chromosome)
-    names = np.array([canonical_chromosome(code) for code in spellings], dtype=object)
-    return np.asarray(names[codes], dtype=object)
+    """Return the canonical code of every variant."""
+    codes, names = factorize_chromosomes(variants)
+    return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
+
+
+def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the index of every variant's canonical chromosome code, and the distinct codes."""
+    spellings = variants.chromosome.tolist()
+    canonical = {code: canonical_chromosome(code) for code in dict.fromkeys(spellings)}
+    names = {name: index for index, name in enumerate(dict.fromkeys(canonical.values()))}
+    indices = {code: names[name] for code, name in canonical.items()}
+    codes = np.fromiter(map(indices.__getitem__, spellings), dtype=np.int64, count=len(spellings))
+    return codes, tuple(names)
 
 
 def lie_on(chromosome: npt.NDArray[np.object_], names: Collection[str]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the canonical codes that are in `names`."""
-    return np.asarray(pd.Series(chromosome).isin(names))
+    """Return the mask of the canonical codes that are among `names`."""
+    inside = map(frozenset(names).__contains__, chromosome.tolist())
+    return np.fromiter(inside, dtype=bool, count=len(chromosome))
 
 
 def reason_to_leave_out(chromosome: str) -> str | None:

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.chromosomes import factorize_chromosomes
 from primo_scale.genotypes.tables import VariantTable
 
 GRCH37, GRCH38, NCBI36 = "GRCh37", "GRCh38", "NCBI36"
@@ -88,7 +87,7 @@ def build_name(text: str) -> str | None:
 def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
     """Count the known variants whose position in each build is that of one of `variants`."""
     found = {GRCH37: 0, GRCH38: 0}
-    codes, names = pd.factorize(canonical_chromosomes(variants))
+    codes, names = factorize_chromosomes(variants)
     for code, name in enumerate(names):
         positions = variants.position[codes == code]
         for build, known in _known_positions().get(name, {}).items():

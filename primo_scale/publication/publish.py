@@ -32,7 +32,7 @@ from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import render_readme, scoring_of
 from primo_scale.publication.signature import signature_of
-from primo_scale.publication.statement import Statement, stamp_column
+from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import read_document, verify_release
 from primo_scale.publication.weights import (
     ScoringWeights,
@@ -41,6 +41,7 @@ from primo_scale.publication.weights import (
     write_covariates,
     write_weights,
 )
+from primo_scale.publication.wording import stamp_column
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644

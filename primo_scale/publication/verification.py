@@ -43,7 +43,7 @@ def verify(
     """Check a release, and recompute its guarantee from release.json.
 
     It needs nothing but the release: no genotypes, no ledger and no cluster. Of third-party
-    packages it imports numpy, scipy, jsonschema and cryptography.
+    packages it imports numpy, scipy, jsonschema, cryptography and jinja2.
 
     Parameters
     ----------

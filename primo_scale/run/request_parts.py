@@ -398,7 +398,7 @@ class Execution:
         if self.tls is not None and self.no_tls:
             raise UsageError("--tls and --no-tls exclude each other", remedy="Give one of them")
         if self.scheduler is not None:
-            return SchedulerProfile(self.scheduler, self.tls or not self.no_tls)
+            return SchedulerProfile(self.scheduler, str(self.tls) if self.tls else not self.no_tls)
         if self.tls is not None:
             raise UsageError(
                 "certificates are for a cluster that runs elsewhere",

@@ -64,7 +64,6 @@ def request_(reference: Path, tmp_path: Path) -> Request:
             "delta": 1e-6,
             "accept-noise": True,
             "ledger": tmp_path / "ledger.sqlite",
-            "workers": 1,
             "work-dir": tmp_path / "work",
             "out": tmp_path / "release",
         },

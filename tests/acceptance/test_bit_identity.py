@@ -35,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE = 20_003  # three row groups, the last byte of a packed row not full
 N_VARIANTS = 600
+PARTIAL_ARRAYS = ["row_multipliers", "outcome_planes", "outcome_gram", "gram/4", "cross/4"]
+HARMS = ["flipped", "truncated", "removed"]
 CHUNKS = {"default": None, "narrow": (333, 20_004), "small": (1_000, 4_100)}
 # Of hangs alone: nothing here is about how long something takes.
 PATIENCE_SECONDS = 600
@@ -93,19 +95,20 @@ def digest(undisturbed: Path) -> str:
     return digest_in((undisturbed / "printed").read_text())
 
 
-@pytest.mark.parametrize(("workers", "store"), [(2, "narrow"), (4, "small")])
-def test_workers_and_chunk_shapes(workers, store, simulated, digest, run, tmp_path) -> None:
-    options = simulated.options(tmp_path / "work", store=store)
-    done = run("accumulate", *options, "--workers", workers)
+def test_three_workers_and_small_chunks(simulated, digest, run, tmp_path) -> None:
+    options = simulated.options(tmp_path / "work", store="small")
+    done = run("accumulate", *options, "--workers", 3)
     assert digest_in(done.stdout) == digest
 
 
-def test_order_of_the_phenotype_file(simulated, digest, run, tmp_path) -> None:
+def test_threads_narrow_chunks_and_another_order_of_the_phenotypes(
+    simulated, digest, run, tmp_path
+) -> None:
     rows = pd.read_csv(f"{simulated.prefix}.pheno.tsv", sep="\t", dtype=str)
     permuted = tmp_path / "permuted.tsv"
     rows.sample(frac=1, random_state=5).to_csv(permuted, sep="\t", index=False)
-    options = simulated.options(tmp_path / "work", pheno=permuted)
-    assert digest_in(run("accumulate", *options, "--workers", 2).stdout) == digest
+    options = simulated.options(tmp_path / "work", store="narrow", pheno=permuted)
+    assert digest_in(run("accumulate", *options).stdout) == digest
 
 
 @pytest.mark.slow
@@ -153,10 +156,14 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
 
 
 @pytest.mark.parametrize(
-    ("row_group", "stripe", "rows_per_read", "tile"),
-    [(8_192, 8_192, 8_192, 2_048), (4_096, 2_048, 1_024, 32), (20_480, 20_480, 20_480, 19)],
+    ("row_group", "stripe", "rows_per_read", "tile", "kernel"),
+    [
+        (8_192, 8_192, 8_192, 2_048, "auto"),
+        (4_096, 2_048, 1_024, 32, "auto"),
+        (20_480, 20_480, 20_480, 19, "auto"),
+        (8_192, 8_192, 4_096, 32, "float32"),
+    ],
 )
-@pytest.mark.parametrize("kernel", ["auto", "float32"])
 def test_cutting_kernel_and_order_of_tasks(
     row_group, stripe, rows_per_read, tile, kernel, simulated, undisturbed, digest, tmp_path
 ) -> None:
@@ -187,9 +194,12 @@ def half_done(simulated: Simulated, undisturbed: Path, tmp_path_factory) -> Part
     return partials
 
 
-@pytest.mark.parametrize("harm", ["truncated", "flipped", "removed", "swapped"])
 @pytest.mark.parametrize(
-    "array", ["row_multipliers", "outcome_planes", "outcome_gram", "gram/4", "cross/4"]
+    ("array", "harm"),
+    [
+        *((array, "swapped") for array in PARTIAL_ARRAYS),
+        *zip(PARTIAL_ARRAYS, HARMS + HARMS, strict=False),
+    ],
 )
 def test_a_damaged_partial_is_computed_again(array, harm, half_done, digest, tmp_path) -> None:
     partials = Partials(tmp_path / "partials.zarr", half_done.store_id)

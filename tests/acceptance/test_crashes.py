@@ -34,7 +34,7 @@ def accumulated(run, tmp_path_factory) -> Path:
     tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
     files = [word for name in tables for word in (f"--{name}", f"{prefix}.{name}.tsv")]
     run("accumulate", "--genotypes", f"{prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
-        "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA, "--workers", 1,
+        "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA,
         "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
 

@@ -21,7 +21,7 @@ def dry_run(run, tmp_path_factory):
 
     def rehearse(*options: object, exit_code: int = 0) -> str:
         return run(
-            "gwas_release", "--bfile", cohort, *files, "--ld-blocks", "window:100", "--workers", 1,
+            "gwas_release", "--bfile", cohort, *files, "--ld-blocks", "window:100",
             "--non-private", "--dry-run", "--out", folder / "release", *options,
             exit_code=exit_code,
         ).stderr  # fmt: skip

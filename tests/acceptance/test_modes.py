@@ -108,7 +108,7 @@ def accumulated(cohort, run, tmp_path_factory):
             files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
             run("accumulate", "--genotypes", f"{cohort}.zarr", *files, "--ref-freq",
                 f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4, "--delta", DELTA,
-                "--workers", 1, "--work-dir", work, "--ledger", ledger, "--cohort", "c",
+                "--work-dir", work, "--ledger", ledger, "--cohort", "c",
                 "--accept-noise", *KINDS[kind])  # fmt: skip
             made[kind] = unit
         return made[kind]

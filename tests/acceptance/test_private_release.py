@@ -51,7 +51,7 @@ def make_release(inputs: RealSet, run, directory: Path) -> Run:
     listed.write_text("\n".join(inputs.bim["ID"][: N_VARIANTS[inputs.name]]) + "\n")
     work, ledger = directory / "work", directory / "ledger.sqlite"
     options = [*inputs.options, "--extract", listed, "--ref-freq", inputs.frequencies,
-               "--ld-blocks", "window:50", "--workers", 1, "--work-dir", work,
+               "--ld-blocks", "window:50", "--work-dir", work,
                "--ledger", ledger, "--accept-noise"]  # fmt: skip
     planned = Run(inputs, Published(directory / "release"), work, ledger, options, "")
     done = run("gwas_release", *planned.asked())
@@ -178,7 +178,7 @@ def test_every_file_of_a_release_without_noise_says_so(real_sets, run, tmp_path)
     listed = tmp_path / "variants.txt"
     listed.write_text("\n".join(inputs.bim["ID"][:20]) + "\n")
     out = tmp_path / "release"
-    run("gwas_release", *inputs.options, "--extract", listed, "--workers", 1, "--non-private",
+    run("gwas_release", *inputs.options, "--extract", listed, "--non-private",
         "--out", out)  # fmt: skip
     files = contents(out)
     assert set(files) == {"weights.tsv.gz", "centre.afreq", "release.json", "report.html",

@@ -39,7 +39,7 @@ def released(request, reference: Path, run, tmp_path_factory) -> Scored:
     out = folder / "release"
     finished = run(
         "gwas_release", *inputs.options, "--ref-freq", inputs.frequencies, "--ld-blocks",
-        "window:20", "--non-private", "--out", out, "--workers", 1,
+        "window:20", "--non-private", "--out", out,
     )  # fmt: skip
     return Scored(inputs, Published(out), finished.stderr)
 

@@ -83,7 +83,7 @@ def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
     blocks = ["--ld-blocks", case.blocks] if case.blocks else []
     run("accumulate", "--genotypes", store, *inputs.outcome_options, *blocks,
         "--ref-freq", inputs.frequencies, "--row-norm", row_norm, *case.options,
-        "--epsilon", EPSILON, "--delta", DELTA, "--accept-noise", "--workers", 1,
+        "--epsilon", EPSILON, "--delta", DELTA, "--accept-noise",
         "--work-dir", work)  # fmt: skip
     return Cohort(
         inputs=inputs,

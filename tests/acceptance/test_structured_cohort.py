@@ -31,10 +31,12 @@ class Run:
 def structured(request, real_sets, run, tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp(request.param)
     hapmap = real_sets["hapmap3"]
+    every_tenth = folder / "variants.txt"
+    every_tenth.write_text("\n".join(hapmap.bim["ID"][::10]) + "\n")
     privacy = BUDGET if request.param == "private" else ("--non-private",)
     done = run(
         "gwas_release", *hapmap.options, "--ref-freq", hapmap.frequencies, "--ld-blocks",
-        "window:500", *privacy, "--ledger", folder / "ledger.sqlite", "--workers", 1,
+        "window:50", "--extract", every_tenth, *privacy, "--ledger", folder / "ledger.sqlite",
         "--work-dir", folder / "work", "--out", folder / "release",
     )  # fmt: skip
     log = (folder / "work" / "run.log").read_text()

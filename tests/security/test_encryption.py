@@ -19,7 +19,12 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.chunks import chunk_path, read_block, write_block
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file
+from primo_scale.storage.encryption import (
+    KEY_VARIABLE,
+    encrypted_with,
+    make_key_file,
+    read_key_file,
+)
 from primo_scale.storage.groups import (
     array_of,
     attributes_of,
@@ -274,8 +279,8 @@ def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
     with pytest.raises(InputError, match="31 bytes"):
         read_key_file(tmp_path / "short")
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(InputError, match="no such key file"):
-        use_key_file(None)  # an exported variable counts, and is checked at once
+    with pytest.raises(InputError, match="no such key file"), encrypted_with(None):
+        pytest.fail("an exported variable counts, and is checked at once")
 
 
 def release(cohort, directory: Path, *options: object) -> str:

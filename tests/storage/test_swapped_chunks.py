@@ -164,7 +164,7 @@ def test_swapped_genotypes_end_the_command_with_one_line(genotypes, tmp_path) ->
     swap(chunk_path(array, (0, 0)), chunk_path(array, (1, 2)))
     result = command(
         accumulate_command.main, "--genotypes", genotypes.path, "--work-dir", tmp_path / "work",
-        "--workers", 1, *outcomes(tmp_path / "cohort"),
+        *outcomes(tmp_path / "cohort"),
     )  # fmt: skip
     assert result.exit_code == 3
     last = result.stderr.strip().splitlines()[-1]

@@ -107,14 +107,8 @@ class Tree:
 
         Tests that take longer than `limit` seconds count as failed.
         """
-        arguments = [
-            "-q",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            *(("-m", QUICK) if quick else ()),
-            *tests,
-        ]
+        shutil.rmtree(self.path / ".hypothesis", ignore_errors=True)
+        arguments = [*_ARGUMENTS, *(("-m", QUICK) if quick else ()), *tests]
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
             process = _PROCESSES.Process(target=_pytest, args=(self.path, arguments, output.name))
             process.start()

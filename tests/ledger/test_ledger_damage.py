@@ -118,16 +118,6 @@ def test_another_database_is_refused(tmp_path):
             Ledger(path, create=create)
 
 
-@pytest.mark.parametrize("create", [True, False])
-def test_an_emptied_ledger_is_not_taken_for_a_new_one(tmp_path, create):
-    """What it recorded may have been lost; a new ledger has its name only when it is whole."""
-    path = tmp_path / "ledger.sqlite"
-    path.touch()
-    with pytest.raises(InputError, match="is an empty file, so what was spent is unknown"):
-        Ledger(path, create=create)
-    assert path.stat().st_size == 0
-
-
 def test_a_missing_ledger_is_an_error_if_it_is_not_created(tmp_path):
     with pytest.raises(InputError, match="no ledger here"):
         Ledger(tmp_path / "ledger.sqlite", create=False)

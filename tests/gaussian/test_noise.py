@@ -194,3 +194,16 @@ def test_off_diagonal_scale_is_rounded_up():
 def test_scale_that_cannot_be_sampled_is_refused(sigma):
     with pytest.raises(UsageError, match="cannot be sampled"):
         lattice_noise(1, sigma)
+
+
+class NeverAsked:
+    """A source that could draw any scale, and must not be asked to."""
+
+    def draw(self, label, count, scale):
+        raise AssertionError("drawn beyond the range of the lattice")
+
+
+@pytest.mark.parametrize("sigma", [2.0**-21, 2.0**58 * 1.01])
+def test_range_of_scales_does_not_rest_on_the_source(sigma):
+    with pytest.raises(UsageError, match="cannot be sampled"):
+        drawing.lattice_noise(1, sigma, source=NeverAsked(), label="x")

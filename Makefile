@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
 LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
 
-.PHONY: setup setup-dev catalogue-tools demo schema test test-rest test-trials test-all lint bench clean
+.PHONY: setup setup-dev catalogue-tools demo schema test test-rest test-trials test-all mutation lint bench clean
 
 setup: $(VENV)/.setup
 setup-dev: $(VENV)/.setup-dev
@@ -56,6 +56,10 @@ test-trials: setup-dev
 	PRIMO_SCALE_TRIALS=all $(BIN)/python -m pytest -n auto tests/chaos/test_signals.py
 
 test-all: test test-rest test-trials
+
+# Faults in the code that privacy rests on, one at a time: each must make a test fail.
+mutation: setup-dev
+	$(BIN)/python tests/mutation/run.py --jobs 2
 
 lint: setup-dev
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
 LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
 
-.PHONY: setup setup-dev catalogue-tools demo test test-rest test-trials test-all lint bench clean
+.PHONY: setup setup-dev catalogue-tools demo schema test test-rest test-trials test-all lint bench clean
 
 setup: $(VENV)/.setup
 setup-dev: $(VENV)/.setup-dev
@@ -62,6 +62,10 @@ lint: setup-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The JSON schema of release.json, from the dataclasses of primo_scale/publication/statement.py.
+schema: setup
+	$(BIN)/python -m primo_scale.publication.release_schema
 
 bench: setup-dev
 	for part in headline sweep biobank scaling ingest; do \

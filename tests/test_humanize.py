@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.humanize import spent_in_words
-from primo_scale.ledger.spending import Budget
+from primo_scale.ledger.spending import AccountBudget
 
 AMOUNTS = st.floats(1e-6, 1e6)
 
@@ -33,7 +33,7 @@ def test_what_exceeds_its_limit_is_printed_so(limit, excess):
 @given(epsilon=st.floats(1e-3, 100), digits_of_delta=st.floats(-20, -3.5), parts=st.integers(1, 5))
 def test_a_budget_that_is_spent_to_the_last_digit_is_not_overdrawn(epsilon, digits_of_delta, parts):
     """Composition reports a little more than the budget that covers it."""
-    budget = Budget(epsilon, 10**digits_of_delta)
+    budget = AccountBudget(epsilon, 10**digits_of_delta)
     cost = Cost(parts * (budget.mu_squared / parts))
     assert budget.covers(cost)
     spent, bound = printed(composed_epsilon(cost, budget.delta), budget.epsilon)

@@ -95,12 +95,16 @@ def test_nothing_is_installed_by_imports_by_other_threads_or_twice() -> None:
 BUSY = """
 import ctypes, os, signal, sys
 from primo_scale import interruption
-from primo_scale.cli.command_line import _report_interruption
+from primo_scale.cli.command_line import explain_errors
 
 interruption.GRACE_SECONDS = 1.0
 interruption.note_signals_until_exit()
-with interruption.signals_noted(_report_interruption):
+
+@explain_errors
+def main():
     {block}
+
+main(debug=False)
 """
 
 
@@ -116,7 +120,7 @@ with interruption.signals_noted(_report_interruption):
          5, "interrupted"),
         ("with interruption.deferred(): "
          "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(3); print('paid')",
-         1, "paid"),
+         5, "paid"),
         ("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 0, ""),
     ],
 )  # fmt: skip

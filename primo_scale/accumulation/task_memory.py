@@ -116,7 +116,7 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
     tasks : int
         Total number of tasks.
     reduction : int
-        Result of `accumulate.reduction.reduction_bytes`, in bytes.
+        Result of `accumulation.reduction.reduction_bytes`, in bytes.
     """
     return (
         _PER_VARIANT * work.plan.layout.n_variants

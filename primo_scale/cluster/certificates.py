@@ -227,14 +227,14 @@ def security_of(directory: Path) -> Security:
     )
 
 
-def security_towards(address: str, tls: Path | bool) -> Security | None:
+def security_towards(address: str, tls: Path | str | bool) -> Security | None:
     """Return the TLS settings for the scheduler at `address`, or None for plain text.
 
     Parameters
     ----------
     address : str
         Address in Dask's notation; without a protocol it is ``tcp://``.
-    tls : Path or bool
+    tls : Path or str or bool
         Directory of the cluster's certificates. True takes the certificates of Dask's own
         configuration if the address is encrypted; False accepts plain text, for a network that the
         user trusts.
@@ -248,8 +248,8 @@ def security_towards(address: str, tls: Path | bool) -> Security | None:
         As in `read_certificates`.
     """
     if address.startswith("tls://"):
-        return security_for(tls) if isinstance(tls, Path) else _configured_security(address)
-    if isinstance(tls, Path):
+        return _configured_security(address) if isinstance(tls, bool) else security_for(Path(tls))
+    if not isinstance(tls, bool):
         raise UsageError(
             "certificates are of no use at an address without encryption",
             where="--tls",

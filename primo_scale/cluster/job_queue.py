@@ -91,7 +91,8 @@ def job_queue_cluster(
     InputError
         dask-jobqueue or the submit command is missing, or the queue refuses the first job.
     """
-    logs = profile.jobs.logs or make_private_directory(scratch / "logs")
+    given = profile.jobs.logs
+    logs = make_private_directory(scratch / "logs") if given is None else Path(given)
     cluster_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster")
     listener, security = profile.scheduler, None
     place = {"host": listener.host, "interface": listener.interface}

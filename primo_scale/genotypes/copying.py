@@ -1,8 +1,8 @@
-"""A finished genotype store copied to another place, and read back.
+"""Copying of a finished genotype store to another location, with verification.
 
-Chunks go as they are, checksums included. Whatever interrupted a copy, the same call copies what is
-missing. The copy counts as finished, by its root metadata, only after every chunk was read back
-from there and had the CRC-32C that the ingest recorded for its place.
+Chunks are copied unchanged, including their checksums. After an interruption the same call copies
+the missing objects. The root metadata is written last, after every chunk was read back and had the
+CRC-32C that the ingest recorded for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 _ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
-# A bucket answers many requests together and each of them slowly; chunks of 4 MiB are usual.
+# A bucket serves many concurrent requests, each of them slowly. A chunk usually has 4 MiB.
 _AT_ONCE = 16
 
 Progress = Callable[[int, int], None]
@@ -31,22 +31,27 @@ Progress = Callable[[int, int], None]
 def copy_genotypes(
     source: GenotypeStore, destination: Location, *, on_progress: Progress
 ) -> GenotypeStore:
-    """Copy `source` to `destination`, or continue, or find the finished copy there.
+    """Copy `source` to `destination`, or continue an interrupted copy.
 
     Parameters
     ----------
     source
-        A finished store.
+        Finished store.
     destination
-        Where there is nothing, an unfinished copy, or the finished one.
+        Location that is empty or holds an unfinished or finished copy of `source`.
     on_progress
-        Called with (steps done, steps in all): an object copied, or a piece read back.
+        Function called with (steps done, total steps). A step copies or verifies one object.
+
+    Returns
+    -------
+    GenotypeStore
+        Finished copy.
 
     Raises
     ------
     InputError
-        Another store is there; or what was read back is not what the ingest wrote, in which case
-        it is removed, so that the same call copies it again.
+        The destination holds another store; or an object that was read back differs, in which case
+        it is deleted, so that the same call copies it again.
     """
     if is_complete(destination, KIND):
         return _if_same(open_genotype_store(destination), source)
@@ -70,9 +75,9 @@ def copy_genotypes(
         on_progress(next(steps), total)
 
     def check(index: tuple[int, int]) -> None:
-        """Hold one copied chunk against the checksum that the source recorded."""
+        """Compare one copied chunk with the checksum that the source recorded."""
         key = chunk_name("genotypes", index)
-        content = there.read(key) if key in every else b""  # a damaged source has lost it
+        content = there.read(key) if key in every else b""  # missing in a damaged source
         if crc32c_of_chunk(content) != recorded[index]:
             there.remove(key)
             raise _differs(destination, key)
@@ -94,12 +99,12 @@ def copy_genotypes(
     return _if_same(open_genotype_store(destination), source)
 
 
-def _differs(place: Location, what: str) -> InputError:
+def _differs(location: Location, key: str) -> InputError:
     return InputError(
-        f"what was read back is not what the ingest wrote: {what}",
-        where=str(place),
-        remedy="It was removed. Run the same command again; if that says the same, the store that "
-        "is copied is damaged: write it again",
+        f"the copy of an object differs from the original: {key}",
+        where=str(location),
+        remedy="The copy was deleted. Run the same command again. If the error persists, the "
+        "original store is damaged: ingest it again",
     )
 
 
@@ -109,6 +114,6 @@ def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
         raise InputError(
             "holds another genotype store",
             where=str(copied.path),
-            remedy="Remove it, or choose another place",
+            remedy="Remove it, or choose another location",
         )
     return copied

@@ -1,4 +1,4 @@
-"""Whose budget a release is paid from."""
+"""The account in the ledger that pays for a release of a cohort."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.reader import LedgerReader
 from primo_scale.ledger.spending import Account
 
 
 @dataclass(frozen=True)
-class Payer:
-    """Account that pays for a release, and the people that the release is about.
+class PayingCohort:
+    """Account that pays for a release, and the people of the release.
 
     Attributes
     ----------
     account
         Account in the ledger.
-    people
-        Keyed digest of the sample list, by which a second account for it is noticed.
+    people_digest
+        Keyed digest of the sample list. It reveals a second account for the same list.
     roster
-        Keyed digests of the IIDs, by which a second account for any of the people is noticed.
+        Keyed digests of the IIDs. They reveal a second account for any of the people.
     """
 
     account: Account
-    people: str
+    people_digest: str
     roster: bytes = b""
 
 
-def payer_of(
-    ledger: Ledger,
+def find_paying_cohort(
+    ledger: LedgerReader,
     cohort_digest: str,
     individuals: Iterable[str],
     name: str | None,
     *,
     unit: PrivacyUnit,
     adjacency: Adjacency,
-) -> Payer:
+) -> PayingCohort:
     """Return the account that pays for a release of a cohort.
 
     Parameters
@@ -49,7 +49,7 @@ def payer_of(
     individuals
         IIDs of the people of the release.
     name
-        Name of the cohort; None: the cohort goes by its sample list.
+        Name of the cohort, or None to identify it by the keyed digest of its sample list.
     unit
         Privacy unit.
     adjacency
@@ -58,8 +58,8 @@ def payer_of(
     Raises
     ------
     UsageError
-        The name stands for several cohorts.
+        The name matches several cohorts.
     """
-    people = ledger.cohort_identifier(cohort_digest)
-    account = ledger.account_named(name or people, unit=unit, adjacency=adjacency)
-    return Payer(account, people, ledger.roster(individuals))
+    people_digest = ledger.cohort_identifier(cohort_digest)
+    account = ledger.account_named(name or people_digest, unit=unit, adjacency=adjacency)
+    return PayingCohort(account, people_digest, ledger.roster(individuals))

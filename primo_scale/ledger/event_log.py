@@ -1,8 +1,8 @@
-"""An append-only, durable chain of events in one SQLite file, under secret keys of its own.
+"""An append-only, durable chain of events in one SQLite file that also holds its secret keys.
 
-The storage half of the privacy ledger: it knows nothing of budgets. Every event carries a keyed
-digest of itself and of the event before it. A second key signs; the chain records its public
-half, so that another one put in its place is found.
+This is the storage of the privacy ledger, without its accounting. Every event carries a keyed
+digest of itself and of the previous event. A second key signs releases. The chain records its
+public key, so that a replaced signing key is detected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.signing_key import new_signing_key, public_key_of, sign
 from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
 
@@ -29,19 +29,19 @@ FORMAT_VERSION = 2
 _KEY_BYTES = 32
 _LOCK_SECONDS = 60.0
 _NO_EVENT = ""
-# Version 1 had no key to sign with; an event of this kind records what a later version added.
+# Version 1 had no signing key. An event of kind "upgraded" records the key that was added.
 _WITHOUT_SIGNING_KEY = 1
 _UPGRADED = "upgraded"
 _SIGNING_TABLE = "CREATE TABLE signing (key BLOB NOT NULL)"
 _ATTACHMENT = "attachment"
-# Made when the first is kept, so that a ledger of an earlier version needs no upgrade.
+# Created with the first attachment, so that a ledger of an earlier version needs no upgrade.
 _ATTACHMENTS_TABLE = (
     "CREATE TABLE IF NOT EXISTS attachments (digest TEXT PRIMARY KEY, data BLOB NOT NULL)"
 )
 _SCHEMA = (
     "CREATE TABLE secret (key BLOB NOT NULL)",
     _SIGNING_TABLE,
-    # AUTOINCREMENT remembers the largest number ever used, so a removed last event shows.
+    # AUTOINCREMENT remembers the largest number ever used, which reveals a removed last event.
     """CREATE TABLE events (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)""",
@@ -53,21 +53,22 @@ _SCHEMA = (
 
 
 class EventLog:
-    """An open log.
+    """Open event log.
 
     Parameters
     ----------
     path
-        The SQLite file. One of format version 1 gets a signing key when it is opened.
+        SQLite file. A log of format version 1 receives a signing key when it is opened.
     create
-        Make an empty log, with new keys, where there is none.
+        Whether to create an empty log with new keys if there is no file.
     read_only
-        Leave the file as it is: a log of format version 1 stays one, and nothing can be signed.
+        Whether to leave the file unchanged. A log of format version 1 is then not upgraded and
+        cannot sign.
 
     Raises
     ------
     InputError
-        No log there and not to be created, another kind of file, or not accessible.
+        The log does not exist and is not created, is of another kind, or is not accessible.
     ResourceError
         The disk is full.
     """
@@ -80,7 +81,7 @@ class EventLog:
             raise InputError(
                 "no ledger here",
                 where=path,
-                remedy="Check --ledger, or restore the ledger from a backup: only it knows what "
+                remedy="Check --ledger, or restore the ledger from a backup: only it records what "
                 "was spent",
             )
         _refuse_empty_file(path)
@@ -93,20 +94,23 @@ class EventLog:
                 self._upgrade()
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self._database.close()
 
     def keyed_digest(self, purpose: str, data: bytes) -> str:
-        """HMAC-SHA256 of `data` under the log's key, hexadecimal; purposes never collide."""
+        """Return the HMAC-SHA256 of `data` under the log's key, as hexadecimal text.
+
+        Digests of different purposes never coincide.
+        """
         return _keyed_digest(self._key, purpose, data)
 
     @property
     def public_key(self) -> str:
-        """The public half of the signing key, 64 hexadecimal digits, as the chain records it."""
+        """Public signing key that the chain records, as 64 hexadecimal digits."""
         return str(self._format_event().get("public_key"))
 
     def sign(self, data: bytes) -> bytes:
-        """Ed25519 signature, 64 bytes, under the log's signing key.
+        """Return the Ed25519 signature of `data` under the log's signing key, 64 bytes.
 
         Raises
         ------
@@ -124,20 +128,20 @@ class EventLog:
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
-        """One transaction that no other process writes during; on the disk when it ends."""
-        # The connection commits when it is left, or rolls back.
+        """Open an exclusive transaction, which is durable when the block ends without an error."""
+        # Leaving the connection's context commits, or rolls back after an error.
         with _database_errors_explained(self.path), self._database:
             self._database.execute("BEGIN IMMEDIATE")
             yield
 
     def append(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Append one event inside the current transaction."""
+        """Append one event in the current transaction."""
         _append(self._database, self._key, self.head(), kind, body)
 
     def attach(self, data: bytes) -> str:
-        """Keep `data` beside the chain, inside the current transaction; return its keyed digest.
+        """Store `data` beside the chain in the current transaction and return its keyed digest.
 
-        An event that records the digest pins the data. The same data are kept once.
+        An event that records the digest pins the data. Equal data are stored once.
         """
         digest = self.keyed_digest(_ATTACHMENT, data)
         self._database.execute(_ATTACHMENTS_TABLE)
@@ -145,12 +149,12 @@ class EventLog:
         return digest
 
     def attachment(self, digest: str) -> bytes:
-        """Return what was attached.
+        """Return the attachment with a given digest.
 
         Raises
         ------
         InputError
-            It is missing, or was changed.
+            The attachment is missing or was changed.
         """
         with _database_errors_explained(self.path):
             query = "SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?"
@@ -166,11 +170,11 @@ class EventLog:
         return data
 
     def events(self) -> list[tuple[str, str, Mapping[str, Any]]]:
-        """Every event as ``(time, kind, body)``, oldest first."""
+        """Return every event as ``(time, kind, body)``, oldest first."""
         return [(time, kind, _parsed(body)) for _, time, kind, body, _ in self._rows()]
 
     def head(self) -> str:
-        """Digest of the last event, which depends on every event before it."""
+        """Return the digest of the last event, which depends on every earlier event."""
         with _database_errors_explained(self.path):
             row = self._database.execute(
                 "SELECT digest FROM events ORDER BY number DESC LIMIT 1"
@@ -178,9 +182,9 @@ class EventLog:
         return str(row[0]) if row else _NO_EVENT
 
     def chain_problems(self) -> list[str]:
-        """Recompute every digest; one line for each event that was changed or is missing.
+        """Recompute every digest; return a line for each changed or missing event.
 
-        One more where the signing key is not the recorded one.
+        One more line reports a signing key that is not the recorded one.
         """
         problems = []
         previous, last = _NO_EVENT, 0
@@ -197,29 +201,29 @@ class EventLog:
             ).fetchone()
         if row is None or row[0] != last:
             problems.append(f"event {last + 1}: missing at the end")
-        if self._format_version() == _WITHOUT_SIGNING_KEY:  # opened for reading alone
+        if self._format_version() == _WITHOUT_SIGNING_KEY:  # opened read-only
             return problems
         wrong_key = self._signing_key_problem()
         return [*problems, wrong_key] if wrong_key else problems
 
     def _upgrade(self) -> None:
-        """Bring a log of version 1 to this version, unless another process has by now."""
+        """Upgrade a log of version 1, unless another process has already done so."""
         with self.exclusively():
             if self._format_version() != _WITHOUT_SIGNING_KEY:
                 return
             self._database.execute(_SIGNING_TABLE)
             self.append(_UPGRADED, _add_signing_key(self._database))
-            step("before upgrade")
-        step("upgraded")
+            announce_step(PaymentStep.UPGRADE_WRITTEN)
+        announce_step(PaymentStep.UPGRADE_COMMITTED)
 
     def _signing_key(self) -> bytes:
-        """The private key; empty unless there is exactly one."""
+        """Return the private key, or nothing if there is not exactly one."""
         keys = self._select("SELECT key FROM signing")
         found = [key for (key,) in keys if isinstance(key, bytes)]
         return found[0] if len(found) == 1 else b""
 
     def _signing_key_problem(self) -> str | None:
-        """What is wrong with the signing key, in a line, if anything."""
+        """Return the problem with the signing key in one line, or None."""
         with _database_errors_explained(self.path):
             key = self._signing_key()
         try:
@@ -229,7 +233,7 @@ class EventLog:
         return None if recorded else "the signing key is not the one that was recorded"
 
     def _format_event(self) -> Mapping[str, Any]:
-        """Body of the event that says how the file is laid out: the last change of its format."""
+        """Return the body of the event that states the current format version of the file."""
         with _database_errors_explained(self.path):
             row = self._database.execute(
                 "SELECT body FROM events WHERE number = 1 OR kind = ? ORDER BY number DESC LIMIT 1",
@@ -241,7 +245,7 @@ class EventLog:
         return self._format_event().get("format_version")
 
     def _select(self, query: str, *values: str) -> list[Any]:
-        """Return the rows of a query; none where there is no such table."""
+        """Return the rows of a query, or no rows if the table does not exist."""
         try:
             return self._database.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
@@ -282,33 +286,34 @@ def _event_digest(key: bytes, previous: str, event: tuple[str, str, str]) -> str
 def _parsed(body: str) -> Mapping[str, Any]:
     try:
         parsed = json.loads(body)
-    except (ValueError, TypeError, RecursionError):  # a flipped bit may leave bytes or a number
+    except (ValueError, TypeError, RecursionError):  # damage may leave bytes or a number
         return {}
     return parsed if isinstance(parsed, dict) else {}
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file so that what is committed survives a loss of power."""
+    """Open the file so that every committed transaction survives a power loss."""
     database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
-    # A reservation must survive power loss before noise is drawn. EXTRA also flushes the
+    # A reservation must survive a power loss before noise is drawn. EXTRA also flushes the
     # directory after the rollback journal is removed; FULL could lose the last commit.
-    # (A write-ahead log would be a second file that a copy of the ledger leaves behind.)
+    # (A write-ahead log would be a second file, which somebody who copies the ledger may miss.)
     database.execute("PRAGMA journal_mode = DELETE")
     database.execute("PRAGMA synchronous = EXTRA")
     return database
 
 
 def _create_log(path: Path) -> None:
-    """Make a log with new keys, durably, unless there is a file.
+    """Create a durable log with new keys, unless the file exists.
 
-    The log is written beside its name and linked to it, which fails where another process was
-    first. So no kill leaves an empty file under the name, and an empty file is always damage.
+    The log is written to a temporary file and linked to its final name, which fails if another
+    process was first. A kill therefore never leaves an empty file under the final name, and an
+    empty file always means damage.
     """
     if path.exists():
         return
     with disk_errors_explained(path), _database_errors_explained(path):
         missing = [parent for parent in path.parents if not parent.exists()]
-        # After power loss a ledger whose directory has no entry is gone, with all it remembers.
+        # A power loss would remove a ledger whose new directory has no durable entry.
         for directory in reversed(missing):
             directory.mkdir(mode=0o700, exist_ok=True)
             sync_directory(directory.parent)
@@ -337,7 +342,7 @@ def _fill_new_log(path: Path) -> None:
 def _refuse_empty_file(path: Path) -> None:
     if path.stat().st_size == 0:
         raise InputError(
-            "is an empty file, so what was spent is unknown",
+            "is an empty file, so it is unknown what was spent",
             where=path,
             remedy="Restore the ledger from a backup; remove the file only if no release was ever "
             "paid from it",
@@ -345,7 +350,7 @@ def _refuse_empty_file(path: Path) -> None:
 
 
 def _add_signing_key(database: sqlite3.Connection) -> dict[str, Any]:
-    """Store a new signing key; return the body of the event that must record it."""
+    """Store a new signing key and return the body of the event that must record it."""
     key = new_signing_key()
     database.execute("INSERT INTO signing VALUES (?)", (key,))
     return {"format_version": FORMAT_VERSION, "public_key": public_key_of(key)}

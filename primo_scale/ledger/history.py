@@ -1,6 +1,6 @@
-"""What a ledger's events add up to: budgets, charges and their states.
+"""Budgets and charges, recomputed from the events of a ledger at every use.
 
-The events are the only truth: everything here is recomputed from them at every use.
+The events are the only stored state.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.spending import (
     Account,
+    AccountBudget,
     Balance,
-    Budget,
     Charge,
     ChargeState,
     ReleaseRequest,
@@ -24,58 +24,63 @@ from primo_scale.ledger.spending import (
 
 @dataclass
 class History:
-    """The state a sequence of events leads to, and what is wrong with the sequence.
+    """State that a sequence of events leads to, and the problems of the sequence.
 
     Attributes
     ----------
     budgets
-        By account.
+        Budgets by account.
     charges
-        By charge id, oldest first.
+        Charges by identifier, oldest first.
     problems
         One line for each event that no ledger would have written.
     """
 
-    budgets: dict[Account, Budget] = field(default_factory=dict)
+    budgets: dict[Account, AccountBudget] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def balance(self, account: Account) -> Balance:
-        """The balance of an account that has a budget."""
+        """Return the balance of an account that has a budget."""
         charges = (c for c in self.charges.values() if c.request.account == account)
         return Balance(account, self.budgets[account], tuple(charges))
 
-    def cohorts_of(self, people: str) -> set[str]:
-        """Cohorts, by any account of theirs, that releases of these people were charged to."""
+    def cohorts_of(self, people_digest: str) -> set[str]:
+        """Return the cohorts that were charged for a sample list, in any unit and adjacency.
+
+        `people_digest` is the keyed digest of the list; an empty one matches no cohort.
+        """
         requests = (charge.request for charge in self.charges.values())
-        return {r.account.cohort for r in requests if people and r.people == people}
+        return {
+            r.account.cohort for r in requests if people_digest and r.people_digest == people_digest
+        }
 
     def has_budget(self, cohort: str) -> bool:
-        """Whether a cohort has a budget, for any unit and adjacency."""
+        """Return whether a cohort has a budget, in any unit and adjacency."""
         return any(account.cohort == cohort for account in self.budgets)
 
     def has_charges(self, cohort: str) -> bool:
-        """Whether anything was charged to a cohort, for any unit and adjacency."""
+        """Return whether a cohort was ever charged, in any unit and adjacency."""
         return any(c.request.account.cohort == cohort for c in self.charges.values())
 
-    def interrupted(self, request: ReleaseRequest) -> int:
-        """Charges for the same request whose noise was never recorded."""
+    def count_interrupted(self, request: ReleaseRequest) -> int:
+        """Return the number of charges for the same request whose noise was never recorded."""
         return sum(
             charge.request == request and charge.state is ChargeState.RESERVED
             for charge in self.charges.values()
         )
 
-    def charge_to_replay(
-        self, request: ReleaseRequest, noise_at_hand: Collection[str]
+    def replayable_charge(
+        self, request: ReleaseRequest, stored_noise: Collection[str]
     ) -> Charge | None:
-        """A charge for the same request whose noise exists and may be used again, or None.
+        """Return a charge for the same request whose noise exists and may be used again, or None.
 
-        One of `noise_at_hand` if it is such a charge, recorded as drawn or not; else the last one
-        that was recorded as drawn.
+        A charge in `stored_noise` is preferred, whether it was recorded as drawn or not. Otherwise
+        it is the last charge that was recorded as drawn.
         """
         same = [charge for charge in self.charges.values() if charge.request == request]
         for charge in same:
-            if charge.id in noise_at_hand:
+            if charge.id in stored_noise:
                 return charge
         drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
         return drawn[-1] if drawn else None
@@ -95,7 +100,7 @@ def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
 
 
 def account_as_json(account: Account) -> dict[str, str]:
-    """The account's part of an event."""
+    """Return the part of an event that identifies an account."""
     return {
         "cohort": account.cohort,
         "unit": account.unit.value,
@@ -104,7 +109,7 @@ def account_as_json(account: Account) -> dict[str, str]:
 
 
 def reservation_as_json(charge: Charge) -> dict[str, str | float]:
-    """The event that a new charge is recorded as."""
+    """Return the body of the event that records a new charge."""
     return {
         **account_as_json(charge.request.account),
         "charge": charge.id,
@@ -114,20 +119,21 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
         "mu_squared": charge.cost.mu_squared,
         "approximate_epsilon": charge.cost.epsilon,
         "approximate_delta": charge.cost.delta,
-        "people": charge.request.people,
+        "people": charge.request.people_digest,
         "roster": charge.roster,
     }
 
 
 def _request_from(body: Mapping[str, Any]) -> ReleaseRequest:
-    # Every charge of format version 1 was Gaussian, and did not say so.
+    # Format version 1 had no approximate costs: every charge was Gaussian.
     cost = Cost(
         body["mu_squared"],
         body.get("approximate_epsilon", 0.0),
         body.get("approximate_delta", 0.0),
     )
-    asked = (body["request"], body["epsilon"], body["delta"])
-    return ReleaseRequest(_account_from(body), *asked, cost, body["people"])
+    return ReleaseRequest(
+        _account_from(body), body["request"], body["epsilon"], body["delta"], cost, body["people"]
+    )
 
 
 def _account_from(body: Mapping[str, Any]) -> Account:
@@ -135,7 +141,7 @@ def _account_from(body: Mapping[str, Any]) -> Account:
 
 
 def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> str | None:
-    """Apply one event; return what is wrong with it, if anything."""
+    """Apply one event and return its problem, if it has one."""
     if kind in ("created", "upgraded"):
         return None
     if kind == "budget":
@@ -150,7 +156,7 @@ def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> s
 def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
     account = _account_from(body)
     before = history.budgets.get(account)
-    history.budgets[account] = Budget(body["epsilon"], body["delta"])
+    history.budgets[account] = AccountBudget(body["epsilon"], body["delta"])
     if before is not None and before.delta != body["delta"]:
         return f"changes the delta of cohort {account.short_name}"
     return None
@@ -159,7 +165,7 @@ def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
 def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
     request = _request_from(body)
     account = request.account
-    # Charges of versions without rosters have none.
+    # Earlier versions recorded no rosters.
     charge = Charge(body["charge"], request, reserved_at=time, roster=body.get("roster", ""))
     budget = history.budgets.get(account)
     known = charge.id in history.charges
@@ -186,7 +192,7 @@ def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str
             charge, state=ChargeState.DRAWN, statistics_digest=body["digest"]
         )
         in_order = charge.state is ChargeState.RESERVED
-        return None if in_order else f"a second noise for charge {charge.id}"
+        return None if in_order else f"records a second noise for charge {charge.id}"
     history.charges[charge.id] = replace(
         charge,
         state=ChargeState.PUBLISHED,

@@ -1,58 +1,79 @@
-"""The steps of paying for a release, announced as they are passed.
+"""Steps of paying for a release, each announced by an audit event of the standard library.
 
-What a crash can cost is argued step by step (docs/privacy.md, "One charge, one noise, one
-release"). So every step raises an audit event of the standard library: an auditor, or a test,
-installs a hook with `sys.addaudithook`, and watches the order, or kills the process at any step
-and looks at what is left. Without a hook an event costs nothing, and no hook can skip a step.
+docs/privacy.md ("One charge, one noise, one release") argues for every step what a crash after it
+can cost. An auditor or a test installs a hook with `sys.addaudithook` to observe the order of the
+steps, or to kill the process at a step and examine what remains. An event without a hook costs
+nothing, and a hook cannot skip a step.
 """
 
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 
 from primo_scale.interruption import check_before_charge
 
 AUDIT_EVENT = "primo_scale.step"
-# In the order in which a release passes them. "before" a record of the ledger means: written, not
-# yet committed; without "before": durable.
-STEPS = (
-    "key stored",
-    "before reserve",
-    "reserved",
-    "draw begins",
-    "block written",
-    "statistics stored",
-    "before drawn",
-    "drawn",
-    "key removed",
-    "release staged",
-    "release published",
-    "before published",
-    "published",
+
+
+class PaymentStep(StrEnum):
+    """Step of a payment.
+
+    A record of the ledger is "written" inside a transaction and durable once it is "committed".
+    """
+
+    KEY_STORED = "key stored"
+    RESERVATION_WRITTEN = "reservation written"
+    RESERVATION_COMMITTED = "reservation committed"
+    DRAW_STARTED = "draw started"
+    BLOCK_WRITTEN = "block written"
+    STATISTICS_STORED = "statistics stored"
+    MOMENTS_STORED = "moments stored"
+    DRAW_RECORD_WRITTEN = "draw record written"
+    DRAW_RECORD_COMMITTED = "draw record committed"
+    KEY_REMOVED = "key removed"
+    RELEASE_STAGED = "release staged"
+    RELEASE_PUBLISHED = "release published"
+    PUBLICATION_RECORD_WRITTEN = "publication record written"
+    PUBLICATION_RECORD_COMMITTED = "publication record committed"
+    UPGRADE_WRITTEN = "upgrade written"
+    UPGRADE_COMMITTED = "upgrade committed"
+
+
+UPGRADE_STEPS = (PaymentStep.UPGRADE_WRITTEN, PaymentStep.UPGRADE_COMMITTED)
+"""Steps of opening a ledger of format version 1, in order."""
+
+STEPS = tuple(
+    step for step in PaymentStep if step not in (PaymentStep.MOMENTS_STORED, *UPGRADE_STEPS)
 )
-# Before them, where phenotype means and standard deviations are paid for.
+"""Steps of a release, in order."""
+
 MOMENTS_STEPS = (
-    "key stored",
-    "before reserve",
-    "reserved",
-    "draw begins",
-    "moments stored",
-    "before drawn",
-    "drawn",
-    "key removed",
+    PaymentStep.KEY_STORED,
+    PaymentStep.RESERVATION_WRITTEN,
+    PaymentStep.RESERVATION_COMMITTED,
+    PaymentStep.DRAW_STARTED,
+    PaymentStep.MOMENTS_STORED,
+    PaymentStep.DRAW_RECORD_WRITTEN,
+    PaymentStep.DRAW_RECORD_COMMITTED,
+    PaymentStep.KEY_REMOVED,
 )
-# When a ledger of format version 1 is opened.
-UPGRADE_STEPS = ("before upgrade", "upgraded")
+"""Steps of buying phenotype means and standard deviations, in order, before those of a release."""
 
 
-def step(label: str) -> None:
-    """Announce that a step is passed, as the audit event ``primo_scale.step`` with its label.
+def announce_step(step: PaymentStep) -> None:
+    """Raise the audit event ``primo_scale.step``, whose argument is the step as text.
+
+    Parameters
+    ----------
+    step
+        Step that has just been completed.
 
     Raises
     ------
     InterruptedRun
-        A signal asked the command to stop and the step is the last before a charge is paid.
+        A signal asked the command to stop, and the reservation is written but not yet committed.
     """
-    sys.audit(AUDIT_EVENT, label)
-    if label == "before reserve":
+    sys.audit(AUDIT_EVENT, step.value)
+    if step is PaymentStep.RESERVATION_WRITTEN:
         check_before_charge()

@@ -1,4 +1,4 @@
-"""What the ledger refuses, and what it answers: one line, with the command that changes it."""
+"""Refusals of the ledger: one-line errors, each with the command that resolves it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from primo_scale.ledger.spending import Account, Balance, ReleaseRequest
 def over_budget(
     path: Path, balance: Balance, *, request: ReleaseRequest, cost: Cost, lost_charges: int
 ) -> BudgetRefused:
-    """A budget that does not cover `cost` more.
+    """Return the refusal of a request that the budget does not cover.
 
     Parameters
     ----------
     path
-        The ledger.
+        Ledger file.
     balance
-        Of the account that was to pay.
+        Balance of the account that would pay.
     request
-        What was asked for.
+        Refused request.
     cost
-        What it, with the charges that were to follow it, would have cost.
+        Cost of the request and of the release's further charges.
     lost_charges
-        Charges for the same request whose noise was never recorded.
+        Number of charges for the same request whose noise was never recorded.
     """
     spent, budget = balance.spent, balance.budget
     if spent.delta + cost.delta >= budget.delta:
@@ -55,7 +55,7 @@ def over_budget(
 
 
 def other_delta(path: Path, account: Account, *, asked: float | None, own: float) -> BudgetRefused:
-    """A delta that is not the account's `own`."""
+    """Return the refusal of a delta that differs from the account's own."""
     return BudgetRefused(
         "the cohort's delta was fixed by its first budget",
         where=path,
@@ -67,7 +67,7 @@ def other_delta(path: Path, account: Account, *, asked: float | None, own: float
 
 
 def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
-    """Return the refusal of noise in the work directory that another ledger was paid for.
+    """Return the refusal of noise in the work directory that another ledger paid for.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
     charge
         Charge that the ledger did not make.
     file
-        File of the work directory that names it.
+        File of the work directory that names the charge.
     """
     return InputError(
         "the ledger does not know a charge of the work directory, so what was spent on this "
@@ -91,43 +91,45 @@ def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
 def name_refusal(
     path: Path, history: History, request: ReleaseRequest, shared: Overlap
 ) -> BudgetRefused | None:
-    """Return why a request may not be charged to the account that it names, whatever is left in it.
+    """Return the refusal of a request that may not be charged to the account that it names.
 
-    Two rules keep a refused release from going through under another name, unit or adjacency,
-    unless the custodian says so:
+    The balance of the account does not matter here. Two rules prevent that a refused release is
+    paid under another cohort name, unit or adjacency without a decision of the custodian:
 
-    1. People for whom other cohorts were charged and this one was not are not charged to this one,
-       unless its budget was set beforehand and nothing was ever charged to it: that says "other
-       people who happen to have the same IDs". (A budget without any charge was always set: one
-       that is opened unasked comes with its first charge.) People are the same if their sample
-       lists are, or if their IIDs are, whatever the FIDs and whoever else is in the lists.
-    2. A budget is opened unasked only where people and cohort are both new to the ledger, in any
-       unit and adjacency.
+    1. A person, or a whole sample list, for which another cohort was charged and this cohort was
+       not, is charged to this cohort only if its budget was set in advance and nothing was charged
+       to it yet. By setting it the custodian declares that they are other people with the same
+       IDs. (A budget without a charge was always set by the custodian, because a budget that is
+       opened automatically comes with its first charge.) A person is identified by the IID alone,
+       whatever the FID and the rest of the list; a list by all its FIDs and IIDs. Hence, after such
+       a declaration, each of two lists with equal IIDs is charged to its own cohort alone.
+    2. A budget is opened automatically only if the people and the cohort are both new to the
+       ledger, in any unit and adjacency.
 
-    New people may be charged to any cohort that has a budget: a sum over more people than it is
-    about is only too large.
+    New people may be charged to any cohort that has a budget, because counting people who are not
+    in the data can only overestimate what a person's data have cost.
 
     Parameters
     ----------
     path
         Ledger file.
     history
-        Everything charged so far.
+        State of the ledger.
     request
         Request that is not paid for yet.
     shared
-        People of the request for whom other cohorts were charged, by their IIDs.
+        People of the request, identified by their IIDs, for whom other cohorts were charged.
 
     Returns
     -------
     BudgetRefused or None
-        Error to be raised; None where the account may be charged, and opened if it is not.
+        Error to be raised; None if the account may be charged, and opened if it does not exist.
     """
     account = request.account
     has_budget = account in history.budgets
-    names = history.cohorts_of(request.people)
+    names = history.cohorts_of(request.people_digest)
     same_list = set() if account.cohort in names else names
-    if shared.elsewhere or same_list:
+    if shared.shared or same_list:
         if history.has_charges(account.cohort):
             return _second_name(path, replace(account, cohort="NAME"), request, shared, same_list)
         if not has_budget:
@@ -136,29 +138,31 @@ def name_refusal(
         return None
     if history.has_budget(account.cohort):
         return _unopened(path, account)
-    # Set under the people's own identifier, before anything was charged to it.
-    if history.has_budget(request.people):
-        return _second_name(path, account, request, shared, {request.people})
+    # The custodian set a budget for the list's own identifier, which was not charged yet.
+    if history.has_budget(request.people_digest):
+        return _second_name(path, account, request, shared, {request.people_digest})
     return None
 
 
 def _second_name(
     path: Path, to_open: Account, request: ReleaseRequest, shared: Overlap, same_list: set[str]
 ) -> BudgetRefused:
-    """Return the refusal of a second cohort for people whom the ledger knows in another.
+    """Return the refusal of a second cohort for people for whom another cohort was charged.
 
-    `to_open` is the account to open for other people: the requested one, unless it is taken.
+    `to_open` is the account to open for other people: the requested one, unless it is in use.
     """
-    homes = shared.homes or tuple(sorted(same_list - shared.elsewhere.keys()))
-    names = {cohort: Account(cohort).short_name for cohort in homes[:1] or sorted(shared.elsewhere)}
+    chargeable = shared.chargeable or tuple(sorted(same_list - shared.shared.keys()))
+    names = {
+        cohort: Account(cohort).short_name for cohort in chargeable[:1] or sorted(shared.shared)
+    }
     known, who = ", ".join(names.values()), "these people have"
-    if shared.elsewhere and max(shared.elsewhere.values()) < shared.people:
-        who = "some of these people, whom their IIDs tell, have"
-        counts = {name: shared.elsewhere[cohort] for cohort, name in names.items()}
-        known = ", ".join(f"{name}: {n} of {shared.people}" for name, n in counts.items())
+    if shared.shared and max(shared.shared.values()) < shared.n_people:
+        who = "some of these people, identified by their IIDs, have"
+        counts = {name: shared.shared[cohort] for cohort, name in names.items()}
+        known = ", ".join(f"{name}: {n} of {shared.n_people}" for name, n in counts.items())
     give = "For"
-    if homes:
-        give = f"Give --cohort {shlex.quote(names[homes[0]])}; or, for"
+    if chargeable:
+        give = f"Give --cohort {shlex.quote(names[chargeable[0]])}; or, for"
     return BudgetRefused(
         f"{who} a budget under another name",
         where="--cohort",
@@ -170,18 +174,18 @@ def _second_name(
 
 
 def _unopened(path: Path, account: Account) -> BudgetRefused:
-    """An `account` without a budget, of a cohort that has one for another unit or adjacency."""
+    """Return the refusal to open a further kind of budget for a cohort automatically."""
     return BudgetRefused(
         "the cohort has no budget for this kind of privacy, but one for another",
         where=path,
         value=account.description,
-        remedy="Budgets of several kinds do not add, so a further one is the custodian's to open: "
+        remedy="Budgets of several kinds do not add up, so only the custodian opens a further one: "
         f"{opening_command(path, account)}",
     )
 
 
 def lowered_budget(path: Path, balance: Balance) -> BudgetRefused:
-    """Return the refusal to publish what a budget covered when it was paid, and covers no more."""
+    """Return the refusal to publish a paid release that a lowered budget no longer covers."""
     budget = balance.budget
     spent = spent_in_words(balance.epsilon_spent, budget.epsilon)
     return BudgetRefused(
@@ -195,14 +199,15 @@ def lowered_budget(path: Path, balance: Balance) -> BudgetRefused:
 
 
 def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
-    """Return the command that opens an account, its cohort written out in full.
+    """Return the command that opens an account.
 
-    No abbreviation of the cohort is known before its first budget.
+    It contains the whole cohort identifier, because an abbreviation is not known before the
+    cohort's first budget.
 
     Parameters
     ----------
     path
-        The ledger.
+        Ledger file.
     account
         Account to be opened.
     delta
@@ -216,12 +221,12 @@ def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
 
 
 def _cohort_options(path: Path, account: Account) -> str:
-    """The options that name a ledger and a cohort on a command line."""
+    """Return the command-line options that name a ledger and a cohort."""
     return f"--ledger {shlex.quote(str(path))} --cohort {shlex.quote(account.short_name)}"
 
 
 def _budget_options(path: Path, account: Account) -> str:
-    """The options of `set-budget` that name an account; its defaults are left out."""
+    """Return the options of `set-budget` that name an account, without the default values."""
     default = Account(account.cohort)
     options = [_cohort_options(path, account)]
     if account.unit is not default.unit:

@@ -1,8 +1,8 @@
-"""People whom charges were for, recognised by their IIDs alone.
+"""Rosters, which tell by IIDs alone whether two charges were for the same people.
 
-A roster is the sorted keyed digests of the IIDs of a release's people, 8 bytes each: 4 MB for
-500,000 people. It is exact but for collisions: two lists of n and m different people seem to share
-one with probability below ``n m / 2^64``, 1.4e-8 for 500,000 each.
+A roster is the sorted array of the keyed digests of the IIDs of a release's people, 8 bytes each:
+4 MB for 500,000 people. Only collisions make it inexact: two disjoint lists of n and m people seem
+to share a person with probability below ``n m / 2^64``, 1.4e-8 for 500,000 each.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ _ENTRY = np.dtype("<u8")
 
 @dataclass(frozen=True)
 class Overlap:
-    """How the people of a request are shared with other cohorts.
+    """People that a request shares with other cohorts.
 
     Attributes
     ----------
-    people
-        Number of people of the request; 0 where they are not known one by one.
-    elsewhere
-        Number of them, by cohort, that another cohort was charged for and the request's was not.
-    homes
-        Those of the other cohorts to which the request could be charged.
+    n_people
+        Number of people of the request; 0 if the request has no roster.
+    shared
+        Number of people, by other cohort, for whom that cohort was charged and the request's own
+        cohort was not.
+    chargeable
+        Other cohorts that the request could be charged to.
     """
 
-    people: int = 0
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    homes: tuple[str, ...] = ()
+    n_people: int = 0
+    shared: Mapping[str, int] = field(default_factory=dict)
+    chargeable: tuple[str, ...] = ()
 
 
 def make_roster(individuals: Iterable[str], key: bytes) -> bytes:
@@ -47,37 +48,39 @@ def make_roster(individuals: Iterable[str], key: bytes) -> bytes:
     return np.unique(np.frombuffer(b"".join(digests), _ENTRY)).tobytes()
 
 
-def overlap(history: History, request: ReleaseRequest, read: Callable[[str], bytes]) -> Overlap:
+def find_overlap(
+    history: History, request: ReleaseRequest, read_roster: Callable[[str], bytes]
+) -> Overlap:
     """Find the people of a request for whom other cohorts were charged.
 
     Parameters
     ----------
     history
-        Everything charged so far.
+        State of the ledger.
     request
-        Request whose roster is known.
-    read
-        Function that returns the roster of a given digest.
+        Request with a roster.
+    read_roster
+        Function that returns the roster with a given digest.
     """
     rosters: dict[str, _Digests] = {}
     for charge in history.charges.values():
         if charge.roster and charge.roster not in rosters:
-            rosters[charge.roster] = np.frombuffer(read(charge.roster), _ENTRY)
-    counts = _elsewhere(history, request, rosters)
-    homes = [
+            rosters[charge.roster] = np.frombuffer(read_roster(charge.roster), _ENTRY)
+    counts = _count_shared(history, request, rosters)
+    chargeable = [
         cohort
         for cohort in sorted(counts)
-        if not _elsewhere(
+        if not _count_shared(
             history, replace(request, account=replace(request.account, cohort=cohort)), rosters
         )
     ]
-    return Overlap(len(request.roster) // _ENTRY.itemsize, counts, tuple(homes))
+    return Overlap(len(request.roster) // _ENTRY.itemsize, counts, tuple(chargeable))
 
 
-def _elsewhere(
+def _count_shared(
     history: History, request: ReleaseRequest, rosters: Mapping[str, _Digests]
 ) -> dict[str, int]:
-    """Return how many people are new to the request's cohort and charged to another, by cohort."""
+    """Return the number of people, by other cohort, new to the request's own cohort."""
     people = np.frombuffer(request.roster, _ENTRY)
     others: dict[str, set[str]] = {}
     for charge in history.charges.values():
@@ -86,8 +89,8 @@ def _elsewhere(
             others.setdefault(cohort, set()).add(charge.roster)
         elif charge.roster:
             people = np.setdiff1d(people, rosters[charge.roster], assume_unique=True)
-        elif charge.request.people == request.people:
-            return {}  # charged by a version without rosters, for the very same list
+        elif charge.request.people_digest == request.people_digest:
+            return {}  # charged for the same list by a version without rosters
     counts = {
         cohort: sum(
             int(np.isin(people, rosters[digest], assume_unique=True).sum())

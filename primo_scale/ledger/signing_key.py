@@ -1,4 +1,4 @@
-"""The key that a ledger signs its releases with: Ed25519 (RFC 8032)."""
+"""Key pair with which a ledger signs its releases: Ed25519 (RFC 8032)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def new_signing_key() -> bytes:
-    """A private key from the operating system's entropy, 32 bytes. PRIVATE."""
+    """Return a new private key of 32 bytes from the operating system's entropy. PRIVATE."""
     return Ed25519PrivateKey.generate().private_bytes_raw()
 
 
 def public_key_of(signing_key: bytes) -> str:
-    """The public key, 64 hexadecimal digits.
+    """Return the public key as 64 hexadecimal digits.
 
     Raises
     ------
@@ -22,5 +22,5 @@ def public_key_of(signing_key: bytes) -> str:
 
 
 def sign(signing_key: bytes, data: bytes) -> bytes:
-    """Sign `data`: 64 bytes, the same for the same data."""
+    """Return the signature of `data`, 64 bytes, which is deterministic."""
     return Ed25519PrivateKey.from_private_bytes(signing_key).sign(data)

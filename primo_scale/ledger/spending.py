@@ -1,7 +1,7 @@
-"""Budgets and what is spent of them, as pure data: accounts, charges, balances.
+"""Accounts, budgets, charges and balances, as pure data.
 
-There is no stored sum that could disagree with its parts: whatever adds up is recomputed at every
-use, from charges that are recomputed from the ledger's events (`primo_scale.ledger.history`).
+No sum is stored that could disagree with its parts. Every sum is recomputed at every use, from
+charges that are recomputed from the events of the ledger (`primo_scale.ledger.history`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from primo_scale.gaussian.calibration import (
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 _IDENTIFIER = re.compile(r"[0-9a-f]{64}")
-# So that no name that somebody makes up stands for an identifier by chance.
+# Long enough that no name chosen by a person is the beginning of an identifier by chance.
 _SHORTEST_ABBREVIATION = 8
-# Relative, of mu^2: shares of a release's cost add up to it only up to rounding, and root finding
-# may differ in the last digits between versions of SciPy. It moves epsilon by less than 1e-8 of
-# itself, a hundredth of LATTICE_MARGIN.
+# Relative tolerance of mu^2. The shares of a release's cost add up to it only up to rounding, and
+# root finding may differ in the last digits between versions of SciPy. The tolerance changes
+# epsilon by a relative 1e-8 at most, a hundredth of LATTICE_MARGIN.
 _RECOMPUTED = 1e-9
-# Relative, of epsilon: what `composed_epsilon` adds to a promise that is spent to the last digit.
+# Relative tolerance of epsilon: above what `composed_epsilon` adds to a promise spent in full.
 _REPORTED = 1e-5
 
 
 class ChargeState(StrEnum):
-    """How far a release has come; it never goes back."""
+    """Progress of a charge, which never moves back."""
 
     RESERVED = "reserved"
     DRAWN = "drawn"
@@ -44,22 +44,23 @@ class ChargeState(StrEnum):
 
 @dataclass(frozen=True)
 class Account:
-    """Whose budget is spent: guarantees for other units or adjacencies never mix.
+    """Account of one cohort for one privacy unit and one adjacency.
 
-    A cohort has one account for each unit and adjacency that it releases under, and their budgets
-    do not add. Epsilon says how well neighbours cannot be told apart, and each account means other
-    neighbours: a label release protects no genotype at all, so that no number it could add to a
-    full account would be true. In one direction there is a bound, which the ledger leaves to the
-    custodian: a full release protects phenotypes too, so phenotypes are protected by the sum of
-    mu^2 of the full and the label account. Add-remove implies replace-one only at twice the mu,
-    and takes n to be private where replace-one may have published it.
+    The budgets of a cohort's accounts do not add up, because epsilon bounds how well neighbouring
+    cohorts can be distinguished and every account has other neighbours. A label release protects no
+    genotype at all, so no finite cost in a full account would be correct. One bound exists, which
+    the ledger leaves to the custodian: a full release also protects phenotypes, so phenotypes are
+    protected with the sum of mu^2 of the full and the label account. Add-remove implies replace-one
+    only at twice the mu, and it requires that n is private, which replace-one may have published.
 
     Attributes
     ----------
     cohort
         Keyed digest of the sample list, or the custodian's name for the cohort.
-    unit, adjacency
-        What of a person is protected, and against which neighbours.
+    unit
+        Privacy unit.
+    adjacency
+        Neighbouring relation between cohorts.
     """
 
     cohort: str
@@ -68,21 +69,21 @@ class Account:
 
     @property
     def given_name(self) -> str | None:
-        """The custodian's name for the cohort, if it has one."""
+        """Name that the custodian gave the cohort, or None."""
         return None if _IDENTIFIER.fullmatch(self.cohort) else self.cohort
 
     @property
     def short_name(self) -> str:
-        """What to show the custodian: a given name whole, a digest by its beginning."""
+        """Name to show the custodian: the given name, or the first 12 digits of the digest."""
         return self.given_name or self.cohort[:12]
 
     @property
     def description(self) -> str:
-        """The short name and what is protected, for one line to the custodian."""
+        """Short name, privacy unit and adjacency, for one line to the custodian."""
         return f"{self.short_name} ({self.unit} privacy, {self.adjacency})"
 
     def is_abbreviated_by(self, text: str) -> bool:
-        """Whether `text` is the cohort's name, or its identifier's first 8 digits or more.
+        """Return whether `text` is the cohort's name or at least 8 first digits of its identifier.
 
         Fewer digits are the name of another cohort.
         """
@@ -92,13 +93,15 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """The most an account may spend; its delta never changes.
+class AccountBudget:
+    """Largest amount that an account may spend.
 
     Attributes
     ----------
-    epsilon, delta
-        As set by the custodian, or by the account's first release.
+    epsilon
+        Total epsilon, set by the custodian or by the account's first release.
+    delta
+        Total delta, which never changes.
     """
 
     epsilon: float
@@ -106,14 +109,14 @@ class Budget:
 
     @property
     def mu_squared(self) -> float:
-        """The same limit in the unit that adds up."""
+        """The budget as a total mu^2, which adds up over releases."""
         return release_mu(self.epsilon, self.delta) ** 2
 
     def mu_squared_beside(self, approximate: Cost) -> float:
-        """What Gaussian releases may cost beside the (epsilon_j, delta_j) parts of a cost.
+        """Return the mu^2 that remains for Gaussian releases beside an approximate cost.
 
-        The parts come off epsilon and delta, and the rest is turned into mu^2: `composed_epsilon`
-        solved for mu^2, without the margin that it reports (docs/maths/calibration.md).
+        The approximate epsilon and delta are subtracted, and the remainder is converted to mu^2:
+        `composed_epsilon` solved for mu^2, without its margin (docs/maths/calibration.md).
         """
         epsilon, delta = self.epsilon - approximate.epsilon, self.delta - approximate.delta
         if epsilon < SMALLEST_EPSILON or delta < DELTA_RANGE[0]:
@@ -121,7 +124,7 @@ class Budget:
         return release_mu(epsilon, delta) ** 2
 
     def covers(self, total: Cost) -> bool:
-        """Whether everything that an account spends, `total`, stays within this budget."""
+        """Return whether the total cost of an account is within this budget."""
         if total.delta >= self.delta or total.epsilon > self.epsilon:
             return False
         return total.mu_squared <= self.mu_squared_beside(total) * (1 + _RECOMPUTED)
@@ -129,27 +132,27 @@ class Budget:
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """A release, or a part of one that has noise of its own, to be paid for.
+    """Request to pay for a release, or for a part of a release with noise of its own.
 
     Attributes
     ----------
     account
-        Who pays.
+        Account that pays.
     digest
-        `Ledger.request_digest` of the statistics and of everything the noise depends on.
+        `LedgerReader.request_digest` of the exact statistics and the parameters of the noise.
     epsilon, delta
-        The guarantee of the whole release.
+        Guarantee of the whole release.
     cost
-        What this charge takes: all of it, or its share. A Gaussian release costs
-        ``release_mu(epsilon, delta)^2``. Whatever is not mu-Gaussian is charged as the
-        (epsilon_j, delta_j) that is proved for it: an amplified subsample is, and a mechanism known
-        only as rho-zCDP would be, by its conversion, because rho-zCDP does not imply that mu^2 is
-        2 rho. Nothing here is known only as zCDP.
-    people
-        Keyed digest of the sample list; empty where it is not known.
+        Cost of this charge: that of the release, or a share of it. A Gaussian release costs
+        ``release_mu(epsilon, delta)^2``. A mechanism that is not mu-Gaussian, such as an amplified
+        subsample, costs the (epsilon_j, delta_j) that is proved for it. This would also hold for a
+        mechanism known only to be rho-zCDP, because rho-zCDP does not imply that mu^2 is 2 rho. The
+        product has no such mechanism.
+    people_digest
+        Keyed digest of the sample list; empty if it is not known.
     roster
-        Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty where they are
-        not known, and of requests that are read back. It makes no other request.
+        Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty if they are not
+        known, and in requests read from the ledger. Equality of requests ignores it.
     """
 
     account: Account
@@ -157,23 +160,23 @@ class ReleaseRequest:
     epsilon: float
     delta: float
     cost: Cost
-    people: str = ""
+    people_digest: str = ""
     roster: bytes = field(default=b"", compare=False, repr=False)
 
     def problem(self) -> str | None:
-        """What keeps it from being charged, whatever the budget; None if nothing does.
+        """Return why no budget could cover the request, or None.
 
         Raises
         ------
         UsageError
-            Epsilon or delta out of range.
+            Epsilon or delta is out of range.
         """
         whole = release_mu(self.epsilon, self.delta) ** 2
         parts = (self.cost.mu_squared, self.cost.epsilon, self.cost.delta)
         if not all(math.isfinite(part) and part >= 0 for part in parts) or max(parts) == 0:
-            return "costs what is no cost"
+            return "has a cost that is not positive and finite"
         too_much = "costs more than its epsilon and delta"
-        # Implied by what follows, which finds no epsilon for a mu^2 far above any promise.
+        # Implied by the check below, which finds no epsilon for a mu^2 far above any promise.
         if self.cost.mu_squared > whole * (1 + _REPORTED):
             return too_much
         composed = composed_epsilon(self.cost, self.delta)
@@ -182,24 +185,25 @@ class ReleaseRequest:
 
 @dataclass(frozen=True)
 class Charge:
-    """One payment and the one noise it buys.
+    """One payment, which buys one noise.
 
     Attributes
     ----------
     id
-        Random name of the charge.
+        Random identifier.
     request
-        What was paid for, and what was paid.
+        Request that was paid for, with its cost.
     state
         Reserved, drawn or published.
     reserved_at
-        UTC time, ISO 8601; empty until it is read back.
+        UTC time of the payment, ISO 8601; empty until the charge is read from the ledger.
     statistics_digest
-        Keyed digest of the private statistics, once drawn.
+        Keyed digest of the private statistics; None until the noise is recorded as drawn.
     release_digests
-        Digests of the releases published from it (more than one is post-processing).
+        Digests of the releases published from the statistics. Every further one is
+        post-processing.
     roster
-        Keyed digest of the people's roster, which the ledger keeps; empty if a version without
+        Keyed digest of the people's roster, which the ledger stores; empty if a version without
         rosters made the charge.
     """
 
@@ -213,12 +217,12 @@ class Charge:
 
     @property
     def cost(self) -> Cost:
-        """What was paid."""
+        """Cost of the charge."""
         return self.request.cost
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
-    """The cost of all, every sum exact before it is rounded."""
+    """Return the sum of the costs, each component rounded once."""
     listed = list(costs)
     return Cost(
         math.fsum(cost.mu_squared for cost in listed),
@@ -229,35 +233,37 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Balance:
-    """What one account may spend, has spent and has left.
+    """Budget of an account and the charges against it.
 
     Attributes
     ----------
-    account, budget
-        The account and its limit.
+    account
+        Account.
+    budget
+        Largest amount that the account may spend.
     charges
-        Every charge, oldest first, reserved ones included: their noise may have been seen.
+        Charges, oldest first. Reserved ones count, because their noise may have been seen.
     """
 
     account: Account
-    budget: Budget
+    budget: AccountBudget
     charges: tuple[Charge, ...]
 
     @property
     def spent(self) -> Cost:
-        """Sum of what the charges cost."""
+        """Total cost of the charges."""
         return total_cost(charge.cost for charge in self.charges)
 
     @property
     def epsilon_spent(self) -> float:
-        """Epsilon, at the account's delta, of all charges composed."""
+        """Epsilon of the composition of all charges, at the account's delta."""
         return composed_epsilon(self.spent, self.budget.delta)
 
     @property
     def epsilon_left(self) -> float:
-        """The largest epsilon, to six digits and rounded down, one more release may ask for.
+        """Largest epsilon of one more Gaussian release at the account's delta.
 
-        A Gaussian release at the account's delta; of any other kind the budget covers less.
+        It is rounded down to six digits. The budget covers less of any other kind of release.
         """
         if not self.charges:
             return self.budget.epsilon
@@ -273,12 +279,12 @@ class Balance:
         return rounded if rounded >= SMALLEST_EPSILON else 0.0
 
     def spent_before(self, charge_id: str) -> Cost:
-        """Sum of what the charges cost that were reserved before one of them.
+        """Return the total cost of the charges that were reserved before a given one.
 
         Parameters
         ----------
         charge_id
-            Of a charge of this account; it is not counted itself.
+            Identifier of a charge of this account, which is not counted itself.
 
         Raises
         ------
@@ -289,6 +295,6 @@ class Balance:
         return total_cost(charge.cost for charge in self.charges[:position])
 
     def affords(self, cost: Cost) -> bool:
-        """Whether the budget covers all charges and one more of `cost`."""
+        """Return whether the budget covers all charges and a further cost."""
         costs = [charge.cost for charge in self.charges]
         return self.budget.covers(total_cost([*costs, cost]))

@@ -40,7 +40,7 @@ class LatticeWeights:
 
 
 @dataclass(frozen=True)
-class Solved:
+class ShrunkWeights:
     """Weights and the shrinkage rules that produced them.
 
     Attributes
@@ -59,7 +59,7 @@ def solve(
     spectra: Iterable[Spectrum],
     rule_for: Callable[[Spectrum], Shrinkage],
     adjustment: Adjustment,
-) -> Solved:
+) -> ShrunkWeights:
     """Solve every block and every phenotype.
 
     Parameters
@@ -82,7 +82,9 @@ def solve(
         genotypes[layout.variants(spectrum.block), spectrum.phenotypes] = weights
         residual[:, spectrum.phenotypes] -= spectrum.fixed_cross.T @ weights
         rules.append(rule)
-    return Solved(LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), tuple(rules))
+    return ShrunkWeights(
+        LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), tuple(rules)
+    )
 
 
 def missing_rescale(observed: Float64, n_samples: float) -> Float64:

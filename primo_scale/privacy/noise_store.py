@@ -29,12 +29,12 @@ from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.documents import of_type, read_document
-from primo_scale.storage.encryption import open_file, seal_file
+from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
 
 @dataclass(frozen=True)
-class NoiseAtHand:
+class NoiseStore:
     """Keys and private statistics of a work directory, by charge. PRIVATE: a key undoes its noise.
 
     With an encryption key both are encrypted.
@@ -48,12 +48,12 @@ class NoiseAtHand:
     directory: Path
 
     @property
-    def moments(self) -> Path:
+    def moments_path(self) -> Path:
         """Path of the noisy phenotype moments."""
         return self.directory.with_name("phenotype_moments.json")
 
     @property
-    def subsample_use(self) -> Path:
+    def subsample_use_path(self) -> Path:
         """Path of the file that names the charge which a subsample served."""
         return self.directory.with_name("statistics.charge")
 
@@ -62,14 +62,16 @@ class NoiseAtHand:
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
             drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
-        return frozenset(drawn | {path.stem for path in self.directory.glob("*.key")}) | self.unused
+        return (
+            frozenset(drawn | {path.stem for path in self.directory.glob("*.key")})
+            | self.unused_charges()
+        )
 
-    @property
-    def unused(self) -> frozenset[str]:
+    def unused_charges(self) -> frozenset[str]:
         """Charges from whose key nothing has been drawn."""
         return frozenset(path.stem for path in self.directory.glob("*.unused"))
 
-    def used(self) -> dict[str, Path]:
+    def used_charges(self) -> dict[str, Path]:
         """Return the charges whose noise may exist, each with the file that names it.
 
         Raises
@@ -80,10 +82,10 @@ class NoiseAtHand:
         found = {
             path.stem: path for end in ("zarr", "key") for path in self.directory.glob(f"*.{end}")
         }
-        if self.subsample_use.is_file():
-            found[self.subsample_use.read_text(errors="replace")] = self.subsample_use
+        if self.subsample_use_path.is_file():
+            found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
         moments = self.read_moments()
-        return found if moments is None else {**found, moments["charge"]: self.moments}
+        return found if moments is None else {**found, moments["charge"]: self.moments_path}
 
     def read_moments(self) -> dict[str, Any] | None:
         """Return the document of the noisy phenotype moments, or None where there is none.
@@ -93,19 +95,19 @@ class NoiseAtHand:
         InputError
             The file is not such a document.
         """
-        if not self.moments.is_file():
+        if not self.moments_path.is_file():
             return None
         return read_document(
-            self.moments,
+            self.moments_path,
             _moments_from,
             remedy="Restore the file; without it the same command pays again",
         )
 
-    def store(self, charge: str) -> Path:
+    def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
         return self.directory / f"{charge}.zarr"
 
-    def prepare(self, unpaid: Collection[str]) -> str:
+    def create_key(self, unpaid: Collection[str]) -> str:
         """Return the name of a new charge whose key is durable.
 
         Parameters
@@ -125,10 +127,10 @@ class NoiseAtHand:
             for old in unpaid:
                 self._key_file(old, "unused").unlink(missing_ok=True)
             make_private_directory(self.directory)
-            write_atomically(path, seal_file(os.urandom(KEY_BYTES), charge))
+            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
 
-    def begin(self, charge: str) -> bytes:
+    def open_key(self, charge: str) -> bytes:
         """Return the key of a charge, recorded durably as one from which noise may be drawn.
 
         Raises
@@ -142,7 +144,7 @@ class NoiseAtHand:
                 raise InputError("the key of the noise is missing", where=key)
             unused.rename(key)
             sync_directory(self.directory)
-        secret = open_file(key, charge)
+        secret = decrypt_file(key, charge)
         if len(secret) != KEY_BYTES:
             raise InputError(
                 "the key of the noise is damaged",
@@ -152,7 +154,7 @@ class NoiseAtHand:
             )
         return secret
 
-    def forget_key(self, charge: str) -> None:
+    def remove_key(self, charge: str) -> None:
         """Remove the key, durably, once the private statistics are recorded: it undoes noise."""
         if self.directory.is_dir():
             self._key_file(charge, "key").unlink(missing_ok=True)
@@ -194,7 +196,7 @@ class NoiseAtHand:
             There is less room than is still to be written.
         """
         if replayed is not None:
-            store = self.store(replayed)
+            store = self.statistics_path(replayed)
             if is_drawn(store):
                 return
             needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
@@ -209,7 +211,11 @@ class NoiseAtHand:
         return self.directory / f"{charge}.{end}"
 
     def _result(self, charge: str) -> Path:
-        return self.store(charge) if self.store(charge).exists() else self.moments
+        return (
+            self.statistics_path(charge)
+            if self.statistics_path(charge).exists()
+            else self.moments_path
+        )
 
 
 def _moments_from(value: dict[str, Any]) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import Charge, ReleaseRequest
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.private_statistics import (
     Draw,
     PrivateStatistics,
@@ -46,10 +46,10 @@ class PaidStatistics:
 def pay_and_draw(
     raw: RawStatistics,
     mechanism: Mechanism,
-    at_hand: NoiseAtHand,
+    noise_store: NoiseStore,
     *,
     ledger: Ledger,
-    payer: Payer,
+    paying_cohort: PayingCohort,
     on_block: Callable[[int, int], None],
 ) -> PaidStatistics:
     """Store a key, reserve the charge durably, draw its noise once, store it, record it as drawn.
@@ -64,9 +64,9 @@ def pay_and_draw(
         Exact statistics.
     mechanism
         Calibrated noise.
-    at_hand
+    noise_store
         Keys and private statistics of earlier charges, in the work directory.
-    ledger, payer
+    ledger, paying_cohort
         Where and on whose budget.
     on_block
         Called with (blocks done, blocks in all) while noise is drawn.
@@ -80,38 +80,38 @@ def pay_and_draw(
     InputError
         What is at hand is not what the ledger recorded, or the ledger does not know it.
     """
-    ledger.refuse_unknown_charges(at_hand.used())
-    request = _request(raw, mechanism, ledger, payer)
-    replayed = ledger.charge_paid_for(request, noise_at_hand=at_hand.charges())
+    ledger.refuse_unknown_charges(noise_store.used_charges())
+    request = _request(raw, mechanism, ledger, paying_cohort)
+    replayed = ledger.replayable_charge(request, stored_noise=noise_store.charges())
     if mechanism.recipe.subsample is not None:
-        refuse_second_use(at_hand, replayed)
+        refuse_second_use(noise_store, replayed)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
-    at_hand.refuse_full_disk(None if replayed is None else replayed.id, size)
-    receipt = settle(ledger, request, at_hand, to_follow=Cost(0.0))
+    noise_store.refuse_full_disk(None if replayed is None else replayed.id, size)
+    receipt = settle(ledger, request, noise_store, further_cost=Cost(0.0))
     charge = receipt.charge
-    with at_hand.payment_explained(charge.id):
-        private = _drawn(raw, mechanism, at_hand, charge, on_block)
+    with noise_store.payment_explained(charge.id):
+        private = _drawn(raw, mechanism, noise_store, charge, on_block)
         digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
         if charge.statistics_digest not in (None, digest):
             raise InputError(
                 "the private statistics are not those that the ledger recorded",
-                where=at_hand.store(charge.id),
+                where=noise_store.statistics_path(charge.id),
                 value=charge.id,
                 remedy="Restore them from a backup, or remove them",
             )
         ledger.mark_drawn(charge, digest)
-        at_hand.forget_key(charge.id)
-        step("key removed")
+        noise_store.remove_key(charge.id)
+        announce_step(PaymentStep.KEY_REMOVED)
     return PaidStatistics(private, receipt)
 
 
-def charge_taken_up(
+def charge_with_stored_noise(
     raw: RawStatistics,
     mechanism: Mechanism,
-    at_hand: NoiseAtHand,
+    noise_store: NoiseStore,
     *,
     ledger: Ledger,
-    payer: Payer,
+    paying_cohort: PayingCohort,
 ) -> Charge | None:
     """Return the charge whose noise `pay_and_draw` would use at no cost; None: it would pay.
 
@@ -120,37 +120,39 @@ def charge_taken_up(
     InputError
         Noise is at hand that the ledger does not know.
     """
-    ledger.refuse_unknown_charges(at_hand.used())
-    charges = at_hand.charges()
-    request = _request(raw, mechanism, ledger, payer)
-    replayed = ledger.charge_paid_for(request, noise_at_hand=charges)
+    ledger.refuse_unknown_charges(noise_store.used_charges())
+    charges = noise_store.charges()
+    request = _request(raw, mechanism, ledger, paying_cohort)
+    replayed = ledger.replayable_charge(request, stored_noise=charges)
     return replayed if replayed is not None and replayed.id in charges else None
 
 
 def _request(
-    raw: RawStatistics, mechanism: Mechanism, ledger: Ledger, payer: Payer
+    raw: RawStatistics, mechanism: Mechanism, ledger: Ledger, paying_cohort: PayingCohort
 ) -> ReleaseRequest:
     promise = mechanism.promise
     digest = ledger.request_digest(
         raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
     )
     asked = (digest, promise.epsilon, promise.delta, mechanism.cost)
-    return ReleaseRequest(payer.account, *asked, payer.people, payer.roster)
+    return ReleaseRequest(
+        paying_cohort.account, *asked, paying_cohort.people_digest, paying_cohort.roster
+    )
 
 
 def _drawn(
     raw: RawStatistics,
     mechanism: Mechanism,
-    at_hand: NoiseAtHand,
+    noise_store: NoiseStore,
     charge: Charge,
     on_block: Callable[[int, int], None],
 ) -> PrivateStatistics:
     """Return the private statistics of a charge: those at hand, or drawn now."""
-    store = at_hand.store(charge.id)
+    store = noise_store.statistics_path(charge.id)
     if is_drawn(store):
         return reopen_private(store, raw, mechanism)
     if mechanism.recipe.subsample is not None:
-        record_use(at_hand, charge)
-    source = KeystreamNoise(at_hand.begin(charge.id))
-    step("draw begins")
+        record_use(noise_store, charge)
+    source = KeystreamNoise(noise_store.open_key(charge.id))
+    announce_step(PaymentStep.DRAW_STARTED)
     return privatise(raw, Draw(mechanism, source, store, on_block))

@@ -19,15 +19,15 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.noise import Integers, add_lattice_noise
-from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import Charge, ReleaseRequest
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.receipt import Receipt, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
@@ -64,7 +64,12 @@ def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
 
 
 def pay_for_moments(
-    raw: RawMoments, promise: Promise, at_hand: NoiseAtHand, *, ledger: Ledger, payer: Payer
+    raw: RawMoments,
+    promise: Promise,
+    noise_store: NoiseStore,
+    *,
+    ledger: Ledger,
+    paying_cohort: PayingCohort,
 ) -> tuple[NoisyMoments, Receipt]:
     """Store a key, reserve the charge durably, draw the noise once, store the result.
 
@@ -77,11 +82,11 @@ def pay_for_moments(
         Exact sums.
     promise
         Guarantee of the whole release.
-    at_hand
+    noise_store
         Noise of the work directory, the moments included.
     ledger
         Ledger that holds, or will hold, the account that pays.
-    payer
+    paying_cohort
         Account that pays, and the people of the release.
 
     Raises
@@ -92,42 +97,42 @@ def pay_for_moments(
         The moments at hand are of another request (nothing was paid, and they stay), or the
         ledger does not know what is at hand.
     """
-    ledger.refuse_unknown_charges(at_hand.used())
+    ledger.refuse_unknown_charges(noise_store.used_charges())
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
     request = ReleaseRequest(
-        payer.account,
+        paying_cohort.account,
         _request_digest(raw, promise, sigma, ledger),
         promise.epsilon,
         promise.delta,
         Cost(MOMENTS_SHARE * total),
-        payer.people,
-        payer.roster,
+        paying_cohort.people_digest,
+        paying_cohort.roster,
     )
-    found = read_moments(at_hand)
+    found = read_moments(noise_store)
     stored = () if found is None else (found.charge,)
     if found is not None:
-        replayed = ledger.charge_paid_for(request, noise_at_hand=stored)
+        replayed = ledger.replayable_charge(request, stored_noise=stored)
         if replayed is None or replayed.id != found.charge:
             raise InputError(
                 "the work directory holds phenotype moments of another request",
-                where=at_hand.moments,
+                where=noise_store.moments_path,
                 remedy="Use another --work-dir, or remove this file to pay for new ones",
             )
-    to_follow = Cost((1 - MOMENTS_SHARE) * total)
-    receipt = settle(ledger, request, at_hand, to_follow=to_follow, stored=stored)
-    with at_hand.payment_explained(receipt.charge.id):
+    further_cost = Cost((1 - MOMENTS_SHARE) * total)
+    receipt = settle(ledger, request, noise_store, further_cost=further_cost, stored=stored)
+    with noise_store.payment_explained(receipt.charge.id):
         if found is None:
-            found = _draw(raw, sigma, receipt.charge, at_hand)
+            found = _draw(raw, sigma, receipt.charge, noise_store)
         ledger.mark_drawn(receipt.charge, _digest_of(found, ledger))
-        at_hand.forget_key(receipt.charge.id)
-        step("key removed")
+        noise_store.remove_key(receipt.charge.id)
+        announce_step(PaymentStep.KEY_REMOVED)
     return found, receipt
 
 
-def read_moments(at_hand: NoiseAtHand) -> NoisyMoments | None:
+def read_moments(noise_store: NoiseStore) -> NoisyMoments | None:
     """Return the moments that an earlier run stored, or None."""
-    stored = at_hand.read_moments()
+    stored = noise_store.read_moments()
     if stored is None:
         return None
     return NoisyMoments(tuple(map(tuple, stored["sums"])), stored["sigma"], stored["charge"])
@@ -155,14 +160,14 @@ def _with_moments(
     return replace(bounds, mean=mean, sd=max(half * spread, farthest / _FARTHEST))
 
 
-def _draw(raw: RawMoments, sigma: float, charge: Charge, at_hand: NoiseAtHand) -> NoisyMoments:
-    source = KeystreamNoise(at_hand.begin(charge.id))
-    step("draw begins")
+def _draw(raw: RawMoments, sigma: float, charge: Charge, noise_store: NoiseStore) -> NoisyMoments:
+    source = KeystreamNoise(noise_store.open_key(charge.id))
+    announce_step(PaymentStep.DRAW_STARTED)
     noisy: Integers = add_lattice_noise(raw.sums, sigma, source=source, label="phenotype moments")
     moments = NoisyMoments(tuple(map(tuple, noisy.tolist())), sigma, charge.id)
     content = {"sums": moments.sums, "sigma": sigma, "charge": charge.id}
-    write_atomically(at_hand.moments, canonical_json(content))
-    step("moments stored")
+    write_atomically(noise_store.moments_path, canonical_json(content))
+    announce_step(PaymentStep.MOMENTS_STORED)
     return moments
 
 

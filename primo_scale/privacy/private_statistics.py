@@ -12,7 +12,7 @@ import scipy.linalg
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.noise import FineNoise
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noisy_matrices import (
     noisy_counts,
@@ -92,7 +92,7 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
                 values, panel, scales, layout.n_fixed, source=source, label=label
             )
             writer.write_cross_panel(block, panel, noisy)
-        step("block written")
+        announce_step(PaymentStep.BLOCK_WRITTEN)
         draw.on_block(block + 1, layout.n_blocks)
     writer.write_outcome_gram(
         noisy_outcome_gram(exact.outcome_gram(), scales, layout.n_fixed, source=source)
@@ -102,7 +102,7 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
         smallest = _smallest_eigenvalue(exact)
         writer.write_smallest_eigenvalue(noisy_smallest_eigenvalue(smallest, scales, source=source))
     matrices = writer.finish({})
-    step("statistics stored")
+    announce_step(PaymentStep.STATISTICS_STORED)
     return PrivateStatistics(matrices, draw.mechanism)
 
 

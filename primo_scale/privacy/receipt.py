@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import Charge, ChargeState, ReleaseRequest
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 
 
 @dataclass(frozen=True)
@@ -22,21 +22,21 @@ class Receipt:
         In the ledger; its noise is at hand, or to be drawn now, once.
     opened_budget
         The account had no budget and got this release's: tell the user.
-    history
+    summary
         What was paid, in words for the user.
     """
 
     charge: Charge
     opened_budget: bool
-    history: str
+    summary: str
 
 
 def settle(
     ledger: Ledger,
     request: ReleaseRequest,
-    at_hand: NoiseAtHand,
+    noise_store: NoiseStore,
     *,
-    to_follow: Cost,
+    further_cost: Cost,
     stored: Collection[str] = (),
 ) -> Receipt:
     """Pay for a request, unless the noise that it was paid for with is at hand.
@@ -47,9 +47,9 @@ def settle(
         Ledger that holds, or will hold, the account that pays.
     request
         Request to be paid for.
-    at_hand
+    noise_store
         Noise of earlier charges, and the place for the key of a new one.
-    to_follow
+    further_cost
         Cost of the release's other charges, as for `Ledger.reserve`.
     stored
         Charges whose results lie elsewhere in the work directory.
@@ -59,26 +59,31 @@ def settle(
     UsageError, BudgetRefused, InputError, ResourceError, ValueError
         As for `Ledger.reserve`, or the key of the noise cannot be stored.
     """
-    charges, unpaid = at_hand.charges().union(stored), ledger.unknown_charges(at_hand.unused)
+    charges, unpaid = (
+        noise_store.charges().union(stored),
+        ledger.unknown_charges(noise_store.unused_charges()),
+    )
 
     def new_charge() -> str:
-        charge = at_hand.prepare(unpaid)
-        step("key stored")
+        charge = noise_store.create_key(unpaid)
+        announce_step(PaymentStep.KEY_STORED)
         return charge
 
     reservation = ledger.reserve(
-        request, noise_at_hand=charges, to_follow=to_follow, new_charge=new_charge
+        request, stored_noise=charges, further_cost=further_cost, new_charge=new_charge
     )
     charge = reservation.charge
     if charge.id in charges:
-        history = f"paid for before, with charge {charge.id}: its noise is used, nothing is spent"
+        summary = f"paid for before, with charge {charge.id}: its noise is used, nothing is spent"
     elif charge.state is not ChargeState.RESERVED:
-        reservation = ledger.reserve_again(request, to_follow=to_follow, new_charge=new_charge)
+        reservation = ledger.reserve_again(
+            request, further_cost=further_cost, new_charge=new_charge
+        )
         charge = reservation.charge
-        history = f"the noise that was paid for is lost: paid again, with charge {charge.id}"
+        summary = f"the noise that was paid for is lost: paid again, with charge {charge.id}"
     elif reservation.lost_charges:
         lost = reservation.lost_charges
-        history = f"paid again, with charge {charge.id}: {lost} interrupted draws were charged too"
+        summary = f"paid again, with charge {charge.id}: {lost} interrupted draws were charged too"
     else:
-        history = f"paid with charge {charge.id}"
-    return Receipt(charge, reservation.opened_budget, history)
+        summary = f"paid with charge {charge.id}"
+    return Receipt(charge, reservation.opened_budget, summary)

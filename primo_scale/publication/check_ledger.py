@@ -13,8 +13,8 @@ from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.publication.recompute import Finding
 from primo_scale.publication.recompute_profile import TOLERANCE
-from primo_scale.publication.statement import NOT_PRIVATE
 from primo_scale.publication.verify import read_document
+from primo_scale.publication.wording import NOT_PRIVATE
 from primo_scale.storage.files import sha256_of_file
 
 

@@ -36,7 +36,6 @@ from primo_scale.publication.pgs import (
 from primo_scale.publication.release_log import option_problems, options_in, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import render_readme, scoring_of
-from primo_scale.publication.statement import stamp_column, stamp_of
 from primo_scale.publication.weights import (
     CENTRE_ROW_END,
     INTERCEPT,
@@ -48,6 +47,7 @@ from primo_scale.publication.weights import (
     covariates_header,
     weight_in_text,
 )
+from primo_scale.publication.wording import stamp_column, stamp_of
 
 _READ_BYTES = 1 << 20
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, ArithmeticError)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import asdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import best_match
 
 from primo_scale.errors import InputError
-from primo_scale.publication.statement import Statement
 from primo_scale.storage.files import sha256_of_json
 
+if TYPE_CHECKING:
+    from primo_scale.publication.statement import Statement
+
 SCHEMA_VERSION = 3
-_SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
+SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
 # Neither can hold its own digest, nor be in a file that `files` lists.
 _NOT_STATED = ("files", "signature")
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 20, 300
@@ -27,7 +29,7 @@ Document = dict[str, Any]
 
 def statement_document(statement: Statement) -> Document:
     """The statement as the contents of release.json, without `scoring`, `files`, `signature`."""
-    fields = json.loads(json.dumps(dataclasses.asdict(statement), allow_nan=False))
+    fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
     return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
 
 
@@ -87,6 +89,6 @@ def _validator() -> Draft202012Validator:
     strict = validators.extend(  # type: ignore[no-untyped-call]
         Draft202012Validator, type_checker=types
     )
-    schema = json.loads(_SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
     validator: Draft202012Validator = strict(schema)
     return validator

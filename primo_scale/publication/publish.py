@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError
-from primo_scale.ledger.payment_steps import step
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.document import (
     Document,
     check_schema,
@@ -32,7 +32,7 @@ from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import render_readme, scoring_of
 from primo_scale.publication.signature import signature_of
-from primo_scale.publication.statement import Statement, stamp_column
+from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import read_document, verify_release
 from primo_scale.publication.weights import (
     ScoringWeights,
@@ -41,6 +41,7 @@ from primo_scale.publication.weights import (
     write_covariates,
     write_weights,
 )
+from primo_scale.publication.wording import stamp_column
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
@@ -136,8 +137,8 @@ def publish_release(
         _refuse_unverified(staging)
         if statement.private:  # weights without noise stay with their owner
             _open_to_readers(staging)
-        step("release staged")
-    step("release published")
+        announce_step(PaymentStep.RELEASE_STAGED)
+    announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
 
 

@@ -23,7 +23,7 @@ from primo_scale.publication.recompute_profile import (
     epsilon_of,
     log_delta_on_lattice,
 )
-from primo_scale.publication.statement_mechanism import STATISTICS
+from primo_scale.publication.wording import STATISTICS
 
 Document = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from primo_scale.publication import statement_mechanism as stated
+from primo_scale.publication import samplers
 
 Document = Mapping[str, Any]
 
@@ -134,10 +134,10 @@ def drawing_problems(document: Document, draws: int) -> list[str]:
     """
     mechanism = document["mechanism"]
     by_key = draws >= _KEYSTREAM_FROM_DRAWS or mechanism["subsample"] is not None
-    of_old = stated.OPENDP
+    of_old = samplers.OPENDP
     if by_key:
-        of_old = stated.KEYSTREAM_AND_OPENDP if mechanism["share"] < 1 else stated.KEYSTREAM
-    drawn = {each.sampler: each for each in (of_old, stated.KEYSTREAM)}.get(mechanism["sampler"])
+        of_old = samplers.KEYSTREAM_AND_OPENDP if mechanism["share"] < 1 else samplers.KEYSTREAM
+    drawn = {each.name: each for each in (of_old, samplers.KEYSTREAM)}.get(mechanism["sampler"])
     if drawn is None:
         return [f"sampler is stated as {mechanism['sampler']!r}, none that draws {draws} numbers"]
     expected = {"sampler_exactness": drawn.exactness, "rng": drawn.rng}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from primo_scale.publication.statement_mechanism import KEYSTREAM_DISTANCE
+from primo_scale.publication.samplers import KEYSTREAM_DISTANCE
 
 _ERFCX_OVERFLOWS = 26.0
 _HOPELESS_MU = 1e6  # epsilon is above 10^11

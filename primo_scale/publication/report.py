@@ -15,7 +15,7 @@ from primo_scale.humanize import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.publication.document import Document, people_in_words
 from primo_scale.publication.scoring import scoring_command_in_lines
-from primo_scale.publication.statement_mechanism import STATISTICS
+from primo_scale.publication.wording import STATISTICS
 
 _TEMPLATE = "report.html.j2"
 _FALSE_ALARMS = (0.01, 0.05)

@@ -32,7 +32,7 @@ from primo_scale.publication.file_names import (
 from primo_scale.publication.recompute import Finding, guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
 from primo_scale.publication.signature import signature_problem
-from primo_scale.publication.statement import (
+from primo_scale.publication.wording import (
     NOT_PRIVATE,
     accountant_in_words,
     public_by_assumption,

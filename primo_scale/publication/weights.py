@@ -148,7 +148,7 @@ def write_weights(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
     weights
         Passed `check_releasable`.
     stamp
-        Guarantee of the weights without blanks (`primo_scale.publication.statement.stamp_column`).
+        Guarantee of the weights without blanks (`primo_scale.publication.wording.stamp_column`).
     """
     write_gzip(path, _weight_lines(weights, stamp))
 

@@ -54,14 +54,14 @@ def _account_to_open(
     path: Path, store: GenotypeStore, design: Design, cohort: str | None
 ) -> Account | None:
     """Return the account that a release would open, None where its cohort has a budget."""
-    from primo_scale.ledger.cohort_account import payer_of
+    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger
     from primo_scale.ledger.spending import Account
 
     if not path.exists():
         return Account(cohort or _NAME, design.privacy, design.adjacency)
     with Ledger(path, read_only=True) as ledger:
-        payer = payer_of(
+        paying_cohort = find_paying_cohort(
             ledger,
             store.cohort_digest,
             store.samples.individual,
@@ -70,7 +70,7 @@ def _account_to_open(
             adjacency=design.adjacency,
         )
         known = {balance.account.cohort for balance in ledger.balances()}
-    return None if payer.account.cohort in known else payer.account
+    return None if paying_cohort.account.cohort in known else paying_cohort.account
 
 
 def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
@@ -87,10 +87,10 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
     balance
         Of the account that paid.
     """
-    LOGGER.info("%s: %s", what, receipt.history)
+    LOGGER.info("%s: %s", what, receipt.summary)
     if receipt.opened_budget:
         LOGGER.info(
             "the cohort %s had no budget: it now has epsilon %g at delta %g, for this release and "
-            "no other; for more: python -m pipelines.ledger set-budget",
+            "no other; for more: primo-scale ledger set-budget",
             balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
         )  # fmt: skip

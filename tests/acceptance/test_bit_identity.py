@@ -231,7 +231,7 @@ def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> 
     inputs = Inputs(
         genotypes=genotypes,
         outcomes=work / "outcomes.zarr",
-        row_rule=design.row_rule,
+        clipping_rule=design.clipping_rule,
         subsample=design.subsample,
         digests={
             "genotypes": open_genotype_store(genotypes).identity_digest,

@@ -35,7 +35,7 @@ def test_the_build_is_told_from_the_positions(dry_run) -> None:
 
 def test_a_build_that_the_positions_contradict_is_refused_before_any_work(dry_run) -> None:
     stderr = dry_run("--genome-build", "hg38", exit_code=3)
-    assert "known variants lie where GRCh37 has them" in stderr.splitlines()[-1]
+    assert "known variants are at their GRCh37 positions" in stderr.splitlines()[-1]
 
 
 def test_a_build_that_nothing_tells_is_warned_about(dry_run, tmp_path) -> None:

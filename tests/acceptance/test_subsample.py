@@ -46,7 +46,7 @@ def subsampled(work: Path, path: Path, size: int):
         "genotypes": open_genotype_store(genotypes).identity_digest,
         "outcomes": open_outcome_store(outcomes).content_digest,
     }
-    inputs = Inputs(genotypes, outcomes, design.row_rule, size, digests)
+    inputs = Inputs(genotypes, outcomes, design.clipping_rule, size, digests)
     return design, open_partials(path, plan, inputs, design.genotypes.code_table)
 
 

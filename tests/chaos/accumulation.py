@@ -43,7 +43,7 @@ def main(inputs: Path, work: Path) -> None:
     asked = Inputs(
         genotypes=genotypes,
         outcomes=outcomes,
-        row_rule=design.row_rule,
+        clipping_rule=design.clipping_rule,
         subsample=design.subsample,
         digests={
             "genotypes": open_genotype_store(genotypes).identity_digest,

@@ -115,16 +115,19 @@ def test_dead_workers_are_waited_for_and_a_dead_scheduler_ends_it(
         first = stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
         with fired(command) as client:
             kill_group(first)
-            wait_until(lambda: "no Dask workers are left" in (tmp_path / "stderr").read_text())
+            log = tmp_path / "stderr"
+            wait_until(lambda: "no Dask workers are left" in log.read_text())
             stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
-            wait_until(lambda: "there are Dask workers again" in (tmp_path / "stderr").read_text())
+            wait_until(
+                lambda: "Dask workers are connected again" in (tmp_path / "stderr").read_text()
+            )
             assert client.poll() is None
             kill_group(scheduler)
             assert client.wait(PATIENCE_SECONDS) == 5
     said = (tmp_path / "stderr").read_text()
     assert said.count("no Dask workers are left") == 1
     assert re.fullmatch(
-        r"error: the Dask scheduler went away\. Start it again; .*\. To continue: .*",
+        r"error: the connection to the Dask scheduler was lost\. Start .*\. To continue: .*",
         last_error(tmp_path),
     )
     again = shlex.split(last_error(tmp_path).partition(" To continue: ")[2])

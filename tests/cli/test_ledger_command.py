@@ -152,9 +152,9 @@ def test_the_command_that_a_refusal_names_opens_the_budget(path, cohort):
     """For another name, and for another unit of the same cohort; E and D filled in."""
     with Ledger(path) as ledger:
         people = ledger.cohort_identifier("others")
-        ledger.reserve(replace(request(Account("known"), "known", 1.0, 1e-8), people=people))
+        ledger.reserve(replace(request(Account("known"), "known", 1.0, 1e-8), people_digest=people))
         account = Account(cohort or "known", PrivacyUnit.LABEL, Adjacency.ADD_REMOVE)
-        asked = replace(request(account, "label", 2.0, 1e-9), people=people)
+        asked = replace(request(account, "label", 2.0, 1e-9), people_digest=people)
         with pytest.raises(BudgetRefused) as refused:
             ledger.reserve(asked)
     words = shlex.split(str(refused.value).split("python -m pipelines.ledger ")[1])

@@ -69,7 +69,7 @@ def test_a_missing_kubectl_is_a_one_line_error(monkeypatch, tmp_path: Path) -> N
 
 
 def test_certificates_are_checked_before_resources_are_created(kubectl: Path) -> None:
-    wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=kubectl)
+    wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=str(kubectl))
     with (
         pytest.raises(InputError, match="a certificate file is missing"),
         dask_client(wrong, kubectl),

@@ -1,4 +1,4 @@
-"""Asking the ledger before a run: the answer that `reserve` gives later, and no trace of asking."""
+"""`LedgerReader.ask`: the answer that `reserve` gives later, and an unchanged file."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=4.0, delta=DELTA)
-        charge = ledger.reserve(replace(request("first", 3.0), people="everybody")).charge
+        charge = ledger.reserve(replace(request("first", 3.0), people_digest="everybody")).charge
         ledger.mark_drawn(charge, "noised")
     return path
 
 
-def ask(path: Path, asked, at_hand=()):
+def ask(path: Path, asked, stored_noise=()):
     before = path.read_bytes()
     try:
         with Ledger(path, read_only=True) as ledger:
-            return ledger.ask(asked, noise_at_hand=at_hand)
+            return ledger.ask(asked, stored_noise=stored_noise)
     finally:
         assert path.read_bytes() == before
 
@@ -44,12 +44,12 @@ def reserve_in_a_copy(path: Path, asked):
 @pytest.mark.parametrize(
     "asked",
     [
-        replace(request("other", 3.0), people="everybody"),  # over the budget
-        replace(request("other", 1.0), people="everybody", delta=1e-7),  # another delta
-        replace(request("other", 1.0), people="everybody", account=Account("new name")),
+        replace(request("other", 3.0), people_digest="everybody"),  # over the budget
+        replace(request("other", 1.0), people_digest="everybody", delta=1e-7),  # another delta
+        replace(request("other", 1.0), people_digest="everybody", account=Account("new name")),
     ],
 )
-def test_what_reserve_refuses_is_refused_in_the_same_words(path: Path, asked) -> None:
+def test_ask_raises_the_error_that_reserve_raises(path: Path, asked) -> None:
     with pytest.raises(BudgetRefused) as early:
         ask(path, asked)
     with pytest.raises(BudgetRefused) as late:
@@ -57,35 +57,35 @@ def test_what_reserve_refuses_is_refused_in_the_same_words(path: Path, asked) ->
     assert str(early.value).replace("ledger.sqlite", "copy.sqlite") == str(late.value)
 
 
-def test_what_reserve_allows_is_allowed(path: Path) -> None:
+def test_ask_allows_what_reserve_allows(path: Path) -> None:
     for asked in (
-        replace(request("other", 0.5), people="everybody"),
-        replace(request("other", 9.0), people="others", account=Account("others")),
+        replace(request("other", 0.5), people_digest="everybody"),
+        replace(request("other", 9.0), people_digest="others", account=Account("others")),
     ):
         answer = ask(path, asked)
         assert answer is not None
         assert answer.opened_budget == reserve_in_a_copy(path, asked).opened_budget
 
 
-def test_noise_at_hand_may_pay_and_noise_of_another_request_may_not(path: Path) -> None:
+def test_ask_returns_none_if_stored_noise_of_the_request_may_pay(path: Path) -> None:
     with Ledger(path) as ledger:
         (charge,) = ledger.balance(ACCOUNT).charges
-    again = replace(request("not known yet", 3.0), people="everybody")
+    again = replace(request("not known yet", 3.0), people_digest="everybody")
     assert ask(path, again, [charge.id]) is None
-    for at_hand in ([], ["another charge"]):
+    for stored_noise in ([], ["another charge"]):
         with pytest.raises(BudgetRefused):
-            ask(path, again, at_hand)
+            ask(path, again, stored_noise)
     with pytest.raises(BudgetRefused):
-        ask(path, replace(request("x", 2.5), people="everybody"), [charge.id])
+        ask(path, replace(request("x", 2.5), people_digest="everybody"), [charge.id])
 
 
-def test_a_ledger_of_version_1_stays_one(tmp_path: Path) -> None:
+def test_asking_does_not_upgrade_a_ledger_of_version_1(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
     write_version_1(path)
-    assert ask(path, replace(request("new", 1.0), people="everybody")) is not None
+    assert ask(path, replace(request("new", 1.0), people_digest="everybody")) is not None
 
 
-def test_a_read_only_ledger_takes_nothing(path: Path) -> None:
+def test_a_read_only_ledger_reserves_nothing(path: Path) -> None:
     with (
         Ledger(path, read_only=True) as ledger,
         pytest.raises((InputError, sqlite3.Error), match="readonly"),

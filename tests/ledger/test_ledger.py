@@ -1,18 +1,13 @@
-"""The ledger: budgets, replay, crashes, concurrency."""
+"""The ledger: budgets, replayed charges, digests and concurrent processes."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import signal
 import stat
-from collections import Counter
 
 import pytest
 from ledger_examples import (
     ACCOUNT,
     DELTA,
-    PROCESSES,
     gaussian,
     request,
     together,
@@ -22,21 +17,15 @@ from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, mu_for, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger import event_log
-from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import (
     Account,
-    Budget,
+    AccountBudget,
     ChargeState,
 )
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "ledger.sqlite"
-
-
-def test_first_release_opens_its_budget_and_is_told_so(path):
+def test_the_first_release_opens_its_budget(path):
     with Ledger(path) as ledger:
         reservation = ledger.reserve(request())
         assert reservation.opened_budget
@@ -48,8 +37,8 @@ def test_first_release_opens_its_budget_and_is_told_so(path):
     assert balance.epsilon_left == 0
 
 
-def test_a_budget_is_what_a_mechanism_may_use():
-    assert Budget(5.0, DELTA).mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
+def test_a_budget_equals_the_mu_squared_of_one_release():
+    assert AccountBudget(5.0, DELTA).mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
 
 
 def test_a_reservation_is_in_the_file_before_it_returns(path):
@@ -60,7 +49,7 @@ def test_a_reservation_is_in_the_file_before_it_returns(path):
 
 
 def test_a_reservation_survives_power_loss(path):
-    """Which cannot be simulated here; what SQLite documents as enough is in force."""
+    """A power loss cannot be simulated here: check the settings that SQLite documents for it."""
     with Ledger(path) as ledger:
         database = ledger._log._database
         assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
@@ -68,7 +57,7 @@ def test_a_reservation_survives_power_loss(path):
 
 
 def test_every_directory_made_for_a_ledger_survives_power_loss(tmp_path, monkeypatch):
-    """An entry is durable once the directory that it is in is flushed, after it was made."""
+    """A directory entry is durable once its directory is flushed after the entry was made."""
     durable = set()
     monkeypatch.setattr(
         event_log, "sync_directory", lambda directory: durable.update(directory.iterdir())
@@ -79,7 +68,7 @@ def test_every_directory_made_for_a_ledger_survives_power_loss(tmp_path, monkeyp
     assert {path, *path.parents} - {tmp_path, *tmp_path.parents} <= durable
 
 
-def test_double_spend_is_refused_with_what_is_left_and_the_remedy(path):
+def test_a_refusal_states_the_remaining_budget_and_the_remedy(path):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
         assert not ledger.reserve(request()).opened_budget
@@ -94,7 +83,7 @@ def test_double_spend_is_refused_with_what_is_left_and_the_remedy(path):
         assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
-def test_what_is_left_can_be_spent_and_a_little_more_cannot(path):
+def test_no_more_than_the_remaining_epsilon_can_be_spent(path):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
         ledger.reserve(request())
@@ -122,7 +111,7 @@ def test_delta_is_fixed(path):
         assert ledger.balance(ACCOUNT).budget.delta == DELTA
 
 
-def test_units_and_adjacencies_never_mix(path):
+def test_each_unit_and_adjacency_has_its_own_budget(path):
     label = Account("eur343", PrivacyUnit.LABEL)
     add_remove = Account("eur343", adjacency=Adjacency.ADD_REMOVE)
     with Ledger(path) as ledger:
@@ -137,7 +126,7 @@ def test_units_and_adjacencies_never_mix(path):
         assert [len(balance.charges) for balance in ledger.balances()] == [1, 1, 1, 1]
 
 
-def test_lowering_a_budget_below_what_is_spent_leaves_nothing(path):
+def test_a_budget_lowered_below_the_spent_amount_allows_nothing(path):
     with Ledger(path) as ledger:
         ledger.reserve(request())
         assert ledger.set_budget(ACCOUNT, epsilon=1.0).epsilon_left == 0
@@ -147,7 +136,7 @@ def test_lowering_a_budget_below_what_is_spent_leaves_nothing(path):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, DELTA), (1.0, 0.5), (1.0, None)])
-def test_impossible_budgets_are_usage_errors_and_leave_no_trace(path, epsilon, delta):
+def test_invalid_budgets_are_usage_errors_and_record_no_event(path, epsilon, delta):
     with Ledger(path) as ledger:
         head = ledger.head()
         with pytest.raises(UsageError):
@@ -183,15 +172,15 @@ def test_only_the_same_request_is_replayed(path, changed):
         assert ledger.reserve(changed).charge.id != charge.id
 
 
-def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_at_hand(path):
+def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_stored(path):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
         first = ledger.reserve(request()).charge
         second = ledger.reserve(request()).charge
         assert second.id != first.id
-        at_hand = ledger.reserve(request(), noise_at_hand=first.id).charge
-        assert at_hand.id == first.id
-        unrelated = ledger.reserve(request("other"), noise_at_hand=first.id).charge
+        replayed = ledger.reserve(request(), stored_noise=first.id).charge
+        assert replayed.id == first.id
+        unrelated = ledger.reserve(request("other"), stored_noise=first.id).charge
         assert unrelated.id not in (first.id, second.id)
         assert len(ledger.balance(ACCOUNT).charges) == 3
 
@@ -205,12 +194,12 @@ def test_lost_statistics_are_paid_for_again_on_demand(path):
         assert second.id != first.id
         ledger.mark_drawn(second, "noised anew")
         assert ledger.reserve(request()).charge.id == second.id
-        assert ledger.reserve(request(), noise_at_hand=first.id).charge.id == first.id
+        assert ledger.reserve(request(), stored_noise=first.id).charge.id == first.id
         with pytest.raises(BudgetRefused, match="does not cover this release"):
             ledger.reserve_again(request())
 
 
-def test_a_refusal_says_what_interrupted_runs_have_cost(path):
+def test_a_refusal_states_the_charges_of_interrupted_runs(path):
     with Ledger(path) as ledger:
         ledger.reserve(request())
         with pytest.raises(BudgetRefused, match="Charged for interrupted runs of this release: 1"):
@@ -236,7 +225,7 @@ def test_a_charge_of_another_ledger_is_unknown(path, tmp_path):
             other.mark_drawn(charge, "noised")
 
 
-def test_digests_are_keyed_and_have_a_purpose(path, tmp_path):
+def test_digests_depend_on_the_key_and_the_purpose(path, tmp_path):
     with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
         assert ledger.keyed_digest("a", b"data") == ledger.keyed_digest("a", b"data")
         digests = {
@@ -254,13 +243,13 @@ def test_digests_are_keyed_and_have_a_purpose(path, tmp_path):
         assert again.request_digest("x", {"epsilon": 1.0, "columns": ["a"]}) == one
 
 
-def test_the_file_is_the_owners_alone(path):
+def test_only_the_owner_can_read_the_file(path):
     Ledger(path).__exit__(None, None, None)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_default_place(monkeypatch, tmp_path):
+def test_default_ledger_path(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert default_ledger_path() == tmp_path / "primo_scale" / "ledger.sqlite"
     monkeypatch.delenv("XDG_STATE_HOME")
@@ -269,94 +258,9 @@ def test_default_place(monkeypatch, tmp_path):
     assert default_ledger_path() == expected
 
 
-# --- crashes ----------------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------
 
 COHORT = Account("cohort")
-
-
-def release(folder, crash_at):
-    """The steps of a release in the order the finalizer takes them, killed at a labelled point."""
-
-    def reached(point):
-        if point == crash_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    append = EventLog.append
-
-    def append_then_crash(log, kind, body):
-        append(log, kind, body)
-        reached(f"inside {kind}")
-
-    EventLog.append = append_then_crash  # this process is about to die
-    statistics = folder / "private"
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        reached("opened")
-        at_hand = statistics.read_text().split()[:1] if statistics.exists() else []
-        asked = request(epsilon=1.0, account=COHORT)
-        charge = ledger.reserve(asked, noise_at_hand=at_hand).charge
-        reached("reserved")
-        if charge.id not in at_hand:
-            assert charge.state is ChargeState.RESERVED
-            with (folder / "noises").open("a") as noises:
-                noises.write(f"{charge.id}\n")
-            reached("noise drawn")
-            (folder / "partial").write_text(f"{charge.id} {secrets.token_hex(8)}")
-            (folder / "partial").replace(statistics)
-            reached("noise stored")
-        ledger.mark_drawn(charge, statistics.read_text())
-        reached("drawn")
-        (folder / "release").write_text(statistics.read_text())
-        reached("release written")
-        ledger.mark_published(charge, statistics.read_text())
-        reached("published")
-
-
-# What a crash at each point costs: the number of charges after the command has been run again.
-CRASHES = {
-    "opened": 1,
-    "inside budget": 1,
-    "inside reserved": 1,
-    "reserved": 2,
-    "noise drawn": 2,
-    "noise stored": 1,
-    "inside drawn": 1,
-    "drawn": 1,
-    "release written": 1,
-    "inside published": 1,
-    "published": 1,
-}
-
-
-def run(folder, crash_at="nowhere"):
-    process = PROCESSES.Process(target=release, args=(folder, crash_at))
-    process.start()
-    process.join(60)
-    return process.exitcode
-
-
-@pytest.mark.parametrize("point", CRASHES)
-def test_a_crash_never_leads_to_two_noises_for_one_charge(tmp_path, point):
-    if point != "inside budget":
-        with Ledger(tmp_path / "ledger.sqlite") as ledger:
-            ledger.set_budget(COHORT, epsilon=10.0, delta=DELTA)
-    assert run(tmp_path, point) == -signal.SIGKILL
-    assert run(tmp_path) == 0
-    released = (tmp_path / "release").read_text()
-    assert run(tmp_path) == 0
-    assert (tmp_path / "release").read_text() == released
-
-    with Ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
-        charges = ledger.balance(COHORT).charges
-        assert ledger.verify() == []
-    noises = Counter((tmp_path / "noises").read_text().split())
-    assert max(noises.values()) == 1
-    assert set(noises) <= {charge.id for charge in charges}
-    assert len(charges) == CRASHES[point]
-    assert charges[-1].state is ChargeState.PUBLISHED
-    assert charges[-1].statistics_digest == released
-
-
-# --- concurrency ------------------------------------------------------------------------------
 
 
 def spend(path, name, paid):

@@ -1,4 +1,4 @@
-"""A ledger with a flipped bit, or cut short, is refused in one line or says what it said before."""
+"""A damaged ledger file is refused in one line, or it returns the same balances as before."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def used_ledger(path) -> bytes:
     return path.read_bytes()
 
 
-def harmed(content: bytes, generator: random.Random) -> bytes:
-    """One bit flipped where something is written, one byte overwritten, or the end cut off."""
+def damaged(content: bytes, generator: random.Random) -> bytes:
+    """Truncate the content, overwrite a byte, or flip a bit of a nonzero byte."""
     used = [at for at, byte in enumerate(content) if byte]
     changed = bytearray(content)
     kind, at = generator.randrange(8), generator.choice(used)
@@ -43,14 +43,14 @@ def harmed(content: bytes, generator: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_harm_to_the_file_is_a_traceback_or_another_balance(tmp_path, seed) -> None:
+def test_damage_causes_no_traceback_and_no_other_balance(tmp_path, seed) -> None:
     content = used_ledger(tmp_path / "ledger.sqlite")
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         before = ledger.balances()
     for trial in range(150):
         path = tmp_path / f"{trial}.sqlite"
         for name, use in USES.items():
-            path.write_bytes(harmed(content, random.Random(f"{seed} {trial}")))
+            path.write_bytes(damaged(content, random.Random(f"{seed} {trial}")))
             try:
                 with Ledger(path, create=False) as ledger:
                     use(ledger)
@@ -62,14 +62,14 @@ def test_no_harm_to_the_file_is_a_traceback_or_another_balance(tmp_path, seed) -
 
 @pytest.mark.parametrize("at", [3938, 15351])
 @pytest.mark.parametrize("bit", range(8))
-def test_bits_that_were_tracebacks(tmp_path, at, bit) -> None:
-    """A byte of the schema and one of an event that is then no text."""
+def test_bits_that_caused_a_traceback(tmp_path, at, bit) -> None:
+    """A byte of the schema, and a byte of an event that is then not text."""
     content = bytearray(used_ledger(tmp_path / "ledger.sqlite"))
     content[at] ^= 1 << bit
-    (tmp_path / "harmed.sqlite").write_bytes(content)
+    (tmp_path / "damaged.sqlite").write_bytes(content)
     for use in USES.values():
         try:
-            with Ledger(tmp_path / "harmed.sqlite", create=False) as ledger:
+            with Ledger(tmp_path / "damaged.sqlite", create=False) as ledger:
                 use(ledger)
         except PrimoError as error:
             assert "\n" not in str(error)

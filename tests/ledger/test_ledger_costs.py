@@ -1,4 +1,4 @@
-"""The ledger: what releases cost together, Gaussian or not."""
+"""The ledger: composition of Gaussian and approximate costs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,15 @@ from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import (
     Account,
+    AccountBudget,
     Balance,
-    Budget,
     Charge,
     ReleaseRequest,
 )
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "ledger.sqlite"
-
-
-# --- costs ------------------------------------------------------------------------------------
-
-
 def subsampled(epsilon, delta=DELTA):
-    """Half of (epsilon, delta) for an amplified Gram, half for Gaussian rest."""
+    """Half of (epsilon, delta) for an amplified X'X, half for the Gaussian remainder."""
     return Cost(release_mu(epsilon / 2, delta / 2) ** 2, epsilon / 2, delta / 2)
 
 
@@ -47,9 +39,9 @@ def subsampled(epsilon, delta=DELTA):
     delta=st.floats(-30, -3).map(lambda exponent: min(10.0**exponent, 1e-3)),
     share=st.floats(1e-3, 0.999),
 )
-def test_a_budget_of_one_release_is_exactly_its_parts(epsilon, delta, share):
-    """In any shares and with any rounding of them, and not a millionth of mu^2 more."""
-    budget, whole = Budget(epsilon, delta), release_mu(epsilon, delta) ** 2
+def test_a_budget_of_one_release_covers_exactly_its_parts(epsilon, delta, share):
+    """For any shares and their rounding errors, but not a relative 1e-6 of mu^2 more."""
+    budget, whole = AccountBudget(epsilon, delta), release_mu(epsilon, delta) ** 2
     parts = [Cost((math.sqrt(share) * math.sqrt(whole)) ** 2), Cost((1 - share) * whole)]
     charges = [
         Charge(str(k), ReleaseRequest(ACCOUNT, str(k), epsilon, delta, part))
@@ -63,33 +55,37 @@ def test_a_budget_of_one_release_is_exactly_its_parts(epsilon, delta, share):
 
 
 def profile(epsilon, mu):
-    """The analytic Gaussian profile, from its definition, in 60 digits."""
+    """Return the analytic Gaussian profile from its definition, with 60 digits."""
     with mpmath.workdps(60):
         x, half = mpmath.mpf(epsilon) / mpmath.mpf(mu), mpmath.mpf(mu) / 2
         return mpmath.ncdf(half - x) - mpmath.exp(epsilon) * mpmath.ncdf(-half - x)
 
 
 @given(
-    epsilon=st.floats(0.02, 20.0),  # a tenth, which is left, is above SMALLEST_EPSILON
+    epsilon=st.floats(0.02, 20.0),  # at least a tenth remains, above SMALLEST_EPSILON
     delta=st.floats(-20, -3).map(lambda exponent: 10.0**exponent),
     epsilon_share=st.floats(0.0, 0.9),
     delta_share=st.floats(0.0, 0.9),
 )
 @settings(max_examples=50, deadline=None)
-def test_a_budget_covers_what_composes_to_it(epsilon, delta, epsilon_share, delta_share):
-    """eps(mu, delta - sum delta_j) + sum eps_j <= epsilon, by the profile itself."""
-    budget = Budget(epsilon, delta)
+def test_a_budget_covers_exactly_the_costs_that_compose_to_it(
+    epsilon, delta, epsilon_share, delta_share
+):
+    """eps(mu, delta - sum delta_j) + sum eps_j <= epsilon, with mpmath as the oracle."""
+    budget = AccountBudget(epsilon, delta)
     parts = Cost(0.0, epsilon_share * epsilon, delta_share * delta)
     limit = budget.mu_squared_beside(parts)
     left_epsilon, left_delta = epsilon - parts.epsilon, delta - parts.delta
     assert profile(left_epsilon, math.sqrt(limit)) <= left_delta
-    assert profile(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, "needlessly little"
+    assert profile(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, (
+        "the limit is too small"
+    )
     assert budget.covers(parts + Cost(limit))
     assert not budget.covers(parts + Cost(limit * (1 + 5e-6)))
     assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
 
 
-def test_a_budget_of_one_subsampled_release_admits_exactly_that(path):
+def test_a_budget_of_one_subsampled_release_covers_exactly_that(path):
     with Ledger(path) as ledger:
         asked = request("sub", cost=subsampled(5.0))
         assert ledger.reserve(asked).opened_budget
@@ -102,13 +98,13 @@ def test_a_budget_of_one_subsampled_release_admits_exactly_that(path):
         assert ledger.verify() == []
 
 
-def test_approximate_parts_take_epsilon_and_delta_from_what_is_left(path):
+def test_approximate_costs_reduce_the_remaining_epsilon_and_delta(path):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
         part = Cost(0.0, 2.0, DELTA / 4)
         ledger.reserve(request("amplified", epsilon=2.0, cost=part))
         left = ledger.balance(ACCOUNT).epsilon_left
-        # Gaussian releases at (4, 3/4 delta), said at the account's whole delta: just under 4.
+        # Gaussian releases at (4, 3/4 delta), converted to the whole delta: just under 4.
         assert 3.9 < left < 4.0
         with pytest.raises(BudgetRefused, match=f"limit {left:g} left: 2 spent of 6"):
             ledger.reserve(request("rest", epsilon=left * (1 + 1e-4)))
@@ -117,7 +113,7 @@ def test_approximate_parts_take_epsilon_and_delta_from_what_is_left(path):
         assert ledger.verify() == []
 
 
-def test_the_one_delta_of_an_account_is_never_exhausted(path):
+def test_the_delta_of_an_account_is_never_exhausted(path):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
         ledger.reserve(request("one", cost=subsampled(5.0)))
@@ -135,9 +131,9 @@ def test_the_one_delta_of_an_account_is_never_exhausted(path):
         assert ledger.verify() == []
 
 
-def test_parts_without_a_gaussian_one_exhaust_a_budget_too(path):
-    """Where no mu^2 is spent, the sums of epsilon_j and delta_j alone decide."""
-    budget = Budget(5.0, DELTA)
+def test_approximate_costs_alone_exhaust_a_budget(path):
+    """Without mu^2 the sums of epsilon_j and delta_j decide."""
+    budget = AccountBudget(5.0, DELTA)
     assert budget.covers(Cost(0.0, 5.0, 0.999 * DELTA))
     assert not budget.covers(Cost(0.0, 5.001, 0.5 * DELTA))
     assert not budget.covers(Cost(0.0, 2.5, DELTA))
@@ -157,25 +153,25 @@ def test_two_charges_of_one_release_share_its_budget(path):
     moments = request("moments", cost=gaussian(5.0, share=0.05))
     main = request("main", cost=gaussian(5.0, share=0.95))
     with Ledger(path) as ledger:
-        first = ledger.reserve(moments, to_follow=main.cost)
+        first = ledger.reserve(moments, further_cost=main.cost)
         assert first.opened_budget
         second = ledger.reserve(main)
         assert not second.opened_budget
         assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
-        assert ledger.reserve(moments, noise_at_hand=[first.charge.id]).charge.id == first.charge.id
+        assert ledger.reserve(moments, stored_noise=[first.charge.id]).charge.id == first.charge.id
         with pytest.raises(BudgetRefused):
             ledger.reserve(moments)
         assert ledger.verify() == []
 
 
-def test_what_was_spent_before_a_charge_is_told_by_order(path):
+def test_spent_before_sums_the_earlier_charges_of_the_account(path):
     costs = [gaussian(1.0), Cost(0.1, 0.5, DELTA / 4), gaussian(2.0)]
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=9.0, delta=DELTA)
         charges = []
         for k, cost in enumerate(costs):
             charges.append(ledger.reserve(request(str(k), cost=cost)).charge.id)
-            ledger.reserve(request(account=Account(f"other {k}")))  # spends from none but its own
+            ledger.reserve(request(account=Account(f"other {k}")))  # another account
         balance = ledger.balance(ACCOUNT)
     assert balance.spent_before(charges[0]) == Cost(0.0)
     assert balance.spent_before(charges[1]) == costs[0]
@@ -184,26 +180,26 @@ def test_what_was_spent_before_a_charge_is_told_by_order(path):
         balance.spent_before("another")
 
 
-def test_what_cannot_be_finished_is_not_begun(path):
+def test_a_release_whose_further_cost_is_not_covered_is_refused(path):
     moments = request("moments", cost=gaussian(5.0, share=0.05))
     rest = gaussian(5.0, share=0.95)
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
         for attempt in (ledger.reserve, ledger.reserve_again):
             with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
-                attempt(moments, to_follow=rest)
+                attempt(moments, further_cost=rest)
         assert ledger.balance(ACCOUNT).charges == ()
         ledger.reserve(moments)
         assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
 IMPOSSIBLE = [
-    (Cost(-0.1), "no cost"),
-    (Cost(math.nan), "no cost"),
-    (Cost(math.inf), "no cost"),
-    (Cost(0.1, -0.1, 0.0), "no cost"),
-    (Cost(0.1, 0.1, -1e-12), "no cost"),
-    (Cost(0.0), "no cost"),
+    (Cost(-0.1), "not positive and finite"),
+    (Cost(math.nan), "not positive and finite"),
+    (Cost(math.inf), "not positive and finite"),
+    (Cost(0.1, -0.1, 0.0), "not positive and finite"),
+    (Cost(0.1, 0.1, -1e-12), "not positive and finite"),
+    (Cost(0.0), "not positive and finite"),
     (Cost(1.0001 * release_mu(5.0, DELTA) ** 2), "costs more"),
     (Cost(release_mu(5.0, DELTA) ** 2, 0.001, DELTA / 1000), "costs more"),
     (Cost(0.0, 5.001, DELTA / 2), "costs more"),
@@ -214,7 +210,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("cost", "problem"), IMPOSSIBLE)
-def test_a_cost_that_breaks_the_promise_is_never_charged(path, cost, problem):
+def test_an_invalid_cost_is_never_charged(path, cost, problem):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
         with pytest.raises(ValueError, match=problem):
@@ -225,7 +221,7 @@ def test_a_cost_that_breaks_the_promise_is_never_charged(path, cost, problem):
 @pytest.mark.parametrize(
     ("cost", "problem"), [case for case in IMPOSSIBLE if math.isfinite(case[0].mu_squared)]
 )
-def test_a_recorded_cost_that_breaks_the_promise_is_found(path, cost, problem):
+def test_a_recorded_invalid_cost_is_reported(path, cost, problem):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
         body = reservation_as_json(Charge("charge", request(cost=cost)))

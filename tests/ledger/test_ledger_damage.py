@@ -1,4 +1,4 @@
-"""The ledger: tampering, other files, full disks, keys and format versions."""
+"""The ledger: tampering, foreign files, full disks, keys and format versions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,6 @@ from primo_scale.ledger.spending import (
     ReleaseRequest,
 )
 
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "ledger.sqlite"
-
-
 # --- damage -----------------------------------------------------------------------------------
 
 
@@ -56,7 +50,7 @@ def tamper(path, *statements):
     database.close()
 
 
-def test_events_cannot_be_changed_by_accident(used):
+def test_the_database_rejects_changes_of_events(used):
     database = sqlite3.connect(used, isolation_level=None)
     for statement in ("DELETE FROM events", "UPDATE events SET time = ''"):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -89,7 +83,7 @@ def test_events_cannot_be_changed_by_accident(used):
         ("DROP TABLE signing", "signing key is not the one that was recorded"),
     ],
 )  # fmt: skip
-def test_tampering_is_found_and_nothing_is_spent_from_it(used, statement, problem):
+def test_tampering_is_detected_and_blocks_payments(used, statement, problem):
     tamper(used, statement)
     with Ledger(used, create=False) as ledger:
         assert any(problem in line for line in ledger.verify())
@@ -97,7 +91,7 @@ def test_tampering_is_found_and_nothing_is_spent_from_it(used, statement, proble
             ledger.reserve(request())
 
 
-def test_events_no_ledger_writes_are_found_even_with_a_good_chain(path):
+def test_an_impossible_sequence_of_events_is_detected_in_a_valid_chain(path):
     with Ledger(path) as ledger:
         charge = ledger.reserve(request()).charge
         log = ledger._log
@@ -105,7 +99,7 @@ def test_events_no_ledger_writes_are_found_even_with_a_good_chain(path):
             log.append("drawn", {"charge": charge.id, "digest": "one"})
             log.append("drawn", {"charge": charge.id, "digest": "two"})
         problems = ledger.verify()
-    assert problems == [f"event 5 (drawn): a second noise for charge {charge.id}"]
+    assert problems == [f"event 5 (drawn): records a second noise for charge {charge.id}"]
 
 
 def test_another_file_is_refused(tmp_path):
@@ -124,7 +118,7 @@ def test_another_database_is_refused(tmp_path):
             Ledger(path, create=create)
 
 
-def test_no_ledger_is_an_error_where_none_is_to_be_made(tmp_path):
+def test_a_missing_ledger_is_an_error_if_it_is_not_created(tmp_path):
     with pytest.raises(InputError, match="no ledger here"):
         Ledger(tmp_path / "ledger.sqlite", create=False)
     assert not (tmp_path / "ledger.sqlite").exists()
@@ -138,8 +132,8 @@ def test_a_newer_format_is_refused(path, monkeypatch):
         Ledger(path)
 
 
-def test_a_full_disk_is_said_and_nothing_is_half_written(used):
-    """SQLite's own page limit gives the error a full disk gives."""
+def test_a_full_disk_is_reported_and_records_no_event(used):
+    """SQLite's page limit causes the same error as a full disk."""
     with Ledger(used) as ledger:
         database = ledger._log._database
         pages = database.execute("PRAGMA page_count").fetchone()[0]
@@ -152,13 +146,13 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(used):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_unwritable_place_is_one_line(tmp_path):
+def test_an_unwritable_directory_is_reported(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="cannot be written"):
         Ledger(tmp_path / "state" / "ledger.sqlite")
 
 
-def test_a_busy_ledger_is_said(path, monkeypatch):
+def test_a_locked_ledger_is_reported(path, monkeypatch):
     monkeypatch.setattr("primo_scale.ledger.event_log._LOCK_SECONDS", 0.05)
     with (
         Ledger(path) as ledger,
@@ -173,7 +167,7 @@ def test_a_busy_ledger_is_said(path, monkeypatch):
 
 
 def checked(public_key, signature, data):
-    """By the library alone: raises if the signature is not good."""
+    """Verify a signature with the cryptography library; raise if it is invalid."""
     Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, data)
 
 
@@ -193,7 +187,7 @@ def test_a_ledger_signs_with_one_key_of_its_own(path, tmp_path):
     "statement",
     ["UPDATE signing SET key = randomblob(32)", "DELETE FROM signing", "DROP TABLE signing"],
 )
-def test_nothing_is_signed_with_a_key_that_was_not_recorded(used, statement):
+def test_a_key_that_was_not_recorded_does_not_sign(used, statement):
     tamper(used, statement)
     with Ledger(used, create=False) as ledger:
         assert ledger.public_key
@@ -224,8 +218,8 @@ def test_version_1_is_upgraded_on_opening(tmp_path, create):
         assert again.verify() == []
 
 
-def test_who_comes_second_to_an_upgrade_does_nothing(tmp_path, monkeypatch):
-    """Both saw version 1; the other one was faster."""
+def test_a_concurrent_upgrade_happens_once(tmp_path, monkeypatch):
+    """Both processes have read version 1, and the other one upgrades first."""
     path, upgrade = tmp_path / "ledger.sqlite", EventLog._upgrade
     write_version_1(path)
 
@@ -240,7 +234,7 @@ def test_who_comes_second_to_an_upgrade_does_nothing(tmp_path, monkeypatch):
         assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
 
 
-def test_processes_that_upgrade_together_make_one_key(tmp_path):
+def test_processes_that_upgrade_together_create_one_key(tmp_path):
     path = tmp_path / "ledger.sqlite"
     write_version_1(path)
     keys = together(report_public_key, path, [(), (), ()])

@@ -1,9 +1,8 @@
-"""The ledger: whose budget a release is charged to."""
+"""The ledger: the account that a release is charged to, by sample list and cohort name."""
 
 from __future__ import annotations
 
 import secrets
-import shlex
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -12,10 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_examples import (
-    DELTA,
-    gaussian,
-)
+from ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import BudgetRefused, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -28,16 +24,8 @@ from primo_scale.ledger.spending import (
 )
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "ledger.sqlite"
-
-
-# --- whose budget -----------------------------------------------------------------------------
-
-
 def of(people, account, epsilon=1.0, digest=""):
-    """A request whose digest is its own, unless given."""
+    """A request with a unique digest, unless one is given."""
     digest = digest or secrets.token_hex(8)
     return ReleaseRequest(account, digest, epsilon, DELTA, gaussian(epsilon), people)
 
@@ -45,23 +33,7 @@ def of(people, account, epsilon=1.0, digest=""):
 FIRST, SECOND = Account("first"), Account("second")
 
 
-def refused_command(ledger, asked):
-    """The arguments of the `set-budget` that a refusal names; the ledger stays as it was."""
-    head = ledger.head()
-    for attempt in (ledger.reserve, ledger.reserve_again):
-        with pytest.raises(BudgetRefused) as refused:
-            attempt(asked)
-        assert ledger.head() == head
-    assert refused.value.exit_code == 6
-    line = str(refused.value)
-    assert "\n" not in line
-    words = shlex.split(line[line.index("set-budget ") :])
-    assert words[:3] == ["set-budget", "--ledger", str(ledger.path)]
-    assert words[-4:] == ["--epsilon", "E", "--delta", "D"]
-    return line, dict(zip(words[3:-4:2], words[4:-4:2], strict=True))
-
-
-def test_the_same_people_get_no_second_budget_unasked(path):
+def test_the_same_people_get_no_second_budget_automatically(path):
     with Ledger(path) as ledger:
         ledger.set_budget(FIRST, epsilon=5.0, delta=DELTA)
         ledger.reserve(of("everybody", FIRST))
@@ -71,7 +43,7 @@ def test_the_same_people_get_no_second_budget_unasked(path):
             "--cohort": "second", "--privacy": "full", "--adjacency": "replace-one",
         }  # fmt: skip
         assert ledger.reserve(of("others", Account("third"))).opened_budget
-        # The custodian may say that these are other people with the same IDs.
+        # The custodian may declare that these are other people with the same IDs.
         ledger.set_budget(SECOND, epsilon=5.0, delta=DELTA)
         for account in (SECOND, FIRST, SECOND):
             ledger.reserve(of("everybody", account))
@@ -79,8 +51,8 @@ def test_the_same_people_get_no_second_budget_unasked(path):
 
 
 @pytest.mark.parametrize("charged", [SECOND, replace(SECOND, unit=PrivacyUnit.LABEL)])
-def test_nobody_spends_the_budget_of_others_to_spare_their_own(path, charged):
-    """Their own is spent; that of another cohort, which was charged for its people, is not."""
+def test_people_cannot_be_charged_to_a_cohort_of_other_people(path, charged):
+    """Their own budget is spent, and another cohort with a budget was charged for other people."""
     with Ledger(path) as ledger:
         ledger.reserve(of("everybody", FIRST))
         for account in {SECOND, charged}:
@@ -90,7 +62,7 @@ def test_nobody_spends_the_budget_of_others_to_spare_their_own(path, charged):
         assert "under another name (got second; limit first)" in line
         assert command["--cohort"] == "NAME"
         assert ledger.balance(FIRST).epsilon_left == 0
-        # The remedy is good for other people with the same IDs.
+        # The proposed remedy works for other people with the same IDs.
         ledger.set_budget(Account("name"), epsilon=1.0, delta=DELTA)
         ledger.reserve(of("everybody", Account("name")))
         # New people may join any cohort that has a budget.
@@ -98,8 +70,8 @@ def test_nobody_spends_the_budget_of_others_to_spare_their_own(path, charged):
         assert ledger.verify() == []
 
 
-def test_a_charge_that_was_paid_stays_good_whatever_was_charged_since(path):
-    """A ledger of the old rule: these people were charged under both names, others too."""
+def test_a_paid_charge_stays_valid_after_charges_of_the_old_rule(path):
+    """An earlier rule let two sample lists be charged under both names."""
     with Ledger(path) as ledger:
         ledger.set_budget(SECOND, epsilon=9.0, delta=DELTA)
         paid = of("everybody", SECOND)
@@ -128,8 +100,8 @@ def test_a_charge_that_was_paid_stays_good_whatever_was_charged_since(path):
     ],
     ids=lambda account: account.description,
 )
-def test_another_kind_of_privacy_is_opened_by_the_custodian_alone(path, asked):
-    """By whatever name, for people who were charged in any account."""
+def test_only_the_custodian_opens_another_kind_of_privacy(path, asked):
+    """For people who were charged in any account, under any name."""
     charged = Account("first", PrivacyUnit.FEATURE, Adjacency.ADD_REMOVE)
     cohort = asked.cohort
     with Ledger(path) as ledger:
@@ -144,8 +116,8 @@ def test_another_kind_of_privacy_is_opened_by_the_custodian_alone(path, asked):
         assert ledger.verify() == []
 
 
-def test_no_kind_of_privacy_is_opened_for_a_known_cohort_by_new_people(path):
-    """Else they could open it for the people who were refused."""
+def test_new_people_do_not_open_another_kind_of_privacy_for_a_known_cohort(path):
+    """Otherwise they could open it for the people who were refused."""
     label = replace(FIRST, unit=PrivacyUnit.LABEL)
     with Ledger(path) as ledger:
         ledger.set_budget(FIRST, epsilon=0.5, delta=DELTA)
@@ -156,8 +128,8 @@ def test_no_kind_of_privacy_is_opened_for_a_known_cohort_by_new_people(path):
         refused_command(ledger, of("others", label))
 
 
-def test_a_budget_under_an_identifier_is_that_of_its_people(path):
-    """Set before anything was charged to it, and by no other name is there a second."""
+def test_a_budget_under_an_identifier_belongs_to_that_sample_list(path):
+    """The budget was set before any charge, and another name gets no second budget."""
     with Ledger(path) as ledger:
         people = ledger.cohort_identifier("sample list")
         ledger.set_budget(Account(people), epsilon=0.5, delta=DELTA)
@@ -167,8 +139,8 @@ def test_a_budget_under_an_identifier_is_that_of_its_people(path):
         ledger.reserve(of(people, Account(people), epsilon=0.5))
 
 
-def test_the_remedy_names_an_unknown_identifier_whole(path):
-    """An abbreviation of it would be the name of another cohort."""
+def test_the_remedy_contains_the_whole_unknown_identifier(path):
+    """An abbreviation would be the name of another cohort."""
     with Ledger(path) as ledger:
         people = ledger.cohort_identifier("sample list")
         ledger.reserve(of(people, FIRST))
@@ -192,9 +164,8 @@ _STEPS = st.lists(
 
 @given(steps=_STEPS)
 @settings(max_examples=60, deadline=None)
-def test_what_people_may_spend_is_what_the_custodian_set(steps):
-    """Whatever is tried: at most one budget is opened unasked for the same people, and a cohort's
-    charges of people who have another name begin with the first charge to it."""
+def test_at_most_one_budget_of_a_sample_list_is_opened_automatically(steps):
+    """And a list that another cohort was charged for can only be the first charge of a cohort."""
     asked_for, opened = set(), Counter()
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
         charged = []
@@ -224,30 +195,30 @@ def test_what_people_may_spend_is_what_the_custodian_set(steps):
 
 @pytest.mark.parametrize("unit", PrivacyUnit)
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_an_abbreviated_identifier_is_its_account_everywhere(path, unit, adjacency):
+def test_an_abbreviated_identifier_names_its_account(path, unit, adjacency):
     with Ledger(path) as ledger:
         identifier = ledger.cohort_identifier("people")
         ledger.set_budget(Account(identifier), epsilon=5.0, delta=DELTA)
         for length in (8, 12, 64):
             named = ledger.account_named(identifier[:length], unit=unit, adjacency=adjacency)
             assert named == Account(identifier, unit, adjacency)
-        # The last: no digit is "g", so it begins no identifier.
+        # The last one contains "g", which is no hexadecimal digit, so it abbreviates no identifier.
         for name in ("", identifier[0], identifier[:7], "biobank", identifier[:8] + "g"):
             named = ledger.account_named(name, unit=unit, adjacency=adjacency)
             assert named == Account(name, unit, adjacency)
 
 
-def test_an_abbreviation_of_two_identifiers_is_of_neither(path):
+def test_an_abbreviation_of_two_identifiers_is_refused(path):
     with Ledger(path) as ledger:
         for last in "01":
             ledger.set_budget(
                 Account("0123456789abcde" * 4 + "012" + last), epsilon=1.0, delta=DELTA
             )
         kind = {"unit": PrivacyUnit.FULL, "adjacency": Adjacency.REPLACE_ONE}
-        with pytest.raises(UsageError, match="stands for several cohorts"):
+        with pytest.raises(UsageError, match="matches several cohorts"):
             ledger.account_named("01234567", **kind)
 
 
-def test_a_long_name_is_a_name():
+def test_a_long_name_is_not_an_identifier():
     assert Account("n" * 64).given_name == "n" * 64
     assert Account("0" * 64).given_name is None

@@ -1,4 +1,4 @@
-"""The ledger: people are recognised by their IIDs, whatever the list that they are in."""
+"""The ledger: people are identified by their IIDs in different sample lists."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, write_version_1
-from test_ledger_people import refused_command
+from ledger_examples import (
+    DELTA,
+    VERSION_1_CHARGE,
+    gaussian,
+    refused_command,
+    write_version_1,
+)
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.cohort_account import payer_of
+from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, Charge, ReleaseRequest
@@ -23,21 +28,22 @@ from primo_scale.ledger.spending import Account, Charge, ReleaseRequest
 EVERYBODY = range(100)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger.sqlite"
-
-
 def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
-    """A request for people with these IIDs; another `fid` makes it another sample list."""
+    """Return a request for people with these IIDs; another `fid` makes another sample list."""
     individuals = [f"P{number}" for number in people]
-    payer = payer_of(
+    paying_cohort = find_paying_cohort(
         ledger, f"{fid}: {individuals}", individuals, cohort,
         unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
     )  # fmt: skip
     digest = digest or f"{fid}{individuals}{cohort}"
     return ReleaseRequest(
-        payer.account, digest, epsilon, DELTA, gaussian(epsilon), payer.people, payer.roster
+        paying_cohort.account,
+        digest,
+        epsilon,
+        DELTA,
+        gaussian(epsilon),
+        paying_cohort.people_digest,
+        paying_cohort.roster,
     )
 
 
@@ -63,13 +69,13 @@ def test_no_second_budget_for_any_of_the_same_people(path, name):
             assert command["--cohort"] == asked.account.cohort
             shared = len(set(people) & set(EVERYBODY))
             if shared < len(people):
-                assert "some of these people, whom their IIDs tell, have a budget" in line
+                assert "some of these people, identified by their IIDs, have a budget" in line
                 assert f"limit first: {shared} of {len(people)})" in line
             else:
                 assert "these people have a budget under another name" in line
         # Under their own name they are charged to their own budget.
         assert not ledger.reserve(of(ledger, people, "first", fid="0")).opened_budget
-        # The custodian may say that they are others.
+        # The custodian may declare that they are other people.
         ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
         ledger.reserve(of(ledger, people, "second", fid="0"))
         assert ledger.verify() == []
@@ -81,8 +87,8 @@ def test_other_people_have_a_budget_of_their_own(path):
         assert ledger.reserve(of(ledger, range(100, 200), epsilon=1.0)).opened_budget
 
 
-def test_a_second_cohort_is_for_the_people_it_was_opened_for(path):
-    """And for parts of them; others of the first cohort do not follow."""
+def test_a_second_cohort_serves_only_its_own_people(path):
+    """And parts of them, but no other people of the first cohort."""
     with Ledger(path) as ledger:
         ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
         ledger.reserve(of(ledger, EVERYBODY, "first"))
@@ -96,7 +102,7 @@ def test_a_second_cohort_is_for_the_people_it_was_opened_for(path):
         assert ledger.verify() == []
 
 
-def test_people_of_two_cohorts_belong_to_neither(path):
+def test_a_list_of_people_of_two_cohorts_is_charged_to_neither(path):
     with Ledger(path) as ledger:
         ledger.reserve(of(ledger, range(10), "first"))
         ledger.reserve(of(ledger, range(10, 30), "second"))
@@ -118,7 +124,7 @@ def test_a_roster_is_the_keyed_set_of_iids(path, tmp_path):
         assert roster[:8] not in other.roster(names)
 
 
-def test_the_same_people_are_kept_once(path):
+def test_equal_rosters_are_stored_once(path):
     with Ledger(path) as ledger:
         ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
         for fid in "012":
@@ -129,13 +135,13 @@ def test_the_same_people_are_kept_once(path):
     assert sorted(sizes) == [(56,), (800,)]
 
 
-def test_a_request_is_replayed_with_or_without_its_people(path):
+def test_a_request_is_replayed_with_or_without_its_roster(path):
     with Ledger(path) as ledger:
         asked = of(ledger, EVERYBODY)
         charge = ledger.reserve(asked).charge
         ledger.mark_drawn(charge, "noised")
         unknown = ReleaseRequest(
-            asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people
+            asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people_digest
         )
         assert ledger.reserve(unknown).charge.id == ledger.reserve(asked).charge.id == charge.id
 
@@ -150,7 +156,7 @@ def test_a_request_is_replayed_with_or_without_its_people(path):
         "UPDATE attachments SET data = data || x'0011223344556677'",
     ],
 )
-def test_people_that_were_taken_out_of_the_file_are_missed(path, change):
+def test_a_missing_or_changed_roster_is_detected(path, change):
     with Ledger(path) as ledger:
         ledger.reserve(of(ledger, EVERYBODY, "first"))
     with sqlite3.connect(path) as database:
@@ -164,8 +170,8 @@ def test_people_that_were_taken_out_of_the_file_are_missed(path, change):
 # --- ledgers of versions without rosters ----------------------------------------------------------
 
 
-def test_a_charge_without_a_roster_is_matched_by_its_list_alone(path):
-    """As before; from the first charge of this version on, the people are known."""
+def test_a_charge_without_a_roster_is_matched_by_its_sample_list(path):
+    """From the first charge of this version on, the people are known."""
     with Ledger(path) as ledger:
         asked = of(ledger, EVERYBODY, "first", digest="old")
         with ledger._log.exclusively():
@@ -176,13 +182,16 @@ def test_a_charge_without_a_roster_is_matched_by_its_list_alone(path):
         assert ledger.verify() == []
         line, _ = refused_command(ledger, of(ledger, EVERYBODY, "second"))
         assert "these people have a budget under another name (got second; limit first)" in line
-        assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, "not recognised"
+        assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, (
+            "the people are not known yet"
+        )
         ledger.reserve(of(ledger, EVERYBODY, "first"))
         refused_command(ledger, of(ledger, range(60, 100), "another part"))
         assert ledger.verify() == []
 
 
-def test_a_ledger_of_version_1_takes_rosters(path):
+def test_a_ledger_of_version_1_stores_rosters(tmp_path):
+    path = tmp_path / "ledger.sqlite"
     write_version_1(path)
     with Ledger(path) as ledger:
         ledger.reserve(of(ledger, EVERYBODY, "new"))
@@ -191,7 +200,7 @@ def test_a_ledger_of_version_1_takes_rosters(path):
         assert ledger.balances()[0].charges[0].id == VERSION_1_CHARGE
 
 
-# --- whatever is tried ----------------------------------------------------------------------------
+# --- any sequence of budgets and releases ---------------------------------------------------------
 
 _STEPS = st.lists(
     st.tuples(
@@ -205,9 +214,18 @@ _STEPS = st.lists(
 
 
 @given(steps=_STEPS)
+# The sample list (IID 0, FID 0) belongs to the second cohort, although the first has its IID.
+@example(
+    steps=[
+        (False, {0}, "second", "0"),
+        (True, {0}, "first", "1"),
+        (True, {0}, "second", "0"),
+        (True, {0}, "first", "0"),
+    ]
+)
 @settings(max_examples=60, deadline=None)
 def test_nobody_is_charged_to_two_cohorts_unless_the_custodian_opened_the_second(steps):
-    """A refused release changes nothing; one that shares nobody with other cohorts goes through."""
+    """A refusal changes nothing, and has a reason: a person or a list of another cohort."""
     cohorts_of, opened, charged = defaultdict(set), set(), set()
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
         for number, (is_release, people, cohort, fid) in enumerate(steps):
@@ -219,18 +237,31 @@ def test_nobody_is_charged_to_two_cohorts_unless_the_custodian_opened_the_second
                 continue
             asked = of(ledger, sorted(people), cohort, fid=fid, epsilon=0.01, digest=str(number))
             name = asked.account.cohort
-            strays = {p for p in people if cohorts_of[p] and name not in cohorts_of[p]}
+            identities = [*people, (fid, frozenset(people))]
+            shared = any(cohorts_of[i] and name not in cohorts_of[i] for i in identities)
             head = ledger.head()
             try:
                 ledger.reserve(asked)
             except BudgetRefused as error:
                 assert ledger.head() == head
                 full = "does not cover" in str(error)
-                assert full or strays
+                assert full or shared
                 assert full or name in charged or name not in opened
             else:
-                assert not strays or (name in opened and name not in charged)
+                assert not shared or (name in opened and name not in charged)
                 charged.add(name)
-                for person in people:
-                    cohorts_of[person].add(name)
+                for identity in identities:
+                    cohorts_of[identity].add(name)
         assert ledger.verify() == []
+
+
+def test_a_sample_list_is_charged_to_its_own_cohort_and_not_to_one_of_the_same_iids(path):
+    """The custodian has declared the two lists to be of different people."""
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, EVERYBODY, "first", fid="1"))
+        ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
+        ledger.reserve(of(ledger, EVERYBODY, "second", fid="2"))
+        line, _ = refused_command(ledger, of(ledger, EVERYBODY, "first", fid="2"))
+        assert "these people have a budget under another name (got first; limit second)" in line
+        assert "Give --cohort second" in line
+        ledger.reserve(of(ledger, EVERYBODY, "second", fid="2", digest="again"))

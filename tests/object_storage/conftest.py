@@ -19,7 +19,7 @@ from bucket_runs import COHORT, PANEL, run
 from faulty_proxy import SECRET, FaultyProxy
 from free_ports import free_ports
 
-from primo_scale.storage import buckets
+from primo_scale.storage import bucket_store
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.locations import ObjectUrl
 
@@ -74,9 +74,9 @@ def environment(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pyt
         "AWS_ACCESS_KEY_ID": "loopback", "AWS_SECRET_ACCESS_KEY": SECRET,
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    buckets.open_bucket.cache_clear()
+    bucket_store.open_bucket.cache_clear()
     yield monkeypatch
-    buckets.open_bucket.cache_clear()
+    bucket_store.open_bucket.cache_clear()
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
     def start(choose: Callable[[str, str, int], str | None]) -> FaultyProxy:
         proxies.append(FaultyProxy(s3_server, choose))
         environment.setenv("AWS_ENDPOINT_URL", proxies[-1].url)
-        buckets.open_bucket.cache_clear()
+        bucket_store.open_bucket.cache_clear()
         return proxies[-1]
 
     yield start

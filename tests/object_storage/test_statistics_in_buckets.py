@@ -17,7 +17,7 @@ from primo_scale import machine
 from primo_scale.accumulation.statistics import finished_plan_digest, open_raw_statistics
 from primo_scale.errors import InputError
 from primo_scale.run.work_directory import STATISTICS, claim
-from primo_scale.storage import buckets
+from primo_scale.storage import bucket_store
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.locations import Location
@@ -149,8 +149,8 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
 
     # status asks no service, and finalize says when there is none.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr(buckets, "PATIENCE", buckets.Patience(2, 0.01, 0.01))
-    buckets.open_bucket.cache_clear()
+    monkeypatch.setattr(bucket_store, "PATIENCE", bucket_store.Patience(2, 0.01, 0.01))
+    bucket_store.open_bucket.cache_clear()
     said = json.loads(run("status", work, "--json"))
     assert (said["run"]["stage"], said["state"]) == ("finalize", "finished")
     (tmp_path / "release").rename(tmp_path / "elsewhere")

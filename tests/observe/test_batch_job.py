@@ -21,10 +21,12 @@ import sys
 from pathlib import Path
 import click
 from primo_scale.cli.command_line import (
-    ContractCommand, debug_option, explain_errors, log_format_option, open_run_log,
+    ContractCommand, debug_option, explain_errors, log_format_option,
 )
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.run.log_records import LOGGER, stage
+from primo_scale.run.request_parts import Execution
+from primo_scale.run.run_log import run_logged
 
 @click.command(cls=ContractCommand)
 @click.argument("error")
@@ -32,13 +34,13 @@ from primo_scale.run.log_records import LOGGER, stage
 @debug_option
 @explain_errors
 def main(error):
-    open_run_log(Path("run.log"), "accumulate", {"out": "release"})
-    with stage("outcomes"):
-        LOGGER.info("24 people")
-    if error == "input":
-        raise InputError("11 people have text", where="pheno.tsv", value="Smith")
-    if error == "interrupted":
-        raise InterruptedRun("interrupted")
+    with run_logged(Path(), "accumulate", Execution()):
+        with stage("outcomes"):
+            LOGGER.info("24 people")
+        if error == "input":
+            raise InputError("11 people have text", where="pheno.tsv", value="Smith")
+        if error == "interrupted":
+            raise InterruptedRun("interrupted")
 main()
 """
 

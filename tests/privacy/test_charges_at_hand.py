@@ -10,7 +10,7 @@ import os
 
 import pytest
 from crash import KILLED, killed_at
-from tiny_release import at_hand, charges_of, key_left, pay, pay_moments, statistics_of_nobody
+from tiny_release import charges_of, key_left, noise_store, pay, pay_moments, statistics_of_nobody
 
 from primo_scale.errors import InputError
 from primo_scale.ledger.ledger import Ledger
@@ -45,7 +45,11 @@ def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
     (tmp_path / "work").mkdir()
     _, charge = function(tmp_path, raw)
     ledger = replace_ledger(tmp_path)
-    file = at_hand(tmp_path).moments if function is pay_moments else at_hand(tmp_path).store(charge)
+    file = (
+        noise_store(tmp_path).moments_path
+        if function is pay_moments
+        else noise_store(tmp_path).statistics_path(charge)
+    )
     for attempt in (pay, pay_moments):
         refused(tmp_path, raw, attempt, file)
     (tmp_path / "backup.sqlite").replace(ledger)
@@ -53,23 +57,23 @@ def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
     assert len(charges_of(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("label", ["draw begins", "block written", "statistics stored"])
+@pytest.mark.parametrize("label", ["draw started", "block written", "statistics stored"])
 def test_a_draw_that_began_is_refused(tmp_path, raw, label):
     (tmp_path / "work").mkdir()
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     charge, _ = key_left(tmp_path)
     replace_ledger(tmp_path)
-    refused(tmp_path, raw, pay, at_hand(tmp_path).directory / f"{charge}.key")
+    refused(tmp_path, raw, pay, noise_store(tmp_path).directory / f"{charge}.key")
 
 
 def test_a_subsample_that_served_is_refused(tmp_path, raw):
     (tmp_path / "work").mkdir()
-    at_hand(tmp_path).subsample_use.write_text("0123456789abcdef")
+    noise_store(tmp_path).subsample_use_path.write_text("0123456789abcdef")
     Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
-    refused(tmp_path, raw, pay, at_hand(tmp_path).subsample_use)
+    refused(tmp_path, raw, pay, noise_store(tmp_path).subsample_use_path)
 
 
-@pytest.mark.parametrize("label", ["key stored", "reserved"])
+@pytest.mark.parametrize("label", ["key stored", "reservation committed"])
 def test_a_key_from_which_nothing_was_drawn_is_not_refused(tmp_path, raw, label):
     """No noise exists, so that there is nothing to draw a second time."""
     (tmp_path / "work").mkdir()

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from tiny_release import (
     MECHANISM,
-    PAYER,
-    at_hand,
+    PAYING_COHORT,
     charges_of,
     key_left,
+    noise_store,
     pay,
     pay_moments,
     statistics_of_nobody,
@@ -172,20 +172,20 @@ def test_an_error_of_a_retry_tells_what_the_loss_of_the_store_costs(tmp_path, ra
     """The key is gone: only the store holds the noise, and without it the command pays again."""
     (tmp_path / "work").mkdir()
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(PAYER.account, epsilon=5.0, delta=1e-6)
+        ledger.set_budget(PAYING_COHORT.account, epsilon=5.0, delta=1e-6)
     _, charge = pay(tmp_path, raw)
-    (chunk,) = at_hand(tmp_path).store(charge).glob("observed/c/0")
+    (chunk,) = noise_store(tmp_path).statistics_path(charge).glob("observed/c/0")
     whole = chunk.read_bytes()
     chunk.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(InputError, match="damaged") as found:
         pay(tmp_path, raw)
     line = str(found.value)
-    assert str(at_hand(tmp_path).store(charge)) in line
+    assert str(noise_store(tmp_path).statistics_path(charge)) in line
     assert "without it the same command pays again" in line
     assert len(charges_of(tmp_path)) == 1
     chunk.write_bytes(whole)
     assert pay(tmp_path, raw)[1] == charge
-    shutil.rmtree(at_hand(tmp_path).store(charge))
+    shutil.rmtree(noise_store(tmp_path).statistics_path(charge))
     assert pay(tmp_path, raw)[1] != charge
     assert len(charges_of(tmp_path)) == 2
 
@@ -200,7 +200,7 @@ def test_a_damaged_key_is_refused_and_not_replaced(tmp_path, raw, content):
 
     assert in_a_child(tmp_path, die, pay, tmp_path, raw)[0] == 9
     charge, whole = key_left(tmp_path)
-    file = at_hand(tmp_path).directory / f"{charge}.key"
+    file = noise_store(tmp_path).directory / f"{charge}.key"
     file.write_bytes(content)
     with pytest.raises(InputError, match="the key of the noise is damaged"):
         pay(tmp_path, raw)

@@ -15,13 +15,13 @@ from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.noise import off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import STEPS
 from primo_scale.ledger.spending import Account, ChargeState
-from primo_scale.privacy import noise_store as noise_at_hand
+from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.privacy.scales import calibrate
@@ -58,9 +58,9 @@ def pay(folder, raw, *, asked=None, on_block=lambda done, total: None):
         return pay_and_draw(
             raw,
             asked,
-            NoiseAtHand(folder / "noise"),
+            NoiseStore(folder / "noise"),
             ledger=ledger,
-            payer=Payer(account, "people"),
+            paying_cohort=PayingCohort(account, "people"),
             on_block=on_block,
         )
 
@@ -160,7 +160,7 @@ def test_lost_noise_is_paid_again_and_said(tmp_path):
     (tmp_path / "noise").rename(tmp_path / "elsewhere")
     second = pay(tmp_path, raw)
     assert second.receipt.charge.id != first.receipt.charge.id
-    assert "lost" in second.receipt.history
+    assert "lost" in second.receipt.summary
     assert content(second.private.matrices) != first_content
 
 
@@ -175,7 +175,7 @@ def test_a_crash_is_continued_with_the_very_same_noise_and_one_charge(tmp_path, 
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     half = [path.read_bytes() for path in sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))]
     done = pay(tmp_path, raw)
-    assert done.receipt.charge.id in NoiseAtHand(tmp_path / "noise").charges()
+    assert done.receipt.charge.id in NoiseStore(tmp_path / "noise").charges()
     assert not list((tmp_path / "noise").glob("*.key")), "a key that is kept undoes its noise"
     assert not list((tmp_path / "noise").glob("*.unused"))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
@@ -205,17 +205,17 @@ def test_a_key_that_was_never_paid_for_is_removed_by_the_next_charge(tmp_path):
     """A run died between the two. Another ledger may know the key, for another request."""
     raw = raw_statistics(tmp_path / "raw")
     assert killed_at("key stored", pay, tmp_path, raw) == KILLED
-    (unpaid,) = NoiseAtHand(tmp_path / "noise").unused
+    (unpaid,) = NoiseStore(tmp_path / "noise").unused_charges()
     assert pay(tmp_path, raw, asked=mechanism(0.3)).receipt.charge.id != unpaid
-    assert NoiseAtHand(tmp_path / "noise").unused == frozenset()
+    assert NoiseStore(tmp_path / "noise").unused_charges() == frozenset()
 
 
 def test_a_paid_key_waits_for_its_own_request(tmp_path):
     raw = raw_statistics(tmp_path / "raw")
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
-    assert killed_at("reserved", pay, tmp_path, raw) == KILLED
-    (paid,) = NoiseAtHand(tmp_path / "noise").unused
+    assert killed_at("reservation committed", pay, tmp_path, raw) == KILLED
+    (paid,) = NoiseStore(tmp_path / "noise").unused_charges()
     assert pay(tmp_path, raw, asked=mechanism(0.3)).receipt.charge.id != paid
     assert pay(tmp_path, raw).receipt.charge.id == paid
 
@@ -265,15 +265,15 @@ def test_another_mechanism_is_another_charge(tmp_path, other):
 
 def test_a_removed_key_stays_removed_after_power_loss(tmp_path, monkeypatch):
     """Also where an earlier run removed it and got no further."""
-    at_hand = NoiseAtHand(tmp_path)
+    noise_store = NoiseStore(tmp_path)
     durable = []
     monkeypatch.setattr(
-        noise_at_hand, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
+        noise_store_module, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
     )
-    charge = at_hand.prepare(())
-    at_hand.begin(charge)
-    at_hand.forget_key(charge)
-    at_hand.forget_key(charge)
+    charge = noise_store.create_key(())
+    noise_store.open_key(charge)
+    noise_store.remove_key(charge)
+    noise_store.remove_key(charge)
     assert durable == [[tmp_path / f"{charge}.key"], [], []]
 
 

@@ -14,7 +14,7 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.noise import lattice_noise
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import MOMENTS_STEPS
 from primo_scale.ledger.spending import Account
@@ -22,7 +22,7 @@ from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import (
     MOMENTS_SHARE,
     NoisyMoments,
@@ -37,14 +37,16 @@ ACCOUNT = Account("cohort")
 NOTHING = RawMoments(np.zeros((3, 5), dtype=np.int64))
 
 
-def at_hand(folder):
-    return NoiseAtHand(folder / "noise")
+def noise_store(folder):
+    return NoiseStore(folder / "noise")
 
 
 def settle(folder, raw=NOTHING, promise=PROMISE):
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ACCOUNT, "people")
-        return pay_for_moments(raw, promise, at_hand(folder), ledger=ledger, payer=payer)
+        paying_cohort = PayingCohort(ACCOUNT, "people")
+        return pay_for_moments(
+            raw, promise, noise_store(folder), ledger=ledger, paying_cohort=paying_cohort
+        )
 
 
 def pay(folder, raw=NOTHING, promise=PROMISE):
@@ -72,7 +74,7 @@ def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
 
 def test_paid_once_and_replayed(tmp_path) -> None:
     first, again = pay(tmp_path), pay(tmp_path)
-    assert again == first == read_moments(at_hand(tmp_path))
+    assert again == first == read_moments(noise_store(tmp_path))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         (charge,) = ledger.balance(ACCOUNT).charges
         assert ledger.verify() == []
@@ -91,27 +93,27 @@ def test_moments_of_another_request_are_neither_paid_for_nor_lost(tmp_path, othe
     assert pay(tmp_path) == first
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert len(ledger.balance(ACCOUNT).charges) == 1
-    at_hand(tmp_path).moments.unlink()
+    noise_store(tmp_path).moments_path.unlink()
     assert pay(tmp_path, **other).charge != first.charge
 
 
 def test_the_receipt_says_what_was_paid_and_what_was_not(tmp_path) -> None:
     bought, receipt = settle(tmp_path)
     assert receipt.opened_budget
-    assert receipt.history == f"paid with charge {bought.charge}"
+    assert receipt.summary == f"paid with charge {bought.charge}"
     _, receipt = settle(tmp_path)
-    assert "paid for before" in receipt.history
+    assert "paid for before" in receipt.summary
     assert not receipt.opened_budget
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=9.0)
-    at_hand(tmp_path).moments.unlink()
-    assert "is lost: paid again" in settle(tmp_path)[1].history
-    at_hand(tmp_path).moments.unlink()
+    noise_store(tmp_path).moments_path.unlink()
+    assert "is lost: paid again" in settle(tmp_path)[1].summary
+    noise_store(tmp_path).moments_path.unlink()
     other = RawMoments(np.ones((3, 5), dtype=np.int64))
-    assert killed_at("draw begins", pay, tmp_path, other) == KILLED
-    for key in at_hand(tmp_path).directory.glob("*.key"):
+    assert killed_at("draw started", pay, tmp_path, other) == KILLED
+    for key in noise_store(tmp_path).directory.glob("*.key"):
         key.unlink()
-    assert "1 interrupted draws were charged too" in settle(tmp_path, other)[1].history
+    assert "1 interrupted draws were charged too" in settle(tmp_path, other)[1].summary
 
 
 def test_refused_where_the_rest_of_the_release_could_not_be_paid(tmp_path) -> None:
@@ -121,7 +123,7 @@ def test_refused_where_the_rest_of_the_release_could_not_be_paid(tmp_path) -> No
         pay(tmp_path)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.balance(ACCOUNT).charges == ()
-    assert not at_hand(tmp_path).moments.exists()
+    assert not noise_store(tmp_path).moments_path.exists()
 
 
 @pytest.mark.parametrize("label", MOMENTS_STEPS)
@@ -130,9 +132,9 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
     assert killed_at(label, pay, tmp_path) == KILLED
-    stored, keys = read_moments(at_hand(tmp_path)), keys_of(tmp_path)
+    stored, keys = read_moments(noise_store(tmp_path)), keys_of(tmp_path)
     done = pay(tmp_path)
-    if MOMENTS_STEPS.index(label) >= MOMENTS_STEPS.index("reserved"):
+    if MOMENTS_STEPS.index(label) >= MOMENTS_STEPS.index("reservation committed"):
         assert done == stored or done == expected_from(keys)
     else:
         assert done.charge not in keys, "a key that was not paid for is not used"
@@ -146,7 +148,7 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label
 
 def keys_of(folder):
     """Key of every charge that lies in the work directory, used or not."""
-    directory = at_hand(folder).directory
+    directory = noise_store(folder).directory
     return {path.stem: path.read_bytes() for path in directory.glob("*.*")}
 
 
@@ -161,11 +163,11 @@ def expected_from(keys):
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff", b'{"sums": 1}'])
 def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     first = pay(tmp_path)
-    whole = at_hand(tmp_path).moments.read_bytes()
-    at_hand(tmp_path).moments.write_bytes(content)
+    whole = noise_store(tmp_path).moments_path.read_bytes()
+    noise_store(tmp_path).moments_path.write_bytes(content)
     with pytest.raises(InputError, match=r"moments\.json: is damaged.*pays again"):
         pay(tmp_path)
-    at_hand(tmp_path).moments.write_bytes(whole)
+    noise_store(tmp_path).moments_path.write_bytes(whole)
     assert pay(tmp_path) == first
 
 

@@ -6,12 +6,12 @@ import numpy as np
 from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.ledger.cohort_account import Payer
+from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
 from primo_scale.privacy.phenotype_moments import pay_for_moments
 from primo_scale.privacy.scales import calibrate
@@ -20,7 +20,7 @@ from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
 BOUNDS = PublicBounds(100, None, 1000, 2000, LAYOUT.sizes, 1000, LAYOUT.n_phenotypes)
 MECHANISM = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.3)
-PAYER = Payer(Account("cohort"), "people")
+PAYING_COHORT = PayingCohort(Account("cohort"), "people")
 
 
 def statistics_of_nobody(path):
@@ -34,15 +34,20 @@ def statistics_of_nobody(path):
     return RawStatistics(writer.finish({}), 1000, "digest", {})
 
 
-def at_hand(folder):
-    return NoiseAtHand(folder / "work" / "private_statistics")
+def noise_store(folder):
+    return NoiseStore(folder / "work" / "private_statistics")
 
 
 def pay(folder, raw):
     """The private statistics, and the charge."""
     with Ledger(folder / "ledger.sqlite") as ledger:
         paid = pay_and_draw(
-            raw, MECHANISM, at_hand(folder), ledger=ledger, payer=PAYER, on_block=lambda *_: None
+            raw,
+            MECHANISM,
+            noise_store(folder),
+            ledger=ledger,
+            paying_cohort=PAYING_COHORT,
+            on_block=lambda *_: None,
         )
     return paid.private.matrices, paid.receipt.charge.id
 
@@ -50,15 +55,15 @@ def pay(folder, raw):
 def pay_moments(folder, raw):
     with Ledger(folder / "ledger.sqlite") as ledger:
         moments, receipt = pay_for_moments(
-            RawMoments(np.zeros((3, 2), dtype=np.int64)), Promise(1.0, 1e-6), at_hand(folder),
-            ledger=ledger, payer=PAYER,
+            RawMoments(np.zeros((3, 2), dtype=np.int64)), Promise(1.0, 1e-6), noise_store(folder),
+            ledger=ledger, paying_cohort=PAYING_COHORT,
         )  # fmt: skip
     return moments, receipt.charge.id
 
 
 def key_left(folder):
     """The charge and key that a fault left behind, if it did."""
-    left = [p for end in ("key", "unused") for p in at_hand(folder).directory.glob(f"*.{end}")]
+    left = [p for end in ("key", "unused") for p in noise_store(folder).directory.glob(f"*.{end}")]
     assert len(left) < 2
     return (left[0].stem, left[0].read_bytes()) if left else None
 

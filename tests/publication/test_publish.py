@@ -272,7 +272,7 @@ def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
     assert f"{after.epsilon:.6g}" == "8.00001"
     alone = dataclasses.replace(
         entry,
-        before=said.LedgerBalance(said.Cost(0.0, 0.0, 0.0), 0.0),
+        before=said.LedgerBalance(said.StatedCost(0.0, 0.0, 0.0), 0.0),
         after=after,
         budget=said.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
     )

@@ -25,7 +25,7 @@ from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.phenotype_moments import NoisyMoments, moments_sigma
 from primo_scale.publication import recompute_method
 from primo_scale.publication.publish import publish_release
-from primo_scale.publication.statement_mechanism import KEYSTREAM
+from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.verify import verify_release
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
@@ -102,7 +102,7 @@ def make_payment(design: Design, method: str) -> Payment:
         spending.Charge(f"{i:016x}", spending.ReleaseRequest(account, f"{i}", EPSILON, DELTA, cost))
         for i, cost in enumerate(costs)
     )
-    balance = spending.Balance(account, spending.Budget(3 * EPSILON, DELTA), charges)
+    balance = spending.Balance(account, spending.AccountBudget(3 * EPSILON, DELTA), charges)
     return Payment(mechanism, charges[1:], balance, 12.5)
 
 
@@ -160,7 +160,7 @@ def test_a_subsample_is_stated_and_verified(subsample, tmp_path):
     statement = make_statement(design, make_solved(method), payment, genome_build=BUILD)
     assert problems(statement, tmp_path / "out") == []
     assert statement.guarantee.cost.delta == DELTA / 2
-    assert statement.mechanism.sampler == KEYSTREAM.sampler
+    assert statement.mechanism.sampler == KEYSTREAM.name
 
 
 @pytest.mark.parametrize("case", ["full", "label-add-remove"])

@@ -15,9 +15,10 @@ from small_cohort import command, outcomes, write_cohort
 from primo_scale.cli import accumulate, finalize, ingest, show_cluster, status, verify
 from primo_scale.cli import release as gwas_release
 from primo_scale.errors import InputError
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.purge import is_done_and_purged
+from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.work_directory import _Claims
 
 DEEP = "[" * 100_000
@@ -132,7 +133,7 @@ def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content)
     put(tmp_path / "purged.json", content)
     put(tmp_path / "design.json", "{}")
     with pytest.raises(InputError, match=r"purged\.json: is damaged"):
-        is_done_and_purged(tmp_path, {})
+        is_done_and_purged(FinalizeRequest(work_dir=tmp_path, out=tmp_path / "r", non_private=True))
     assert (tmp_path / "design.json").exists()
 
 
@@ -140,7 +141,7 @@ def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content)
 def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     put(tmp_path / "phenotype_moments.json", content)
     with pytest.raises(InputError, match=r"phenotype_moments\.json: is damaged"):
-        read_moments(NoiseAtHand(tmp_path / "private_statistics"))
+        read_moments(NoiseStore(tmp_path / "private_statistics"))
 
 
 @pytest.mark.parametrize("content", CONTENTS.values())

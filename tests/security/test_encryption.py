@@ -16,10 +16,15 @@ from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.privacy.noise_store import NoiseAtHand
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.chunks import chunk_path, read_block, write_block
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file
+from primo_scale.storage.encryption import (
+    KEY_VARIABLE,
+    encrypted_with,
+    make_key_file,
+    read_key_file,
+)
 from primo_scale.storage.groups import (
     array_of,
     attributes_of,
@@ -114,14 +119,16 @@ def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
     found, wanted = read_key_file(another_key).identifier, read_key_file(key).identifier
     monkeypatch.setenv(KEY_VARIABLE, str(another_key))
     for question in (is_complete, open_group):
-        with pytest.raises(InputError, match=f"another key .got key {found}; limit key {wanted}."):
+        with pytest.raises(
+            InputError, match=f"another key .found key {found}, expected key {wanted}."
+        ):
             question(tmp_path / "s.zarr", "statistics")
     monkeypatch.delenv(KEY_VARIABLE)
     with pytest.raises(InputError, match=f"is encrypted .got key {wanted}.*--encryption-key"):
         open_group(tmp_path / "s.zarr", "statistics")
     write_store(tmp_path / "plain.zarr")
     monkeypatch.setenv(KEY_VARIABLE, str(key))
-    with pytest.raises(InputError, match="without encryption"):
+    with pytest.raises(InputError, match="is not encrypted"):
         open_group(tmp_path / "plain.zarr", "statistics")
 
 
@@ -243,20 +250,20 @@ def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, seal
 
 def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypatch) -> None:
     """With it and the release whoever has it takes the noise off."""
-    at_hand = NoiseAtHand(tmp_path / "private_statistics")
-    charge = at_hand.prepare(())
-    noise = at_hand.begin(charge)
-    file = at_hand.directory / f"{charge}.key"
+    noise_store = NoiseStore(tmp_path / "private_statistics")
+    charge = noise_store.create_key(())
+    noise = noise_store.open_key(charge)
+    file = noise_store.directory / f"{charge}.key"
     assert noise not in file.read_bytes()
-    assert at_hand.begin(charge) == noise
-    file.rename(at_hand.directory / "charge2.key")
+    assert noise_store.open_key(charge) == noise
+    file.rename(noise_store.directory / "charge2.key")
     with pytest.raises(InputError, match="damaged"):
-        at_hand.begin("charge2")
+        noise_store.open_key("charge2")
     monkeypatch.delenv(KEY_VARIABLE)
     with pytest.raises(InputError, match="is encrypted"):
-        at_hand.begin("charge2")
-    plain = at_hand.prepare(())
-    assert at_hand.begin(plain) == (at_hand.directory / f"{plain}.key").read_bytes()
+        noise_store.open_key("charge2")
+    plain = noise_store.create_key(())
+    assert noise_store.open_key(plain) == (noise_store.directory / f"{plain}.key").read_bytes()
 
 
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
@@ -265,15 +272,15 @@ def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
     assert read_key_file(tmp_path / "k").identifier in result.stdout
     assert run("encryption_key", tmp_path / "k").code == 3
     (tmp_path / "k").chmod(0o640)
-    with pytest.raises(InputError, match="open to others"):
+    with pytest.raises(InputError, match="other users may read"):
         read_key_file(tmp_path / "k")
     (tmp_path / "short").write_bytes(b"x" * 31)
     (tmp_path / "short").chmod(0o600)
     with pytest.raises(InputError, match="31 bytes"):
         read_key_file(tmp_path / "short")
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(InputError, match="no such key file"):
-        use_key_file(None)  # an exported variable counts, and is checked at once
+    with pytest.raises(InputError, match="no such key file"), encrypted_with(None):
+        pytest.fail("an exported variable counts, and is checked at once")
 
 
 def release(cohort, directory: Path, *options: object) -> str:

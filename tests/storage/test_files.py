@@ -1,4 +1,4 @@
-"""Files and directories are complete under their final name or absent."""
+"""Atomic writing of files and directories, locks, permissions and digests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_failed_write_leaves_the_old_content_and_no_temporary(tmp_path, monkey
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_directory_appears_whole_or_not_at_all(tmp_path):
+def test_a_directory_appears_complete_or_not_at_all(tmp_path):
     target = tmp_path / "release"
     with pytest.raises(RuntimeError), directory_published_at_end(target) as staging:
         (staging / "half").write_text("x")
@@ -59,7 +59,7 @@ with directory_published_at_end(Path(sys.argv[1])) as staging:
 """
 
 
-def test_what_a_killed_process_was_staging_is_removed_and_nothing_else(tmp_path):
+def test_only_temporary_directories_of_killed_processes_are_removed(tmp_path):
     target = tmp_path / "release"
     subprocess.run([sys.executable, "-c", KILLED_WHILE_STAGING, str(target)], check=False)
     abandoned, lock = sorted(tmp_path.iterdir())
@@ -86,8 +86,8 @@ def test_directories_without_a_lock_beside_them_are_left_alone(tmp_path):
     assert (tmp_path / ".release.20261122").is_dir()
 
 
-def test_a_lock_file_that_was_removed_meanwhile_is_not_held(tmp_path, monkeypatch):
-    """Its owner removed it between our opening and our locking: the next one has another inode."""
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
+    """The owner removes the file after it was opened and before it is locked."""
     lock = tmp_path / "lock"
     take, removed = files._take_lock, []
 
@@ -115,7 +115,7 @@ def test_other_os_errors_pass(tmp_path):
         (tmp_path / "absent").read_bytes()
 
 
-def test_a_lock_is_refused_while_its_owner_lives_and_free_once_it_is_killed(tmp_path):
+def test_a_lock_is_refused_until_its_owner_is_killed(tmp_path):
     lock = tmp_path / "lock"
     code = (
         "import pathlib, sys, time\n"

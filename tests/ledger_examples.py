@@ -1,6 +1,6 @@
-"""What tests of the ledger share: requests, processes that race, and a version 1 ledger.
+"""Helpers for tests of the ledger: requests, concurrent processes, and a ledger of version 1.
 
-The last is written from that version's SQL and not by the code under test.
+The ledger of version 1 is written with that version's SQL, independently of the code under test.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ import hashlib
 import hmac
 import json
 import multiprocessing
+import shlex
 import sqlite3
 from pathlib import Path
 
+import pytest
+
+from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, ReleaseRequest
@@ -24,7 +28,7 @@ PROCESSES.set_forkserver_preload(["primo_scale.ledger.ledger"])
 
 VERSION_1_KEY = bytes(range(32))
 VERSION_1_CHARGE = "00112233aabbccdd"
-# What version 1 charged for epsilon 5 at delta 1e-8.
+# Cost in version 1 of epsilon 5 at delta 1e-8.
 VERSION_1_MU_SQUARED = 0.7708005542572585
 _SCHEMA = """
 CREATE TABLE secret (key BLOB NOT NULL);
@@ -53,7 +57,7 @@ _EVENTS = (
 
 
 def write_version_1(path: Path) -> None:
-    """A ledger whose cohort ``eur343`` has spent epsilon 5 of 8 at delta 1e-8."""
+    """Write a ledger whose cohort ``eur343`` has spent epsilon 5 of 8 at delta 1e-8."""
     database = sqlite3.connect(path)
     database.executescript(_SCHEMA)
     database.execute("INSERT INTO secret VALUES (?)", (VERSION_1_KEY,))
@@ -88,7 +92,7 @@ def report_public_key(path, keys):
 
 
 def together(function, path, names):
-    """Run `function(path, *name, results)` in one process per name; return what they put."""
+    """Run `function(path, *name, results)` in one process per name; return the queued results."""
     results = PROCESSES.Manager().Queue()
     processes = [PROCESSES.Process(target=function, args=(path, *name, results)) for name in names]
     for process in processes:
@@ -97,3 +101,20 @@ def together(function, path, names):
         process.join(60)
         assert process.exitcode == 0
     return [results.get() for _ in range(results.qsize())]
+
+
+def refused_command(ledger, asked):
+    """Return the error line and the `set-budget` arguments that it proposes; check that no event
+    is recorded."""
+    head = ledger.head()
+    for attempt in (ledger.reserve, ledger.reserve_again):
+        with pytest.raises(BudgetRefused) as refused:
+            attempt(asked)
+        assert ledger.head() == head
+    assert refused.value.exit_code == 6
+    line = str(refused.value)
+    assert "\n" not in line
+    words = shlex.split(line[line.index("set-budget ") :])
+    assert words[:3] == ["set-budget", "--ledger", str(ledger.path)]
+    assert words[-4:] == ["--epsilon", "E", "--delta", "D"]
+    return line, dict(zip(words[3:-4:2], words[4:-4:2], strict=True))

@@ -1,0 +1,230 @@
+"""An open ledger: its accounts, its keys, and answers that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.ledger.event_log import EventLog
+from primo_scale.ledger.history import History, replay
+from primo_scale.ledger.refusals import unknown_charge
+from primo_scale.ledger.reservation import Reservation, answer_request
+from primo_scale.ledger.rosters import make_roster
+from primo_scale.ledger.spending import Account, Balance, Charge, ReleaseRequest
+from primo_scale.storage.files import canonical_json
+
+
+class LedgerReader:
+    """Open ledger without the operations that spend; a context manager.
+
+    Parameters
+    ----------
+    path
+        SQLite file.
+    create
+        Whether to create an empty ledger with new keys if there is no file.
+    read_only
+        Whether to leave the file unchanged, so that only `ask` and the queries work.
+
+    Raises
+    ------
+    InputError
+        The ledger does not exist and is not created, is of another kind, or is not accessible.
+    ResourceError
+        The disk is full.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        self.path = path
+        self._log = EventLog(path, create=create and not read_only, read_only=read_only)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._log.close()
+
+    def keyed_digest(self, purpose: str, data: bytes) -> str:
+        """Return the HMAC-SHA256 of private data under the ledger's key, as hexadecimal text.
+
+        Unlike a plain digest, it does not let anybody without the key confirm a guess. It must
+        still not be published, because two equal digests reveal two equal inputs. Digests of
+        different purposes never coincide.
+        """
+        return self._log.keyed_digest(purpose, data)
+
+    def cohort_identifier(self, cohort_digest: str) -> str:
+        """Return the keyed digest of a sample list, which identifies a cohort without a name."""
+        return self.keyed_digest("cohort", cohort_digest.encode())
+
+    def roster(self, individuals: Iterable[str]) -> bytes:
+        """Return the keyed digests of people's IIDs, which do not depend on their FIDs."""
+        return make_roster(individuals, bytes.fromhex(self.keyed_digest("people", b"")))
+
+    def request_digest(self, statistics_digest: str, public_parameters: Mapping[str, Any]) -> str:
+        """Return the keyed digest of the exact statistics and the public parameters of a release.
+
+        The two determine the law of the noisy release.
+        """
+        return self.keyed_digest(
+            "request", canonical_json([statistics_digest, dict(public_parameters)])
+        )
+
+    @property
+    def public_key(self) -> str:
+        """Public key that verifies signatures, as 64 hexadecimal digits; public."""
+        return self._log.public_key
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the Ed25519 signature of `data` under the ledger's own key, 64 bytes.
+
+        Raises
+        ------
+        InputError
+            The key in the file is not the one that the ledger recorded.
+        """
+        return self._log.sign(data)
+
+    def account_named(self, name: str, *, unit: PrivacyUnit, adjacency: Adjacency) -> Account:
+        """Return the account of a named cohort for a privacy unit and an adjacency.
+
+        Parameters
+        ----------
+        name
+            Name of a cohort, or at least the first 8 digits of its identifier. Any other text is
+            the name of a new cohort.
+        unit
+            Privacy unit.
+        adjacency
+            Neighbouring relation between cohorts.
+
+        Raises
+        ------
+        UsageError
+            The name matches several cohorts.
+        """
+        known = {a.cohort for a in self._history().budgets if a.is_abbreviated_by(name)}
+        if len(known) > 1:
+            raise UsageError("the name matches several cohorts", where="--cohort", value=name)
+        return Account(known.pop() if known else name, unit, adjacency)
+
+    def ask(
+        self, request: ReleaseRequest, *, stored_noise: Collection[str] = ()
+    ) -> Reservation | None:
+        """Return the answer that `Ledger.reserve` would give to a new request; change nothing.
+
+        The digest of the request is ignored, so the answer is available before the statistics.
+
+        Parameters
+        ----------
+        request
+            Request for the whole release, with any digest.
+        stored_noise
+            Charges whose noise is in the work directory.
+
+        Returns
+        -------
+        Reservation or None
+            None if one of the charges in `stored_noise` may be for this request and would then pay.
+
+        Raises
+        ------
+        UsageError, BudgetRefused, InputError, ValueError
+            As for `Ledger.reserve`.
+        """
+        history = self._checked_history()
+        for charge in history.charges.values():
+            known = replace(charge.request, digest=request.digest, roster=request.roster)
+            if known == request and charge.id in stored_noise:
+                return None
+        return answer_request(self.path, history, request, Cost(0.0), self._log.attachment)
+
+    def replayable_charge(
+        self, request: ReleaseRequest, *, stored_noise: Collection[str] = ()
+    ) -> Charge | None:
+        """Return the charge that `Ledger.reserve` would return at no cost, or None."""
+        return self._history().replayable_charge(request, stored_noise)
+
+    def unknown_charges(self, charges: Collection[str]) -> frozenset[str]:
+        """Return the charges that this ledger did not make."""
+        return frozenset(charges) - self._history().charges.keys()
+
+    def refuse_unknown_charges(self, charges: Mapping[str, Path]) -> None:
+        """Refuse stored noise that was not paid from this ledger.
+
+        Parameters
+        ----------
+        charges
+            Files of the work directory, by the charge that each of them names.
+
+        Raises
+        ------
+        InputError
+            The ledger does not know one of the charges. Another ledger, or an earlier state of this
+            one, paid for it and recorded what was spent.
+        """
+        unknown = sorted(self.unknown_charges(charges))
+        if unknown:
+            raise unknown_charge(self.path, unknown[0], charges[unknown[0]])
+
+    def balance(self, account: Account) -> Balance:
+        """Return the budget of an account and the charges against it.
+
+        Raises
+        ------
+        InputError
+            The account has no budget.
+        """
+        history = self._history()
+        if account not in history.budgets:
+            raise InputError("no such budget", where=self.path, value=account.description)
+        return history.balance(account)
+
+    def balances(self) -> list[Balance]:
+        """Return the balance of every account, in the order in which the accounts were opened."""
+        history = self._history()
+        return [history.balance(account) for account in history.budgets]
+
+    def head(self) -> str:
+        """Return the keyed digest of the last event. A release that records it pins the chain."""
+        return self._log.head()
+
+    def verify(self) -> list[str]:
+        """Recompute the chain, the keys, the budgets and all charges; return a line per problem.
+
+        Rosters are compared with the digests that the chain records.
+        """
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        for roster in sorted({charge.roster for charge in history.charges.values()} - {""}):
+            try:
+                self._log.attachment(roster)
+            except InputError as error:
+                problems.append(error.what)
+        return problems
+
+    def _checked_history(self) -> History:
+        """Return the history, unless the ledger is damaged."""
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        if problems:
+            raise InputError(
+                f"the ledger is damaged: {problems[0]}",
+                where=self.path,
+                remedy="Nothing is spent from it; see python -m pipelines.ledger verify",
+            )
+        return history
+
+    def _history(self) -> History:
+        return replay(self._log.events())

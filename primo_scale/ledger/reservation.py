@@ -1,0 +1,93 @@
+"""The ledger's answer to a request that its budget allows."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.history import History
+from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget
+from primo_scale.ledger.rosters import Overlap, find_overlap
+from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ReleaseRequest
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Charge for a request that the budget covers.
+
+    Attributes
+    ----------
+    charge
+        Charge that pays. If its state is `reserved`, its noise must be drawn once, unless the noise
+        is already stored. In any other state its noise exists, and no other may be drawn for it.
+    opened_budget
+        Whether the account had no budget and received one of this release's (epsilon, delta). The
+        caller tells the user.
+    lost_charges
+        Number of earlier charges for the same request whose noise was never recorded.
+    """
+
+    charge: Charge
+    opened_budget: bool
+    lost_charges: int = 0
+
+
+def random_charge_id() -> str:
+    """Return the identifier of a new charge, 16 random hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def answer_request(
+    path: Path,
+    history: History,
+    request: ReleaseRequest,
+    further_cost: Cost,
+    read_roster: Callable[[str], bytes],
+) -> Reservation:
+    """Return a reservation whose charge has no identifier yet.
+
+    Parameters
+    ----------
+    path
+        Ledger file, for error messages.
+    history
+        State of the ledger.
+    request
+        Request to be paid for.
+    further_cost
+        Cost of the release's other charges, which are not requested yet.
+    read_roster
+        Function that returns the roster with a given digest.
+
+    Raises
+    ------
+    UsageError
+        Epsilon or delta of the request is out of range.
+    BudgetRefused
+        The request may not be charged to its account.
+    ValueError
+        The cost is not positive, or it exceeds the request's epsilon and delta.
+    """
+    problem = request.problem()
+    if problem:
+        raise ValueError(f"the request {problem}: {request.cost}")
+    account = request.account
+    shared = find_overlap(history, request, read_roster) if request.roster else Overlap()
+    refusal = name_refusal(path, history, request, shared)
+    if refusal is not None:
+        raise refusal
+    opened = account not in history.budgets
+    if opened:
+        balance = Balance(account, AccountBudget(request.epsilon, request.delta), ())
+    else:
+        balance = history.balance(account)
+    if balance.budget.delta != request.delta:
+        raise other_delta(path, account, asked=request.delta, own=balance.budget.delta)
+    lost = history.count_interrupted(request)
+    cost = request.cost + further_cost
+    if not balance.affords(cost):
+        raise over_budget(path, balance, request=request, cost=cost, lost_charges=lost)
+    return Reservation(Charge("", request), opened, lost)

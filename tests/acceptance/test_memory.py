@@ -15,6 +15,8 @@ import pytest
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
@@ -46,7 +48,6 @@ def least(
     return peaks
 
 
-@pytest.mark.slow
 def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> None:
     small = accumulated(SMALL, run, environment, tmp_path / "small")
 
@@ -60,7 +61,6 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
     assert has_not_grown(large)
 
 
-@pytest.mark.slow
 def test_an_ingest_holds_no_more_genotypes_than_its_budget(environment, tmp_path):
     """Tables of 300,000 people are there in both; only the genotypes differ."""
     peaks = []
@@ -92,7 +92,6 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["auto", "float32"])
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_peak_memory_is_what_the_preflight_says(
@@ -117,7 +116,6 @@ def test_peak_memory_is_what_the_preflight_says(
     assert are_as_said(peaks), (peaks, said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_peak_memory_of_a_release_is_what_the_preflight_says(
     cohort: str, cohorts, environment, tmp_path
@@ -147,7 +145,6 @@ def test_peak_memory_of_a_release_is_what_the_preflight_says(
     assert is_as_said(peaks), (peaks, said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_peak_memory_of_threads_is_what_the_preflight_says(
     cohort: str, cohorts, environment, tmp_path

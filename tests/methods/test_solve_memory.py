@@ -27,7 +27,7 @@ CASES = {
     "decompositions kept": ((250,) * 8, 30, "reuse-cov-proj", None),
     "projected phenotypes": ((300,), 300, "reuse-cov-proj-y", None),
     "many small blocks, projected": ((50,) * 20, 400, "reuse-cov-proj-y", None),
-    "an X'X for each phenotype": ((300, 60), 4, "naive", None),
+    "an X'X for each phenotype": ((500, 100), 4, "naive", None),
 }
 
 

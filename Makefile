@@ -9,7 +9,7 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev catalogue-tools demo lint bench clean
+.PHONY: setup setup-test setup-dev catalogue-tools demo schema lint bench clean
 .PHONY: test test-fast test-rest test-trials test-all
 
 setup: $(VENV)/.setup

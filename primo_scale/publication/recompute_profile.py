@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from primo_scale.publication.samplers import KEYSTREAM_DISTANCE
@@ -67,7 +66,10 @@ def epsilon_of(mu: float, delta: float) -> float:
     high = max(1.0, mu * mu)
     while log_delta(high, mu) > target:
         high *= 2
-    return float(brentq(lambda epsilon: log_delta(epsilon, mu) - target, 0.0, high, xtol=1e-300))
+    low = 0.0
+    while low < (middle := (low + high) / 2) < high:  # by bisection, to neighbouring numbers
+        low, high = (middle, high) if log_delta(middle, mu) > target else (low, middle)
+    return high
 
 
 def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Lattice) -> float:

@@ -16,16 +16,18 @@ Document = Mapping[str, Any]
 
 # Earlier versions drew fewer numbers than this with OpenDP, except for a subsample.
 _KEYSTREAM_FROM_DRAWS = 100_000
-_RIDGE = "ridge"
-_BY_NUMBERS_OF_A_PRIOR = ("known-noise", "ridge-at-noise-norm", "sure", "james-stein")
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
 
-PARAMETERS: Mapping[str, tuple[str, ...]] = {
+# Estimators that a user may choose, and the numbers that each states.
+_OPEN: Mapping[str, tuple[str, ...]] = {
     "known-noise": ("effect_variance", "residual_variance"),
     "ridge-at-noise-norm": ("prior_penalty",),
     "sure": ("prior_penalty",),
     "james-stein": ("prior_penalty",),
-    _RIDGE: (),
+    "ridge": (),
+}
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    **_OPEN,
     "projection": _OF_A_PROJECTION,
     "unit-ridge": (),
     "ridge-beyond-smallest-eigenvalue": ("smallest_eigenvalue_bound",),
@@ -63,20 +65,19 @@ class MethodFacts:
 
 _EVERY = ("full", "label", "feature")
 _GENOTYPES = ("full", "feature")
-_OPEN = (*_BY_NUMBERS_OF_A_PRIOR, _RIDGE)
 _EIGENVALUE = ("ridge-beyond-smallest-eigenvalue",)
 
 METHODS: Mapping[str, MethodFacts] = {
-    "reuse-cov-gauss": MethodFacts(_EVERY, _OPEN),
+    "reuse-cov-gauss": MethodFacts(_EVERY, tuple(_OPEN)),
     "reuse-cov-proj-x": MethodFacts(("label",), ("projection",)),
-    "reuse-cov-proj-y": MethodFacts(("feature",), _OPEN, parameters=_OF_A_PROJECTION),
+    "reuse-cov-proj-y": MethodFacts(("feature",), tuple(_OPEN), parameters=_OF_A_PROJECTION),
     "reuse-cov-proj": MethodFacts(("full",), ("projection",)),
-    "sub-samp-reuse-cov": MethodFacts(_GENOTYPES, _OPEN, subsamples=True),
+    "sub-samp-reuse-cov": MethodFacts(_GENOTYPES, tuple(_OPEN), subsamples=True),
     "ssp": MethodFacts(_GENOTYPES, ("unit-ridge",)),
     "ada-ssp": MethodFacts(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
     "ada-ssp-budget": MethodFacts(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
     "const-ssp-full": MethodFacts(_GENOTYPES, _EIGENVALUE),
-    "naive": MethodFacts(_GENOTYPES, _OPEN, copies_each=True),
+    "naive": MethodFacts(_GENOTYPES, tuple(_OPEN), copies_each=True),
 }
 """Properties of every method of docs/methods.md."""
 
@@ -109,8 +110,8 @@ def estimation_problems(document: Document) -> list[str]:
     """
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = estimation["estimator"]
-    # A release without noise has only the ridge with a given penalty.
-    does = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, (_RIDGE,))
+    # Without noise there is nothing to choose a penalty by.
+    does = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, ("ridge",))
     if does is None:
         return []
     if estimator not in does.estimators:

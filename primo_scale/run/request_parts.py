@@ -21,7 +21,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.design import Budget
 from primo_scale.storage.files import refuse_special_file
@@ -294,12 +294,13 @@ class Fit:
         check_number("--ridge", self.ridge, least=0)
         if self.ridge is not None and self.shrinkage is not None:
             raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
-        if self.shrinkage is not None:
-            _member(Estimator, self.shrinkage, "--shrinkage")
+        if self.shrinkage is not None and self.shrinkage not in ESTIMATORS:
+            limit = ", ".join(ESTIMATORS)
+            raise UsageError("is no choice", where="--shrinkage", value=self.shrinkage, limit=limit)
 
     @property
     def estimator(self) -> Estimator | None:
         """Rule that is asked for; None stands for the rule of the method."""
         if self.ridge is not None:
-            return Estimator.RIDGE
-        return None if self.shrinkage is None else Estimator(self.shrinkage)
+            return ESTIMATORS["ridge"]
+        return None if self.shrinkage is None else ESTIMATORS[self.shrinkage]

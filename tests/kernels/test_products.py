@@ -13,7 +13,7 @@ from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, 
 from primo_scale.kernels import NAMES, product_amx, product_avx512
 from primo_scale.kernels.product_amx import Amx
 from primo_scale.kernels.product_avx512 import Vnni
-from primo_scale.kernels.product_blas import Blas
+from primo_scale.kernels.product_blas import Float32
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
@@ -161,7 +161,7 @@ class TestProductSum:
     def test_codes_above_their_bound_overflow_without_a_flush(self) -> None:
         """The check above can fail: with a bound of 1, the same sum is wrong by 2^32."""
         codes = np.full((2, 200_000), -128, dtype=np.int8)
-        total = ProductSum(Blas(np.float32, LARGEST_BYTE), (2, 2), 1)
+        total = ProductSum(Float32(LARGEST_BYTE), (2, 2), 1)
         total.add(codes, codes)
         assert (total.total() == 200_000 * 128**2 - 2**32).all()
 
@@ -219,8 +219,8 @@ class TestWhatTheCheckRejects:
         codes = np.full((2, 4_001), 127, dtype=np.int8)
         codes[1, 0] = 126
         with pytest.raises(AssertionError):
-            assert_exact(Blas(np.float32, 1), codes, codes.copy())
-        assert_exact(Blas(np.float32, 127), codes, codes.copy())
+            assert_exact(Float32(1), codes, codes.copy())
+        assert_exact(Float32(127), codes, codes.copy())
 
 
 def with_outcomes(test):

@@ -5,16 +5,19 @@ docs/extending.md shows the registration of each.
 
 from __future__ import annotations
 
+import hashlib
 import pkgutil
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from methods_examples import inputs_for, integer_cohort, solved, statistics_of
-from small_cohort import command
+from small_cohort import command, write_cohort
 
+import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cluster.job_queue import job_script
 from primo_scale.cluster.profile import PROFILES, JobQueueProfile
@@ -28,7 +31,12 @@ from primo_scale.methods.estimators import ESTIMATORS, Estimator, EstimatorInput
 from primo_scale.methods.shrinkage import FLOOR_SHARE, Float64, Ridge, Shrinkage
 from primo_scale.methods.solution import solve_statistics
 from primo_scale.methods.spectrum import Spectrum
+from primo_scale.publication import document as json_schema
+from primo_scale.publication.contents import contents_problems
+from primo_scale.publication.document import Document
 from primo_scale.publication.recompute_method import PARAMETERS as VERIFIED_ESTIMATORS
+from primo_scale.publication.weights import ScoringWeights
+from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 
 ROOT = Path(__file__).parents[1]
 
@@ -149,3 +157,65 @@ def test_a_toy_queue_writes_a_job_script(monkeypatch: pytest.MonkeyPatch, tmp_pa
     file.write_text('kind = "oar"\n[jobs]\naccount = "grant7"\nwalltime = "02:00:00"\n')
     script = job_script(read_profile(file), None, "LOGS")
     assert "#OAR --project grant7" in script and "walltime=02:00:00" in script
+
+
+# ---- Files with the weights ----------------------------------------------------------------------
+
+
+def write_alleles(path: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write the toy file: the effect alleles."""
+    path.write_text("\n".join(weights.variants.allele1))
+
+
+def alleles_problems(directory: Path, document: Document) -> list[str]:
+    count = len((directory / "alleles.txt").read_text().split())
+    return [] if count == document["cohort"]["n_variants"] else [f"has {count} alleles"]
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_cohort(tmp_path_factory.mktemp("registries") / "cohort")
+
+
+def released(cohort: Path, out: Path, **execution: str) -> ps.Release:
+    """Make a release without noise."""
+    return ps.release(
+        ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles(cohort / "cohort"),
+            outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
+            privacy=ps.Privacy(non_private=True),
+            execution=ps.Execution(**execution),
+            out=out,
+        )
+    )
+
+
+def allow_file(pattern: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extend the schema of release.json as `make schema` does for a new file."""
+    path.write_text(json_schema.SCHEMA_PATH.read_text().replace("^(README", f"^({pattern}|README"))
+    monkeypatch.setattr(json_schema, "SCHEMA_PATH", path)
+    monkeypatch.setattr(json_schema, "_validator", cache(json_schema._validator.__wrapped__))
+
+
+@pytest.mark.parametrize("name", WEIGHTS_FILES)
+def test_a_weights_file_is_described_and_documented(name: str) -> None:
+    assert WEIGHTS_FILES[name].description
+    assert f"| `{name}" in (ROOT / "README.md").read_text()
+
+
+def test_a_toy_weights_file_is_written_listed_and_verified(
+    cohort: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = WeightsFile(write_alleles, alleles_problems, "effect alleles")
+    monkeypatch.setitem(WEIGHTS_FILES, "alleles.txt", toy)
+    allow_file(r"alleles\\.txt", tmp_path / "schema.json", monkeypatch)
+    release = released(cohort, tmp_path / "out")
+    file = release.directory / "alleles.txt"
+    digests = {entry["name"]: entry["sha256"] for entry in release.document["files"]}
+    assert digests["alleles.txt"] == hashlib.sha256(b"A\nA\nA\nA\nA\nA").hexdigest()
+    assert "  alleles.txt     effect alleles\n" in (release.directory / "README.txt").read_text()
+    assert ps.verify(release.directory).ok
+    file.write_text("A")
+    assert contents_problems(release.directory, dict(release.document)) == [
+        "alleles.txt has 1 alleles"
+    ]

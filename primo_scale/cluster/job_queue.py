@@ -87,7 +87,7 @@ def job_queue_cluster(
     Raises
     ------
     InputError
-        dask-jobqueue or the submit command is missing, or the queue refuses the first job.
+        The submit command is not installed, or the queue refuses the first job.
     """
     given = profile.jobs.logs
     logs = make_private_directory(scratch / "logs") if given is None else Path(given)
@@ -132,7 +132,7 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
     except FileNotFoundError as error:
         forget_unsubmitted(cluster)
         raise InputError(
-            f"there is no {profile.kind.upper()} here: its submit command is missing",
+            f"the submit command of {profile.kind.upper()} is not installed",
             where="--cluster",
             value=error.filename,
         ) from error

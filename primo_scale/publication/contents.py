@@ -29,7 +29,7 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
         Contents of release.json, valid under its schema.
     """
     checks: list[tuple[str, Check]] = [
-        *((file.name, file.check) for file in WEIGHTS_FILES if not file.needs_others),
+        *((name, file.check) for name, file in WEIGHTS_FILES.items() if not file.needs_others),
         (README_FILE, _readme_problems),
         (LOG_FILE, _log_problems),
         (REPORT_FILE, _report_problems),
@@ -37,9 +37,9 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
     problems: list[str] = []
     for name, check in checks:
         problems += _problems(name, check, directory, document)
-    for file in WEIGHTS_FILES:
+    for name, file in WEIGHTS_FILES.items():
         if file.needs_others and not problems:
-            problems += _problems(file.name, file.check, directory, document)
+            problems += _problems(name, file.check, directory, document)
     return problems
 
 

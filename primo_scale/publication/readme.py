@@ -52,6 +52,7 @@ def render_readme(document: Document) -> str:
     build = document["public_inputs"]["genome_build"]
     software = document["software"]
     model = scoring["xchr_model"]
+    lines = [f"  {name:<16}{file.description}" for name, file in WEIGHTS_FILES.items()]
     return _README.format(
         phenotypes=f"{n_phenotypes} phenotype{'' if n_phenotypes == 1 else 's'}",
         people=people_in_words(document),
@@ -62,7 +63,7 @@ def render_readme(document: Document) -> str:
         chromosomes=", ".join(scoring["chromosomes"]),
         x="" if model is None else _ON_X.format(model=model),
         build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",
-        weights_files="\n".join(f"  {file.name:<16}{file.description}" for file in WEIGHTS_FILES),
+        weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,
         centre_file=CENTRE_FILE,
         release_file=RELEASE_FILE,

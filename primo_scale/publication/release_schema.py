@@ -15,16 +15,20 @@ import msgspec
 from msgspec import Meta
 
 from primo_scale.publication.document import SCHEMA_PATH, SCHEMA_VERSION
+from primo_scale.publication.file_names import LOG_FILE, README_FILE, REPORT_FILE
+from primo_scale.publication.pgs import PGS_SUFFIX
 from primo_scale.publication.schema_types import AtLeastOne, Digest, Distinct, Natural, Text
 from primo_scale.publication.signature import ALGORITHM
 from primo_scale.publication.statement import Statement
+from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.publication.wording import NOT_PRIVATE
 
 _PUBLISHED = "guarantee", "mechanism", "ledger", "signature"
-_FILE_NAME = (
-    r"^(README\.txt|weights\.tsv\.gz|covariates\.tsv|centre\.afreq|report\.html|release\.log"
-    r"|pgs/[A-Za-z0-9_][A-Za-z0-9._-]*\.txt\.gz)$"
-)
+_NAME_IN_DIRECTORY = r"[A-Za-z0-9_][A-Za-z0-9._-]*" + re.escape(PGS_SUFFIX)
+_FILE_NAMES = [
+    re.escape(name) + (_NAME_IN_DIRECTORY if name.endswith("/") else "")
+    for name in (README_FILE, *WEIGHTS_FILES, REPORT_FILE, LOG_FILE)
+]
 _CONDITIONS = {
     "if": {"properties": {"private": {"const": True}}},
     "then": {
@@ -59,7 +63,7 @@ class Scoring:
 class PublishedFile:
     """Name, digest and size of a file of the release."""
 
-    name: Annotated[str, Meta(pattern=_FILE_NAME)]
+    name: Annotated[str, Meta(pattern=f"^({'|'.join(_FILE_NAMES)})$")]
     sha256: Digest
     bytes: Natural
 

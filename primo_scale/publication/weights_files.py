@@ -38,8 +38,6 @@ class WeightsFile:
 
     Attributes
     ----------
-    name : str
-        Name of the file, or of a directory with ``/`` at its end.
     write : callable
         Function that writes the file at a path, from the weights and release.json.
     check : callable
@@ -50,7 +48,6 @@ class WeightsFile:
         Whether the check requires that the other files were found good.
     """
 
-    name: str
     write: Callable[[Path, ScoringWeights, Document], None]
     check: Check
     description: str
@@ -62,31 +59,27 @@ def _write_pgs(path: Path, weights: ScoringWeights, document: Document) -> None:
     write_pgs_files(path, weights, genome_build=build, stamp=stamp_of(document))
 
 
-WEIGHTS_FILES = [
-    WeightsFile(
-        WEIGHTS_FILE,
+WEIGHTS_FILES = {
+    WEIGHTS_FILE: WeightsFile(
         lambda path, weights, document: write_weights(path, weights, stamp=stamp_column(document)),
         weights_problems,
         "one row a variant: ID, alleles, position, weight of one copy of effect_allele",
     ),
-    WeightsFile(
-        COVARIATES_FILE,
+    COVARIATES_FILE: WeightsFile(
         lambda path, weights, document: write_covariates(path, weights, stamp=stamp_of(document)),
         covariates_problems,
         "intercept and weights of the covariates",
     ),
-    WeightsFile(
-        CENTRE_FILE,
+    CENTRE_FILE: WeightsFile(
         lambda path, weights, document: write_centre_afreq(path, weights, stamp=stamp_of(document)),
         centre_problems,
         "dosage / 2 that a missing genotype counts as, for plink2 --read-freq",
     ),
-    WeightsFile(
-        f"{PGS_DIRECTORY}/",
+    f"{PGS_DIRECTORY}/": WeightsFile(
         _write_pgs,
         pgs_problems,
         "the same weights as scoring files of the PGS Catalog, one a phenotype",
         needs_others=True,
     ),
-]
-"""Files that are made from the weights, in the order of README.txt."""
+}
+"""Files with the weights by name, in the order of README.txt. A name with ``/`` is a directory."""

@@ -16,6 +16,8 @@ from command_io import table_options
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
@@ -47,7 +49,6 @@ def least(
     return peaks
 
 
-@pytest.mark.slow
 def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> None:
     small = accumulated(SMALL, run, environment, tmp_path / "small")
 
@@ -61,7 +62,6 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
     assert has_not_grown(large)
 
 
-@pytest.mark.slow
 def test_an_ingest_keeps_its_memory_budget(environment, tmp_path):
     """Both runs hold tables of 300,000 people, and only the genotypes differ."""
     peaks = []
@@ -93,7 +93,6 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["auto", "float32"])
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_peak_memory_is_as_predicted(
@@ -118,7 +117,6 @@ def test_peak_memory_is_as_predicted(
     assert are_as_said(peaks), (peaks, said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_peak_memory_of_a_release_is_as_predicted(
     cohort: str, cohorts, environment, tmp_path
@@ -148,7 +146,6 @@ def test_peak_memory_of_a_release_is_as_predicted(
     assert is_as_said(peaks), (peaks, said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cohort", COHORTS)
 def test_peak_memory_of_threads_is_as_predicted(
     cohort: str, cohorts, environment, tmp_path

@@ -30,7 +30,7 @@ from commands import (
 from conftest import Cohort, Finished, run
 from presence import missing
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.alone, pytest.mark.chaos]
 
 SELDOM_HEARTBEATS = {"DASK_DISTRIBUTED__CLIENT__HEARTBEAT": "1h"}
 

@@ -29,11 +29,13 @@ from commands import (
     wait_until,
 )
 from conftest import PANEL, run
+from small_cohort import command
 
+from primo_scale.cli.release import main as release_command
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.verify import verify_release
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.trials]
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,15 @@ class Trial:
     def staging(self) -> list[Path]:
         return list(self.directory.glob(".release.*"))
 
-    def command(self, prefix: Path) -> list[str]:
-        return command_of("gwas_release", [
+    def options(self, prefix: Path) -> list[object]:
+        return [
             "--bfile", prefix, *table_options(prefix), *MODEL,
             *(["--workers", 1] if self.workers else []),
             "--ledger", self.ledger, "--out", self.release, "--cohort", "c",
-        ])  # fmt: skip
+        ]  # fmt: skip
+
+    def command(self, prefix: Path) -> list[str]:
+        return command_of("gwas_release", self.options(prefix))
 
     def noise(self) -> list[Path]:
         return list((self.work / "private_statistics").glob("*.zarr"))
@@ -114,8 +119,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     whole = Trial(directory / "whole")
     whole.directory.mkdir()
     start = time.monotonic()
+    assert run(whole.command(prefix), dict(os.environ)).returncode == 0
+    seconds = time.monotonic() - start
     completed(whole, prefix, digest_in(done.stdout))
-    return Prepared(prefix, work, digest_in(done.stdout), time.monotonic() - start)
+    return Prepared(prefix, work, digest_in(done.stdout), seconds)
 
 
 def is_noting_signals(process: subprocess.Popen[str]) -> bool:
@@ -126,9 +133,9 @@ def is_noting_signals(process: subprocess.Popen[str]) -> bool:
 
 
 def completed(trial: Trial, prefix: Path, digest: str) -> None:
-    """Run the command, which must complete, and compare it with an undisturbed run."""
-    again = run(trial.command(prefix), dict(os.environ))
-    assert again.returncode == 0, again.stderr
+    """Run the command again, in this process; compare everything with an undisturbed run."""
+    again = command(release_command, *trial.options(prefix))
+    assert again.exit_code == 0, again.stderr
     assert digest_in(again.stdout) == digest
     with Ledger(trial.ledger, create=False) as ledger:
         assert ledger.verify() == []
@@ -163,12 +170,8 @@ FROM_THE_START = ("anywhere", "compilation")
 KILLS: Trials = {"anywhere": (10, None), "draw": (10, 0.3), "publication": (10, 0.3)}
 
 
-# `make test-trials` runs all trials; the full tier and CI run every fourth.
-STEP = 1 if os.environ.get("PRIMO_SCALE_TRIALS") == "all" else 4
-
-
 def numbered(trials: Trials) -> list[tuple[str, int]]:
-    return [(aim, number) for aim, (count, _) in trials.items() for number in range(0, count, STEP)]
+    return [(aim, number) for aim, (count, _) in trials.items() for number in range(count)]
 
 
 def strike(
@@ -182,8 +185,8 @@ def strike(
         shutil.copytree(prepared.work, trial.work)
     longest = trials[aim][1]
     delay = random.Random(f"{aim} {number}").uniform(0, longest or prepared.seconds)
-    command = trial.command(prepared.prefix)
-    with started(command, environment, trial.directory / "stderr") as process:
+    words = trial.command(prepared.prefix)
+    with started(words, environment, trial.directory / "stderr") as process:
         wait_until(lambda: is_noting_signals(process), of=process)
         wait_until(lambda: AIMS[aim](trial), of=process)
         time.sleep(delay)

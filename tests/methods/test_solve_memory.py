@@ -31,6 +31,16 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def libraries(tmp_path_factory) -> None:
+    """Load what solving imports at its first call."""
+    layout = BlockLayout((0, 4), 2, 2)
+    for method in {case[2] for case in CASES.values()}:
+        copies = METHODS[method].recipe(2, None).gram_copies
+        path = tmp_path_factory.mktemp(method) / "statistics"
+        solved(random_statistics(path, layout, copies), inputs_of(layout, copies), method)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     sizes, n_phenotypes, method, estimator = CASES[case]
@@ -38,7 +48,6 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     copies = METHODS[method].recipe(n_phenotypes, None).gram_copies
     statistics = random_statistics(tmp_path / "statistics", layout, copies)
     inputs = inputs_of(layout, copies)
-    solved(statistics, inputs, method, estimator)  # loads libraries
     tracemalloc.start()
     solved(statistics, inputs, method, estimator)
     peak = tracemalloc.get_traced_memory()[1]

@@ -39,6 +39,8 @@ QUICK = "not slow and not chaos and not cluster and not s3"
 _PATIENCE, _LEAST_SECONDS = 5, 60.0
 _PASSED, _FAILED, _NOT_COLLECTED = 0, 1, 2
 _PYC_CLOCK_NS = 1_000_000_000
+# The same random examples with and without a fault, so that no fault is killed by chance.
+_ARGUMENTS = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
 # Imported once, in the server from which every run of tests is forked: three seconds a run.
 _PRELOADED = ["dask", "distributed", "hypothesis", "jsonschema", "mpmath", "numba", "pandas"]
 _PRELOADED += ["pytest", "scipy.optimize", "scipy.stats", "zarr"]
@@ -105,14 +107,8 @@ class Tree:
 
         Tests that take longer than `limit` seconds count as failed.
         """
-        arguments = [
-            "-q",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            *(("-m", QUICK) if quick else ()),
-            *tests,
-        ]
+        shutil.rmtree(self.path / ".hypothesis", ignore_errors=True)
+        arguments = [*_ARGUMENTS, *(("-m", QUICK) if quick else ()), *tests]
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
             process = _PROCESSES.Process(target=_pytest, args=(self.path, arguments, output.name))
             process.start()

@@ -101,7 +101,7 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
     store, work = tmp_path / "g.zarr", tmp_path / "work"
     words = ["--bfile", cohort / "cohort", "--out", store]
     assert CliRunner().invoke(ingest.main, [str(word) for word in words]).exit_code == 0
-    words = ["--genotypes", store, *outcomes(cohort), "--workers", 1, "--work-dir", work]
+    words = ["--genotypes", store, *outcomes(cohort), "--work-dir", work]
     done = CliRunner().invoke(accumulate.main, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     (line,) = [s for s in (work / "run.log").read_text().splitlines() if "statistics sha256" in s]

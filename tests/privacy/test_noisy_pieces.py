@@ -91,7 +91,7 @@ def faults(matrices, scales, source):
         yield "counts of phenotypes are missing"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     side=st.sampled_from([5, 8, 10, 41]),

@@ -198,7 +198,7 @@ def test_without_noise_there_is_only_ridge():
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
     document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
-    assert estimation_problems(document) == ["sure is none of ridge"]
+    assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
 
 
 @pytest.mark.parametrize("words", ["n = 4711", "X'Y, genotypes by phenotypes"])

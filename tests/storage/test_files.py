@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from durable import disk_seen
 
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.storage import files
@@ -33,6 +37,43 @@ def test_a_failed_write_leaves_the_old_content_and_no_temporary(tmp_path, monkey
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("size", [3, 1 << 20])  # the first stays in Python's buffer
+def test_a_file_has_its_name_after_its_content_is_durable(tmp_path, monkeypatch, size):
+    renamed = []
+    with disk_seen() as disk:
+        replace = os.replace
+
+        def seen(source, target):
+            renamed.append(disk.has_content(Path(source)))
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", seen)
+        write_atomically(tmp_path / "a", b"x" * size)
+        assert renamed == [True]
+        assert disk.keeps(tmp_path / "a")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+
+
+def test_a_directory_has_its_name_after_all_below_is_durable(tmp_path, monkeypatch):
+    renamed = []
+    with disk_seen() as disk:
+        rename = os.rename
+
+        def seen(source, target):
+            below = [path for path in Path(source).rglob("*") if path.is_file()]
+            renamed.append([disk.keeps(path) for path in below])
+            assert disk.names_in(Path(source)) == ["inside", "one"]
+            rename(source, target)
+
+        monkeypatch.setattr(os, "rename", seen)
+        with directory_published_at_end(tmp_path / "release") as staging:
+            (staging / "one").write_bytes(b"1")
+            (staging / "inside").mkdir()
+            (staging / "inside" / "two").write_bytes(b"2")
+        assert renamed == [[True, True]]
+        assert "release" in disk.names_in(tmp_path)
 
 
 def test_a_directory_appears_complete_or_not_at_all(tmp_path):

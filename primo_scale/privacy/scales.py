@@ -9,7 +9,9 @@ Standard deviations are rounded up.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
@@ -68,12 +70,10 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     check_recipe(promise, recipe, bounds)
     if not 0 < split <= LARGEST_SPLIT:
         raise UsageError("the split is out of range", value=split, limit=f"(0, {LARGEST_SPLIT}]")
-    if recipe.subsample is not None:
-        mechanism = _subsampled(bounds, promise, recipe)
-    else:
-        mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
-        scales, used_split = _scales(bounds, promise, recipe, mu, split)
-        mechanism = Mechanism(promise, bounds, recipe, used_split, Cost(mu**2), scales)
+    case = CALIBRATIONS[calibration_of(bounds, promise, recipe)]
+    mechanism = case.mechanism(bounds, promise, recipe, split)
+    if not case.splits:
+        mechanism = replace(mechanism, split=None)
     _check_integer_range(mechanism)
     return mechanism
 
@@ -94,20 +94,18 @@ def counts_share(promise: Promise) -> float:
     return COUNTS_SHARE if promise.counts_are_private else 0.0
 
 
-def _scales(
-    bounds: PublicBounds, promise: Promise, recipe: Recipe, mu: float, split: float
-) -> tuple[NoiseScales, float | None]:
-    """Return the scales of a release whose total shift is mu, and the split that they use."""
-    left = mu * math.sqrt(gram_share(promise, recipe))
-    used: float | None = None
-    if promise.privacy is PrivacyUnit.LABEL:
-        scales = _label(bounds, promise, left)
-    elif promise.adjacency is Adjacency.ADD_REMOVE:
-        scales, used = _separate(bounds, left, split), split
-    elif bounds.block_norms is None or sum(bounds.block_norms) <= bounds.row_norm:
-        scales, used = _stacked(bounds, left, split), split
-    else:
-        scales, used = _by_block(bounds, left, split), split
+def calibration_of(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> str:
+    """Return the name of the theorem that calibrates the noise, a key of `CALIBRATIONS`."""
+    cases = CALIBRATIONS.items()
+    return next(name for name, case in cases if case.applies(bounds, promise, recipe))
+
+
+def of_everybody(
+    scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
+) -> Mechanism:
+    """Return the mechanism of statistics of all people, from the scales of Gram matrices."""
+    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
+    scales = scales_of(bounds, promise, mu * math.sqrt(gram_share(promise, recipe)), split)
     scales = replace(
         scales,
         gram=_for_copies(scales.gram, recipe.gram_copies),
@@ -116,10 +114,10 @@ def _scales(
     )
     if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
         scales = replace(scales, phenotype_gram=0.0)
-    return scales, used
+    return Mechanism(promise, bounds, recipe, split, Cost(mu**2), scales)
 
 
-def _stacked(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
+def stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
     """Return the scales for replace-one, from one Gram matrix of rows (x, k z).
 
     ``k^2 = t N_x / (2 N_z)``. Blocks whose bounds add up to at most N_x need less noise each.
@@ -137,7 +135,7 @@ def _stacked(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
     return _jointly(gram, dense / (math.sqrt(2) * stacking), dense / stacking**2)
 
 
-def _by_block(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
+def _by_block(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
     """Return the scales for replace-one and rows clipped in every block and in total.
 
     Source: docs/maths/blocks.md, Theorem 4.
@@ -150,7 +148,7 @@ def _by_block(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
     )
 
 
-def _separate(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
+def _separate(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
     """Return the scales for add-remove, where the shares of the shift add up.
 
     Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 6.
@@ -173,7 +171,7 @@ def _separate(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
     )
 
 
-def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
+def _label(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
     """Return the scales for label privacy: noise on X'Y, C'Y and Y'Y only.
 
     Y'Y is free beside (X, C)'Y under replace-one, and needs a share of mu^2 under add-remove.
@@ -201,7 +199,7 @@ def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
     )
 
 
-def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mechanism:
+def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float) -> Mechanism:
     """Return the mechanism for X'X of a secret subsample of s people and the rest of all n.
 
     Half of (epsilon, delta) pays for X'X: a mechanism that is (eps_1, delta_1)-private on the
@@ -216,7 +214,7 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mecha
     gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
     mu = release_mu(epsilon, delta)
     dense = replace(bounds, block_norms=None)
-    free = _stacked(dense, mu * math.sqrt(gram_share(promise, recipe)), split=2.0)
+    free = stacked(dense, promise, mu * math.sqrt(gram_share(promise, recipe)), split=2.0)
     gram = sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu
     scales = replace(
         free,
@@ -224,7 +222,7 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mecha
         observed=_counts_scale(bounds, promise, mu),
         phenotype_gram=(0.0 if promise.privacy is PrivacyUnit.FEATURE else free.phenotype_gram),
     )
-    return Mechanism(promise, bounds, recipe, None, Cost(mu**2, epsilon, delta), scales)
+    return Mechanism(promise, bounds, recipe, split, Cost(mu**2, epsilon, delta), scales)
 
 
 def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> NoiseScales:
@@ -357,3 +355,54 @@ def rounded_up(sigma: float) -> float:
     """
     # The few earlier roundings have a relative error below 2^-53 each and below 2^-50 together.
     return math.nextafter(sigma * (1 + 2.0**-50), math.inf)
+
+
+Scales = Callable[[PublicBounds, Promise, float, float], NoiseScales]
+"""Function of bounds, promise, mu and split that returns the scales of Gram matrices."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Theorem that calibrates the noise, and the condition under which it applies.
+
+    Attributes
+    ----------
+    applies : callable
+        Function of bounds, promise and recipe that returns whether the theorem applies.
+    mechanism : callable
+        Function of bounds, promise, recipe and split that returns the mechanism.
+    splits : bool
+        Whether X'X, with the norms of its blocks, and X'Z share the shift according to the split.
+    """
+
+    applies: Callable[[PublicBounds, Promise, Recipe], bool]
+    mechanism: Callable[[PublicBounds, Promise, Recipe, float], Mechanism]
+    splits: bool = True
+
+
+CALIBRATIONS = {
+    "label": Calibration(
+        lambda bounds, promise, recipe: promise.privacy is PrivacyUnit.LABEL,
+        partial(of_everybody, _label),
+        splits=False,
+    ),
+    "subsampled": Calibration(
+        lambda bounds, promise, recipe: recipe.subsample is not None, _subsampled, splits=False
+    ),
+    "add-remove": Calibration(
+        lambda bounds, promise, recipe: promise.adjacency is Adjacency.ADD_REMOVE,
+        partial(of_everybody, _separate),
+    ),
+    "stacked": Calibration(
+        lambda bounds, promise, recipe: (
+            bounds.block_norms is None or sum(bounds.block_norms) <= bounds.row_norm
+        ),
+        partial(of_everybody, stacked),
+    ),
+    "by-block": Calibration(lambda bounds, promise, recipe: True, partial(of_everybody, _by_block)),
+}
+"""Calibrations by name; the first that applies is used.
+
+`primo_scale.publication.recompute_mechanisms.THEOREMS` is the verifier's table of the same names.
+The verifier shares no code with this module.
+"""

@@ -155,10 +155,10 @@ def pgs_problems(directory: Path, document: Document) -> list[str]:
     for name in listed:
         try:
             if not _unpacks_to(directory / name, expected[name]):
-                problems.append(f"has {name} with another header, variants or weights than "
+                problems.append(f"{name} has another header, variants or weights than "
                                 f"{WEIGHTS_FILE} and release.json")  # fmt: skip
         except UNREADABLE as error:
-            problems.append(f"has {name}, which cannot be read: {error}")
+            problems.append(f"{name} cannot be read: {error}")
     return problems
 
 

@@ -44,8 +44,10 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _problems(name: str, check: Check, directory: Path, document: Document) -> list[str]:
+    """Return the problems of a file; those of a file in a directory begin with its name already."""
     try:
-        return [f"{name} {problem}" for problem in check(directory, document)]
+        problems = check(directory, document)
+        return [found if found.startswith(name) else f"{name} {found}" for found in problems]
     except UNREADABLE as error:
         return [f"{name} cannot be read: {error}"]
 

@@ -168,9 +168,10 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
         problems.append("the sizes of the LD blocks do not add up to the number of variants")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
-    if claims.blocks is not None and calibration in ("label", "subsampled"):
+    splits = theorems.THEOREMS[calibration].splits
+    if claims.blocks is not None and not splits:
         problems.append(f"the calibration {calibration} does not use block norms")
-    if (claims.split is None) != (calibration in ("label", "subsampled")):
+    if (claims.split is not None) != splits:
         problems.append(f"split {claims.split} in the calibration {calibration}")
     if claims.privacy == "label" and (claims.subsample, claims.copies) != (None, 1):
         problems.append("X'X is public and must have no subsample and one copy")

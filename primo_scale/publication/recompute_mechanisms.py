@@ -10,7 +10,7 @@ cause, in units of the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,14 +154,7 @@ def public_parts(claims: Claims) -> tuple[str, ...]:
 
 def calibration_of(claims: Claims) -> str:
     """Return the name of the theorem that applies."""
-    if claims.privacy == "label":
-        return "label"
-    if claims.subsample is not None:
-        return "subsampled"
-    if not claims.replace:
-        return "add-remove"
-    filled = claims.blocks is None or sum(claims.blocks) <= claims.row
-    return "stacked" if filled else "by-block"
+    return next(name for name, theorem in THEOREMS.items() if theorem.applies(claims))
 
 
 def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
@@ -217,13 +210,7 @@ def squared_ratio(claims: Claims, name: str) -> float:
 
 def joint_shift(claims: Claims) -> float:
     """Return the joint mu^2 of X'X, X'C, X'Y, C'C, C'Y and Y'Y, without a subsampled X'X."""
-    return {
-        "stacked": _stacked,
-        "by-block": _by_block,
-        "add-remove": _add_remove,
-        "label": _label,
-        "subsampled": _beside_subsample,
-    }[calibration_of(claims)](claims)
+    return THEOREMS[calibration_of(claims)].joint_shift(claims)
 
 
 def subsample_shift(claims: Claims) -> float:
@@ -319,3 +306,36 @@ def _beside_subsample(claims: Claims) -> float:
     """Return mu^2 of X'Z and Z'Z of everybody: `_stacked` at t = 2 without X'X."""
     cross = claims.row * claims.outcome / _cross(claims) ** 2
     return max(4 * cross, 8 * claims.outcome**2 / _outcome(claims) ** 2)
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """Theorem about the noise, and the condition under which it applies.
+
+    Attributes
+    ----------
+    applies : callable
+        Function of the claims that returns whether the theorem applies.
+    joint_shift : callable
+        Function of the claims that returns `joint_shift`.
+    splits : bool
+        Whether the noise rests on a split, and may rest on norms of LD blocks.
+    """
+
+    applies: Callable[[Claims], bool]
+    joint_shift: Callable[[Claims], float]
+    splits: bool = True
+
+
+THEOREMS = {
+    "label": Theorem(lambda claims: claims.privacy == "label", _label, splits=False),
+    "subsampled": Theorem(
+        lambda claims: claims.subsample is not None, _beside_subsample, splits=False
+    ),
+    "add-remove": Theorem(lambda claims: not claims.replace, _add_remove),
+    "stacked": Theorem(
+        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row, _stacked
+    ),
+    "by-block": Theorem(lambda claims: True, _by_block),
+}
+"""Theorems by the name of the calibration in release.json; the first that applies is used."""

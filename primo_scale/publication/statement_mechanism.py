@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.recompute_method import METHODS
 from primo_scale.publication.samplers import SAMPLERS
 from primo_scale.publication.schema_types import (
@@ -115,9 +116,7 @@ class StatedMechanism:
     method: Annotated[str, one_of(METHODS)]
     summary: Text
     reason: Text
-    calibration: Annotated[
-        str, one_of(("stacked", "by-block", "add-remove", "label", "subsampled"))
-    ]
+    calibration: Annotated[str, one_of(THEOREMS)]
     split: Annotated[float, Meta(ge=1e-12, le=1e12)] | None
     row_norm_squared: Positive
     block_norms_squared: Annotated[tuple[Positive, ...], AtLeastOne] | None

@@ -15,9 +15,14 @@ from primo_scale import __version__
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, Promise
-from primo_scale.privacy.scales import counts_share, eigenvalue_sensitivity
+from primo_scale.privacy.scales import (
+    CALIBRATIONS,
+    calibration_of,
+    counts_share,
+    eigenvalue_sensitivity,
+)
 from primo_scale.publication import statement as said
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.statement_mechanism import PARTS, StatedMechanism, StatedQuery
@@ -103,22 +108,13 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
 
 
 def _calibration(mechanism: Mechanism) -> str:
-    promise = mechanism.promise
-    if promise.privacy is PrivacyUnit.LABEL:
-        return "label"
-    if mechanism.recipe.subsample is not None:
-        return "subsampled"
-    if promise.adjacency is Adjacency.ADD_REMOVE:
-        return "add-remove"
-    norms = mechanism.bounds.block_norms
-    filled = norms is None or sum(norms) <= mechanism.bounds.row_norm
-    return "stacked" if filled else "by-block"
+    return calibration_of(mechanism.bounds, mechanism.promise, mechanism.recipe)
 
 
 def _block_norms(mechanism: Mechanism) -> tuple[int, ...] | None:
     """The bounds on single blocks, where noise rests on them."""
-    unused = _calibration(mechanism) in ("label", "subsampled")
-    return None if unused else mechanism.bounds.block_norms
+    splits = CALIBRATIONS[_calibration(mechanism)].splits
+    return mechanism.bounds.block_norms if splits else None
 
 
 def _noise(mechanism: Mechanism, also: Stated) -> dict[str, tuple[float, ...]]:

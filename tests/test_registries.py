@@ -6,16 +6,19 @@ docs/extending.md shows the registration of each.
 from __future__ import annotations
 
 import hashlib
+import math
 import pkgutil
 import re
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from methods_examples import inputs_for, integer_cohort, solved, statistics_of
-from small_cohort import command, write_cohort
+from small_cohort import D, N, command, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
@@ -23,20 +26,38 @@ from primo_scale.cluster.job_queue import job_script
 from primo_scale.cluster.profile import PROFILES, JobQueueProfile
 from primo_scale.cluster.queues import JOB_QUEUES, JobQueue
 from primo_scale.cluster.read_profile import read_profile
+from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, open_source
+from primo_scale.genotypes.tables import SampleTable, VariantTable, read_bim, read_fam
 from primo_scale.kernels import AUTOMATIC, FASTEST_FIRST, KERNELS
 from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.packed import PackedGenotypes
 from primo_scale.kernels.products import ArraySums, Int8, Int32, ProductSum
 from primo_scale.methods.catalogue import METHODS, estimator_for
 from primo_scale.methods.estimators import ESTIMATORS, Estimator, EstimatorInputs
 from primo_scale.methods.shrinkage import FLOOR_SHARE, Float64, Ridge, Shrinkage
 from primo_scale.methods.solution import solve_statistics
 from primo_scale.methods.spectrum import Spectrum
+from primo_scale.privacy import scales
+from primo_scale.privacy.mechanism import NoiseScales, Promise, PublicBounds, Recipe
+from primo_scale.privacy.scales import CALIBRATIONS, Calibration, calibrate, of_everybody, stacked
 from primo_scale.publication import document as json_schema
+from primo_scale.publication import recompute_mechanisms
 from primo_scale.publication.contents import contents_problems
 from primo_scale.publication.document import Document
+from primo_scale.publication.recompute_mechanisms import (
+    THEOREMS,
+    Claims,
+    Theorem,
+    calibration_of,
+    claims_of,
+    joint_shift,
+    squared_ratio,
+)
 from primo_scale.publication.recompute_method import PARAMETERS as VERIFIED_ESTIMATORS
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
+from primo_scale.run import describe_mechanism
+from primo_scale.run.describe_mechanism import Stated, state_mechanism
 
 ROOT = Path(__file__).parents[1]
 
@@ -177,14 +198,13 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_cohort(tmp_path_factory.mktemp("registries") / "cohort")
 
 
-def released(cohort: Path, out: Path, **execution: str) -> ps.Release:
+def released(cohort: Path, out: Path, genotypes: str = "cohort") -> ps.Release:
     """Make a release without noise."""
     return ps.release(
         ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(cohort / "cohort"),
+            genotypes=ps.GenotypeFiles(cohort / genotypes),
             outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
             privacy=ps.Privacy(non_private=True),
-            execution=ps.Execution(**execution),
             out=out,
         )
     )
@@ -219,3 +239,120 @@ def test_a_toy_weights_file_is_written_listed_and_verified(
     assert contents_problems(release.directory, dict(release.document)) == [
         "alleles.txt has 1 alleles"
     ]
+
+
+# ---- Genotype sources ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToySource:
+    """Codes in a file of numpy, beside the tables of a PLINK 1 fileset."""
+
+    where: Path
+    codes: npt.NDArray[np.uint8]
+    samples: SampleTable
+    variants: VariantTable
+    odd_positions: int = 0
+    variant_major: bool = True
+
+    def files(self) -> list[Path]:
+        return [self.where, self.where.with_suffix(".bim"), self.where.with_suffix(".fam")]
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        yield from ()
+
+    def read_ahead(self, variants: Index) -> None:
+        pass
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        codes = self.codes[np.ix_(variants, samples)]
+        whole = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4))).reshape(len(codes), -1, 4)
+        result[:] = (whole << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
+
+    def raw_value(self, variant: int, sample: int) -> int:
+        return int(self.codes[variant, sample])
+
+
+def open_toy(paths: Sequence[Path]) -> GenotypeSource:
+    (path,) = paths
+    with path.open("rb") as file:
+        codes = np.load(file)
+    people = read_fam(path.with_suffix(".fam"))
+    return ToySource(path, codes, people, read_bim(path.with_suffix(".bim")).variants)
+
+
+@pytest.mark.parametrize("ending", SOURCES)
+def test_an_opener_returns_a_source(ending: str, cohort: Path) -> None:
+    source = open_source([cohort / f"cohort{ending}"])
+    assert (len(source.samples), len(source.variants)) == (N, D)
+    needed = {name for name in vars(GenotypeSource) if not name.startswith("_")}
+    assert needed == {name for name in needed if hasattr(source, name)}
+    assert all(path.is_file() for path in source.files())
+    assert {path for path, _ in source.leading_bytes(D)} < set(source.files())
+
+
+def test_a_toy_source_gives_the_same_weights(
+    cohort: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, ".toy", f"{__name__}:open_toy")
+    packed = np.frombuffer((cohort / "cohort.bed").read_bytes()[3:], np.uint8).reshape(D, -1, 1)
+    with (cohort / "cohort.toy").open("wb") as file:
+        np.save(file, (packed >> np.array([0, 2, 4, 6], np.uint8) & 3).reshape(D, N))
+    weights = [
+        (released(cohort, tmp_path / name, name).directory / "weights.tsv.gz").read_bytes()
+        for name in ("cohort", "cohort.toy")
+    ]
+    assert weights[0] == weights[1]
+
+
+# ---- Noise calibrations --------------------------------------------------------------------------
+
+BOUNDS = PublicBounds(100, None, 1000, 2000, (3, 4), 1000, 2)
+
+
+def half_stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
+    return stacked(bounds, promise, mu, 2.0)
+
+
+def half_stacked_shift(claims: Claims) -> float:
+    return recompute_mechanisms.THEOREMS["stacked"].joint_shift(replace(claims, split=2.0))
+
+
+def test_both_tables_have_the_same_calibrations_in_one_order() -> None:
+    """The first that applies is used, so the order matters."""
+    ours = {name: calibration.splits for name, calibration in CALIBRATIONS.items()}
+    theirs = {name: theorem.splits for name, theorem in THEOREMS.items()}
+    assert list(ours.items()) == list(theirs.items())
+
+
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_the_maths_names_every_calibration(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "docs/extending.md").read_text()
+
+
+def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X'X and X'Z share the shift at a fixed split of 2, whatever split is asked for."""
+    ours = Calibration(lambda *_: True, partial(of_everybody, half_stacked), splits=False)
+    theirs = Theorem(lambda _: True, half_stacked_shift, splits=False)
+    monkeypatch.setattr(scales, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
+    monkeypatch.setattr(describe_mechanism, "CALIBRATIONS", scales.CALIBRATIONS)
+    monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
+    mechanism = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=0.7)
+    stated = asdict(state_mechanism(mechanism, Stated("toy", "a toy", "as given", n_fixed=1)))
+    claims = claims_of(
+        {
+            "cohort": {
+                "block_sizes": [3, 4], "n_variants": 7, "n_phenotypes": 2, "n_covariates": 0,
+                "n_samples": 1000,
+            },
+            "mechanism": stated,
+            "guarantee": {"privacy": "full", "adjacency": "replace-one"},
+        }
+    )  # fmt: skip
+    assert (stated["calibration"], stated["split"], calibration_of(claims)) == (
+        "half",
+        None,
+        "half",
+    )
+    found = joint_shift(claims) + squared_ratio(claims, "observed")
+    assert math.isclose(found, mechanism.cost.mu_squared, rel_tol=1e-9)

@@ -84,6 +84,22 @@ class JoinedFilesets:
         which = int(np.searchsorted(starts, variant, side="right")) - 1
         return self.beds[which].raw_value(variant - int(starts[which]), sample)
 
+    @property
+    def where(self) -> Path:
+        """Prefix of the first fileset."""
+        return self.prefixes[0]
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield each .bed file and its number of bytes that hold the first `n_variants` variants.
+
+        See `BedFile.bytes_through`.
+        """
+        for bed in self.beds:
+            if n_variants <= 0:
+                break
+            yield bed.path, bed.bytes_through(min(n_variants, bed.n_variants))
+            n_variants -= bed.n_variants
+
     def files(self) -> list[Path]:
         """Return all files of the filesets, in order."""
         return [fileset_path(prefix, kind) for prefix in self.prefixes for kind in EXTENSIONS]

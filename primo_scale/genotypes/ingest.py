@@ -113,7 +113,7 @@ def ingest(
         missing = missing_partitions(plan)
         check_free_space(plan, len(missing))
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
-        hashes = _BedHashes(plan)
+        hashes = _GrowingHashes(plan)
         _write_partitions(plan, missing, hashes, on_progress)
         return finalise(replace(plan, sources=hashes.complete()))
 
@@ -150,15 +150,15 @@ def write_one(plan: IngestPlan, number: int) -> None:
     # Chunks without a record come from an interrupted run and may be incomplete.
     shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
-        record = write_partition(plan.filesets, array, number=number, task=plan.task(number))
+        record = write_partition(plan.source, array, number=number, task=plan.task(number))
     record.commit(plan.record_path(number))
 
 
-class _BedHashes:
+class _GrowingHashes:
     """Concurrent hashes of the .bed files that are `NOT_HASHED` in the plan."""
 
     def __init__(self, plan: IngestPlan) -> None:
-        self._sources, self._beds = plan.sources, plan.filesets.beds
+        self._sources, self._source = plan.sources, plan.source
         self._unhashed = {
             source.path: GrowingDigest(Path(source.path))
             for source in plan.sources
@@ -167,17 +167,14 @@ class _BedHashes:
 
     def advance(self, n_variants: int) -> None:
         """Hash the parts of the files with the first `n_variants` of the joined filesets."""
-        for bed in self._beds:
-            if n_variants <= 0:
-                break
-            digest = self._unhashed.get(str(bed.path.resolve()))
+        for path, stop in self._source.leading_bytes(n_variants):
+            digest = self._unhashed.get(str(path.resolve()))
             if digest is not None:
-                digest.advance(bed.bytes_through(min(n_variants, bed.n_variants)))
-            n_variants -= bed.n_variants
+                digest.advance(stop)
 
     def complete(self) -> tuple[SourceFile, ...]:
         """Finish hashing, and return the fingerprints of all sources."""
-        self.advance(sum(bed.n_variants for bed in self._beds))
+        self.advance(len(self._source.variants))
         return tuple(
             replace(source, sha256=self._unhashed[source.path].hexdigest())
             if source.path in self._unhashed
@@ -189,7 +186,7 @@ class _BedHashes:
 def _write_partitions(
     plan: IngestPlan,
     missing: Sequence[int],
-    hashes: _BedHashes,
+    hashes: _GrowingHashes,
     on_progress: Callable[[int, int], None],
 ) -> None:
     """Write partitions in order, several at a time, and hash the .bed files meanwhile.
@@ -243,12 +240,12 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
     notes = InputNotes(
-        negative_positions=int(np.sum(plan.filesets.variants.position < 0)),
-        odd_positions=plan.filesets.odd_positions,
+        negative_positions=int(np.sum(plan.source.variants.position < 0)),
+        odd_positions=plan.source.odd_positions,
     )
     input_warnings = count_input_warnings(plan.variants, plan.samples, notes, tallies)
     orientation = check_orientation(
-        plan.filesets,
+        plan.source,
         array_of(group, "genotypes"),
         variants=plan.variant_index,
         samples=plan.sample_index,
@@ -286,12 +283,12 @@ def _with_all_digests(plan: IngestPlan) -> IngestPlan:
             remedy="Run the same command again to write them",
         )
     if any(source.sha256 == NOT_HASHED for source in plan.sources):
-        plan = replace(plan, sources=_BedHashes(plan).complete())
+        plan = replace(plan, sources=_GrowingHashes(plan).complete())
     known = {source.path: source for source in plan.sources}
-    if fingerprint(plan.filesets.files(), known) != plan.sources:
+    if fingerprint(plan.source.files(), known) != plan.sources:
         raise InputError(
             "an input file changed while it was read",
-            where=plan.filesets.prefixes[0],
+            where=plan.source.where,
             remedy=f"Remove {plan.partial} and start again",
         )
     return plan

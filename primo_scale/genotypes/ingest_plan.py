@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.bed import RAW_SLAB_BYTES, BedFile
+from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filesets import (
-    JoinedFilesets,
     SourceFile,
     digest_of_people,
     fingerprint,
-    open_filesets,
 )
 from primo_scale.genotypes.filters import (
     FilterCount,
@@ -29,6 +27,7 @@ from primo_scale.genotypes.filters import (
     select_variants,
 )
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
+from primo_scale.genotypes.source import GenotypeSource, open_source
 from primo_scale.genotypes.store import KIND
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
@@ -63,8 +62,8 @@ class IngestPlan:
 
     Attributes
     ----------
-    filesets : JoinedFilesets
-        Input filesets.
+    source : GenotypeSource
+        Source of the genotypes.
     sources : tuple of SourceFile
         Fingerprints of the input files; that of a .bed file may still be `NOT_HASHED`.
     destination : Path
@@ -77,7 +76,7 @@ class IngestPlan:
         Numbers of variants and samples in a chunk, at most those of the selection.
     """
 
-    filesets: JoinedFilesets
+    source: GenotypeSource
     sources: tuple[SourceFile, ...]
     destination: Path
     sample_index: Index
@@ -105,7 +104,7 @@ class IngestPlan:
         """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
         width = self.chunk_shape[1] // GENOTYPES_PER_BYTE
         rows, chunks = slab_shape(
-            self.chunk_shape[0], width, variant_major=self.filesets.variant_major
+            self.chunk_shape[0], width, variant_major=self.source.variant_major
         )
         held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(SLAB_BYTES, rows * chunks * width)
         return max(1, READ_BUDGET_BYTES // held)
@@ -113,12 +112,12 @@ class IngestPlan:
     @cached_property
     def samples(self) -> SampleTable:
         """Selected people."""
-        return self.filesets.samples.select(self.sample_index)
+        return self.source.samples.select(self.sample_index)
 
     @cached_property
     def variants(self) -> VariantTable:
         """Selected variants."""
-        return self.filesets.variants.select(self.variant_index)
+        return self.source.variants.select(self.variant_index)
 
     @cached_property
     def chromosomes(self) -> npt.NDArray[np.object_]:
@@ -157,7 +156,7 @@ class IngestPlan:
     @cached_property
     def cohort_digest(self) -> str:
         """Cohort digest of the store, see `GenotypeStore`."""
-        return digest_of_people(self.filesets.samples)
+        return digest_of_people(self.source.samples)
 
     def task(self, number: int) -> PartitionTask:
         """Return the inputs of partition `number`."""
@@ -191,11 +190,11 @@ def plan_ingest(
         raise UsageError(
             "a chunk needs at least one variant and a multiple of 4 samples", value=chunk_shape
         )
-    filesets = open_filesets(prefixes)
-    sample_index, sample_counts = select_samples(filesets.samples, selection)
-    variant_index, variant_counts = select_variants(filesets.variants, selection)
+    source = open_source(prefixes)
+    sample_index, sample_counts = select_samples(source.samples, selection)
+    variant_index, variant_counts = select_variants(source.variants, selection)
     plan = IngestPlan(
-        filesets=filesets,
+        source=source,
         sources=(),
         destination=destination,
         sample_index=sample_index,
@@ -277,14 +276,15 @@ def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
     request, recorded = recorded_request(plan)
     known = {source.path: source for source in recorded}
     if request is None:
-        known = {source.path: source for source in map(_not_hashed, plan.filesets.beds)}
-    return fingerprint(plan.filesets.files(), known)
+        growing = (path for path, _ in plan.source.leading_bytes(len(plan.source.variants)))
+        known = {source.path: source for source in map(_not_hashed, growing)}
+    return fingerprint(plan.source.files(), known)
 
 
-def _not_hashed(bed: BedFile) -> SourceFile:
-    path, status = bed.path.resolve(), bed.path.stat()
+def _not_hashed(path: Path) -> SourceFile:
+    status = path.stat()
     return SourceFile(
-        path=str(path),
+        path=str(path.resolve()),
         sha256=NOT_HASHED,
         size=status.st_size,
         modified_ns=status.st_mtime_ns,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.dosage import decode_dosages
-from primo_scale.genotypes.filesets import JoinedFilesets
+from primo_scale.genotypes.source import GenotypeSource
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.groups import Array
 
@@ -31,13 +31,13 @@ class OrientationTest:
 
 
 def check_orientation(
-    filesets: JoinedFilesets, array: Array, *, variants: Index, samples: Index
+    source: GenotypeSource, array: Array, *, variants: Index, samples: Index
 ) -> OrientationTest:
     """Compare stored dosages with source genotypes, which are read as the format defines them.
 
     Parameters
     ----------
-    filesets : JoinedFilesets
+    source : GenotypeSource
         Source of the genotypes.
     array : zarr.Array of uint8
         Packed genotypes of the store.
@@ -59,15 +59,15 @@ def check_orientation(
         for start, stop in blocks:
             packed = read_block(array, (slice(row, row + 1), slice(start // 4, -(-stop // 4))))
             stored = decode_dosages(packed, stop - start)[0].tolist()
-            source = [
-                _DEFINITION[filesets.raw_value(int(variants[row]), int(sample))]
+            expected = [
+                _DEFINITION[source.raw_value(int(variants[row]), int(sample))]
                 for sample in samples[start:stop]
             ]
-            if stored != source:
+            if stored != expected:
                 raise InputError(
                     f"the stored genotypes of variant {row + 1} differ from the source",
-                    where=filesets.prefixes[0],
+                    where=source.where,
                     remedy="Remove the partial store and start again",
                 )
-            genotypes += len(source)
+            genotypes += len(expected)
     return OrientationTest(len(rows), genotypes)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.filesets import JoinedFilesets
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
+from primo_scale.genotypes.source import GenotypeSource
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
 from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path
@@ -89,7 +89,7 @@ class PartitionRecord:
 
 
 def write_partition(
-    filesets: JoinedFilesets, array: Array, *, number: int, task: PartitionTask
+    source: GenotypeSource, array: Array, *, number: int, task: PartitionTask
 ) -> PartitionRecord:
     """Copy the genotypes of one row of chunks and flush them to the disk.
 
@@ -98,7 +98,7 @@ def write_partition(
 
     Parameters
     ----------
-    filesets : JoinedFilesets
+    source : GenotypeSource
         Source of the genotypes.
     array : zarr.Array of uint8
         Packed genotypes of the store.
@@ -108,11 +108,11 @@ def write_partition(
         Variants and people of the partition.
     """
     chunk_bytes, width = array.chunks[1], array.shape[1]
-    rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=filesets.variant_major)
+    rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=source.variant_major)
     tally = _Tally(task, width)
     buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
     checksums = []
-    filesets.read_ahead(task.variants)
+    source.read_ahead(task.variants)
     for first in range(0, width, chunks * chunk_bytes):
         columns = slice(first, min(first + chunks * chunk_bytes, width))
         samples = slice(4 * columns.start, min(4 * columns.stop, len(task.samples)))
@@ -122,7 +122,7 @@ def write_partition(
                 variants = slice(top, min(top + rows, len(task.variants)))
                 shape = (variants.stop - top, columns.stop - first)
                 packed = buffer[: shape[0] * shape[1]].reshape(shape)
-                filesets.read_into(packed, task.variants[variants], task.samples[samples])
+                source.read_into(packed, task.variants[variants], task.samples[samples])
                 tally.add(packed, variants, samples)
                 appender.append(packed)
             checksums.append(appender.finish())

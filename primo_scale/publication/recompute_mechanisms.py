@@ -318,24 +318,50 @@ class Theorem:
         Function of the claims that returns whether the theorem applies.
     joint_shift : callable
         Function of the claims that returns `joint_shift`.
+    description : str
+        Description in report.html.
     splits : bool
         Whether the noise rests on a split, and may rest on norms of LD blocks.
     """
 
     applies: Callable[[Claims], bool]
     joint_shift: Callable[[Claims], float]
+    description: str
     splits: bool = True
 
 
 THEOREMS = {
-    "label": Theorem(lambda claims: claims.privacy == "label", _label, splits=False),
+    "label": Theorem(
+        lambda claims: claims.privacy == "label",
+        _label,
+        "only what phenotypes enter has noise: X'Y, C'Y and Y'Y, with phenotypes clipped so "
+        "that the norm of y and its product with that of x are bounded",
+        splits=False,
+    ),
     "subsampled": Theorem(
-        lambda claims: claims.subsample is not None, _beside_subsample, splits=False
+        lambda claims: claims.subsample is not None,
+        _beside_subsample,
+        "X'X is summed over a secret random subsample and is private by amplification; "
+        "X'Z and Z'Z of everybody are calibrated jointly and the two are added",
+        splits=False,
     ),
-    "add-remove": Theorem(lambda claims: not claims.replace, _add_remove),
+    "add-remove": Theorem(
+        lambda claims: not claims.replace,
+        _add_remove,
+        "one row at all its bounds moves X'X, X'Z and Z'Z most, so that the squared "
+        "shifts of the three add up; the split t is that of X'Z over that of X'X",
+    ),
     "stacked": Theorem(
-        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row, _stacked
+        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row,
+        _stacked,
+        "X'X, X'Z and Z'Z are parts of one Gram matrix of stacked rows (x, k z), which has "
+        "one joint sensitivity; the split t, by k, says how X'X and X'Z share it",
     ),
-    "by-block": Theorem(lambda claims: True, _by_block),
+    "by-block": Theorem(
+        lambda claims: True,
+        _by_block,
+        "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
+        "all blocks, X'Z and Z'Z jointly; the split t says how X'X and X'Z share",
+    ),
 }
 """Theorems by the name of the calibration in release.json; the first that applies is used."""

@@ -14,6 +14,7 @@ from scipy.special import expit, ndtr, ndtri
 from primo_scale.humanize import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.publication.document import Document, people_in_words
+from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.scoring import scoring_command_in_lines
 from primo_scale.publication.wording import STATISTICS
 
@@ -32,18 +33,6 @@ _NEIGHBOURS = {
     "others, while everybody's phenotypes are known",
     ("feature", "add-remove"): "any one person contributes no genotypes and covariates at all, "
     "while everybody's phenotypes are known",
-}
-_CALIBRATIONS = {
-    "stacked": "X'X, X'Z and Z'Z are parts of one Gram matrix of stacked rows (x, k z), which has "
-    "one joint sensitivity; the split t, by k, says how X'X and X'Z share it",
-    "by-block": "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
-    "all blocks, X'Z and Z'Z jointly; the split t says how X'X and X'Z share",
-    "add-remove": "one row at all its bounds moves X'X, X'Z and Z'Z most, so that the squared "
-    "shifts of the three add up; the split t is that of X'Z over that of X'X",
-    "label": "only what phenotypes enter has noise: X'Y, C'Y and Y'Y, with phenotypes clipped so "
-    "that the norm of y and its product with that of x are bounded",
-    "subsampled": "X'X is summed over a secret random subsample and is private by amplification; "
-    "X'Z and Z'Z of everybody are calibrated jointly and the two are added",
 }
 
 
@@ -72,7 +61,7 @@ def render_report(
         people=people_in_words(document),
         command=scoring_command_in_lines(document),
         meaning=_meaning(guarantee) if guarantee else None,
-        calibrated=_CALIBRATIONS[mechanism["calibration"]] if mechanism else None,
+        calibrated=THEOREMS[mechanism["calibration"]].description if mechanism else None,
         attenuations=_attenuations(document),
         structure=_structure(document),
         statistics=STATISTICS,

@@ -62,6 +62,23 @@ from primo_scale.run.describe_mechanism import Stated, state_mechanism
 ROOT = Path(__file__).parents[1]
 
 
+def quoted_lines() -> list[tuple[str, str]]:
+    """Return unchanged and removed lines of the diffs in docs/extending.md, with their files."""
+    blocks = re.findall(r"```diff\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)
+    path, quoted = "", []
+    for line in "".join(blocks).splitlines():
+        if line.startswith("+++ b/"):
+            path = line.removeprefix("+++ b/")
+        elif line[:1] in (" ", "-") and not line.startswith("--- "):
+            quoted.append((path, line[1:]))
+    return quoted
+
+
+@pytest.mark.parametrize(("path", "line"), quoted_lines())
+def test_the_documentation_quotes_lines_that_are_there(path: str, line: str) -> None:
+    assert line in (ROOT / path).read_text().splitlines()
+
+
 # ---- Kernels -------------------------------------------------------------------------------------
 
 

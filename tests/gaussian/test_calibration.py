@@ -1,4 +1,4 @@
-"""The Gaussian profile against mpmath's arithmetic, dp-accounting and the published sizes."""
+"""The Gaussian profile, compared with mpmath, dp-accounting and published values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forecast against closed forms, simulated releases and the linkage of real genotypes."""
+"""The forecast, compared with closed forms, simulated releases and LD of real genotypes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_slope_and_offset_are_those_of_simulated_rows(clip, n_normal, prevalence
             assert abs(offset) < 6 * standard_error
 
 
-def test_without_clipping_nothing_changes():
+def test_the_response_without_clipping_is_the_identity():
     response = no_clipping(3)
     np.testing.assert_array_equal(response.slope, [1, 1, 1])
     np.testing.assert_array_equal(response.offset, [0, 0, 0])

@@ -53,7 +53,7 @@ def measure(work: Path, tiles: int) -> dict[str, Any]:
         "genotypes": open_genotype_store(genotypes).identity_digest,
         "outcomes": open_outcome_store(outcomes).content_digest,
     }
-    inputs = Inputs(genotypes, outcomes, design.row_rule, design.subsample, digests)
+    inputs = Inputs(genotypes, outcomes, design.clipping_rule, design.subsample, digests)
     plan = default_plan(design.layout, design.n_samples)
     tasks = [*plan.row_tasks(), *plan.longest_first(plan.tile_tasks())[:tiles]]
     with tempfile.TemporaryDirectory(dir=work) as scratch, time_in_commits() as spent:

@@ -78,7 +78,7 @@ def prepared(
         "outcomes": outcomes.content_digest,
         "design": design.digest,
     }
-    inputs = Inputs(store.path, outcomes.path, design.row_rule, design.subsample, digests)
+    inputs = Inputs(store.path, outcomes.path, design.clipping_rule, design.subsample, digests)
     plan = default_plan(design.layout, design.n_samples)
     return Case(plan, inputs, design.genotypes.code_table, kernel)
 

@@ -1,20 +1,73 @@
-"""Differentially private polygenic-score weights from biobank-scale genotypes."""
+"""Differentially private polygenic-score weights from biobank-scale genotypes.
+
+A request says what to do, and a function does it: `release` publishes weights from PLINK files,
+`ingest`, `accumulate` and `finalize` are its three stages, and `plan` forecasts it. `open_release`
+reads a release, `verify` checks one, `open_genotypes` reads a genotype store.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from primo_scale.errors import PrimoError
+    from primo_scale.genotypes.dosage import open_genotypes
+    from primo_scale.publication.open_release import Release, open_release
+    from primo_scale.publication.verification import Verification, verify
+    from primo_scale.run.execution import Execution
+    from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
+    from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
+    from primo_scale.run.request_parts import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
 
-    import xarray
+__version__ = "0.2.0"
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "open_genotypes"]
+_HOMES = {
+    "PrimoError": "errors",
+    "open_genotypes": "genotypes.dosage",
+    "Release": "publication.open_release",
+    "open_release": "publication.open_release",
+    "Verification": "publication.verification",
+    "verify": "publication.verification",
+    **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
+    **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
+    "Execution": "run.execution",
+    **dict.fromkeys(
+        ("Fit", "GenotypeFiles", "Model", "OutcomeTables", "Privacy"),
+        "run.request_parts",
+    ),
+}
+__all__ = [
+    "AccumulateRequest",
+    "Execution",
+    "FinalizeRequest",
+    "Fit",
+    "GenotypeFiles",
+    "Model",
+    "OutcomeTables",
+    "PrimoError",
+    "Privacy",
+    "Release",
+    "ReleaseRequest",
+    "Verification",
+    "__version__",
+    "accumulate",
+    "finalize",
+    "ingest",
+    "open_genotypes",
+    "open_release",
+    "plan",
+    "release",
+    "verify",
+]
 
 
-def open_genotypes(path: str | Path) -> xarray.DataArray:
-    """Open a genotype store as a lazy dosage array; see `primo_scale.genotypes.dosage`."""
-    from primo_scale.genotypes.dosage import open_genotypes as implementation
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: a recipient of a release has no Dask."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
-    return implementation(path)
+
+def __dir__() -> list[str]:
+    return __all__

@@ -116,7 +116,7 @@ def run_module(
     occurrence: int = 1,
     record: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, killed when it reaches a step.
+    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, and kill it when it reaches a step.
 
     The return code is then `KILLED`. Every step is appended to `record`, one per line.
     """

@@ -1,4 +1,4 @@
-"""What has been flushed to the disk, as the standard library is asked to."""
+"""Observation of the files that are flushed to the disk."""
 
 from __future__ import annotations
 
@@ -22,3 +22,43 @@ def flushes_seen(on_flush: Callable[[Path], object]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", seen)
         yield
+
+
+class Disk:
+    """What a loss of power would leave: the content and the names that were flushed.
+
+    A file survives under its name if its content was flushed as it is, and its directory after the
+    file had the name. POSIX promises no more.
+    """
+
+    def __init__(self) -> None:
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[Path, dict[str, int]] = {}
+
+    def see_flush(self, path: Path) -> None:
+        """Remember what a flush of a file or directory makes durable."""
+        if path.is_dir():
+            self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
+        else:
+            self._contents[path.stat().st_ino] = path.read_bytes()
+
+    def has_content(self, path: Path) -> bool:
+        """Return whether the content of a file, under whatever name, was flushed as it is."""
+        return self._contents.get(path.stat().st_ino) == path.read_bytes()
+
+    def keeps(self, path: Path) -> bool:
+        """Return whether a file survives under its name."""
+        named = self._names.get(path.parent, {}).get(path.name)
+        return named == path.stat().st_ino and self.has_content(path)
+
+    def names_in(self, directory: Path) -> list[str]:
+        """Return the names in a directory when it was last flushed."""
+        return sorted(self._names.get(directory, {}))
+
+
+@contextmanager
+def disk_seen() -> Iterator[Disk]:
+    """Watch what is flushed during the block."""
+    disk = Disk()
+    with flushes_seen(disk.see_flush):
+        yield disk

@@ -1,7 +1,7 @@
-"""Opening the checkpoint of a plan, or beginning one.
+"""Opening and creation of the checkpoint of a plan.
 
-Everything that decides what tasks would sum is in the plan digest, so that nothing is ever merged
-into the sums of another plan.
+The plan digest covers all inputs that determine the partial sums, so that sums of different plans
+are never mixed.
 """
 
 from __future__ import annotations
@@ -50,15 +50,28 @@ def open_partials(
     code_table: npt.NDArray[np.int8],
     kernel: str = AUTOMATIC,
 ) -> Partials:
-    """Open the store of this very plan, creating it where there is none.
+    """Open the store of partial sums of a plan, or create it.
 
-    Genotypes and outcomes may have moved since it was created: tasks read them where `inputs` says.
+    Genotypes and outcomes may have moved since the store was created; tasks read them at the
+    locations in `inputs`.
+
+    Parameters
+    ----------
+    path
+        Location of the store.
+    plan
+        Accumulation plan.
+    inputs
+        Stores that tasks read, and how tasks clip.
+    code_table
+        Public code of each 2-bit value for each variant, shape (d, 4).
+    kernel
+        Name of the kernel, one of `primo_scale.kernels.NAMES`.
 
     Raises
     ------
     InputError
-        The store holds partial sums of another plan: other inputs, coding, bounds or cutting. Or
-        the genotypes are not those of the digest.
+        The store holds partial sums of another plan, or the genotypes do not match their digest.
     """
     digest = plan_digest(plan, inputs.to_json())
     if is_complete(path, KIND):
@@ -75,21 +88,23 @@ def open_partials(
         if any(attributes[name] != value for name, value in sources.items()):
             mark_complete(group, sources)
         partials = Partials(path, str(attributes["store_id"]), kernel)
-        _write_code_table(partials.array("code_table"), code_table)  # in case it was damaged
+        _write_code_table(partials.array("code_table"), code_table)  # repairs a damaged one
         return partials
     return Partials(path, _create(path, plan, inputs, code_table), kernel)
 
 
 def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
-    """Create the empty store and return its identity."""
+    """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
-    arrays = partial_arrays(plan, multiplier_columns(inputs.row_rule), largest_code(code_table))
+    arrays = partial_arrays(
+        plan, multiplier_columns(inputs.clipping_rule), largest_code(code_table)
+    )
     create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
-    # Chunks are recomputed when a loss of power tears them; what describes them could not be.
+    # Chunks that a power failure damages are computed again, but metadata cannot be.
     flush(group)
     mark_complete(
         group,
@@ -105,7 +120,7 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[
 
 
 def _sources(inputs: Inputs) -> dict[str, Any]:
-    """What may change while the sums stay the same: where the stores lie, and their chunks."""
+    """Return the attributes that may change without an effect on the sums."""
     return {
         "paths": {
             "genotypes": str(inputs.genotypes.resolve()),
@@ -116,14 +131,14 @@ def _sources(inputs: Inputs) -> dict[str, Any]:
 
 
 def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:
-    """Every array of a store but a subsample.
+    """Return the layout of every array of a store, except for a subsample, by name.
 
     Parameters
     ----------
     plan
-        What it is a store of.
+        Accumulation plan of the store.
     columns
-        Of row multipliers.
+        Number of row multipliers per person.
     largest
         Largest magnitude of a genotype code.
     """
@@ -145,10 +160,10 @@ def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLay
 
 
 def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
-    """Draw who is in the subsample, uniformly and without replacement; it leaves with the store.
+    """Draw a subsample of people uniformly without replacement, and store its members.
 
-    Amplification holds for a subsample that nobody knows, so it is drawn from the operating
-    system's entropy, once for this store, and is deleted with it.
+    Privacy amplification requires a secret subsample. It is drawn once for each store, from the
+    operating system's entropy, and is deleted with the store.
     """
     chosen = np.zeros(n_samples, dtype=np.uint8)
     chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
@@ -162,7 +177,7 @@ def _write_code_table(array: Array, code_table: npt.NDArray[np.int8]) -> None:
 
 
 def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
-    """Names of what differs between a store and a request; names only, values are private."""
+    """Return the names of attributes that differ; their values are private."""
     stored = {**attributes["plan"], **attributes["inputs"]}
     asked = {**plan.to_json(), **inputs.to_json()}
     return sorted(

@@ -1,15 +1,16 @@
-"""What becomes of a record that is longer than its public bounds: one rule a privacy unit.
+"""Clipping of records that exceed their public norm bounds: one rule for each privacy unit.
 
 A record has three parts on the lattice: coded genotypes x (in LD blocks x_b), fixed columns c (the
 constant, the covariates) and phenotypes y. Each rule is a function of one record and of public
-numbers, so it costs no privacy, and ends in integer inequalities that alone carry the guarantee
-(docs/maths/clipping-and-integers.md):
+numbers, so that it costs no privacy. Its results satisfy integer inequalities, which the privacy
+guarantee rests on (docs/maths/clipping-and-integers.md):
 
 ==============  ==============================================================================
-record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. A long x shrinks
-                the whole record: weighted least squares, unbiased where y is not clipped too.
-predictors      The same, but y keeps its weight: it is public (feature privacy).
-phenotypes      x and c are public and stay as they are (label privacy); y is clipped so that
+record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. If x is too long,
+                the whole record is scaled down. This is weighted least squares, and unbiased
+                unless y is clipped as well.
+predictors      The same bounds, but y is public and not scaled down with x (feature privacy).
+phenotypes      x and c are public and not clipped (label privacy). y is clipped so that
                 ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
 ==============  ==============================================================================
 
@@ -38,7 +39,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class LongRecords(StrEnum):
-    """Which part of a record that is too long gives way."""
+    """Part of a record that is clipped if the record is too long."""
 
     RECORD = "record"
     PREDICTORS = "predictors"
@@ -46,19 +47,21 @@ class LongRecords(StrEnum):
 
 
 @dataclass(frozen=True)
-class RowRule:
-    """A rule with its public bounds; all norms are squared, in lattice units.
+class ClippingRule:
+    """Clipping rule with its public bounds, which are squared norms in lattice units.
 
     Attributes
     ----------
     long_records
-        What gives way.
+        Part of a record that is clipped.
     row_norm
-        N_x.
+        Bound N_x on all genotypes of a record.
     block_norms
-        beta_b for every LD block, or None: no bound on single blocks.
-    fixed_norm, phenotype_norm
-        N_c and N_y.
+        Bound beta_b on the genotypes of each LD block, or None without bounds on blocks.
+    fixed_norm
+        Bound N_c on the fixed columns.
+    phenotype_norm
+        Bound N_y on the phenotypes.
     """
 
     long_records: LongRecords
@@ -68,7 +71,7 @@ class RowRule:
     phenotype_norm: int
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that decides the clipped record."""
+        """Return all parameters that determine the clipped records."""
         return {
             "long_records": str(self.long_records),
             "row_norm": self.row_norm,
@@ -78,7 +81,7 @@ class RowRule:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> RowRule:
+    def from_json(cls, value: dict[str, Any]) -> ClippingRule:
         """Invert `to_json`."""
         norms = value["block_norms"]
         return cls(
@@ -90,13 +93,19 @@ class RowRule:
         )
 
     def needs_norms(self, largest: Int64) -> bool:
-        """Whether any record can be too long, from the largest norm of each block; public."""
+        """Return whether any record can be too long; the answer is public.
+
+        Parameters
+        ----------
+        largest
+            Largest possible ``||x_b||^2`` of each block, shape (blocks,).
+        """
         if self.block_norms is not None and (largest > np.array(self.block_norms)).any():
             return True
         return bool(largest.sum() > self.row_norm)
 
     def shrink(self, norms: Int64) -> tuple[Int64, Int64]:
-        """Multipliers over 2^31 of every block, and of the record as a whole.
+        """Return the multipliers of every block and of the whole record, in units of 2^-31.
 
         Parameters
         ----------
@@ -106,15 +115,16 @@ class RowRule:
         Returns
         -------
         blocks : ndarray of int64, shape (people, blocks) or (people, 1)
-            One column for all blocks where they have no bounds of their own.
+            Multiplier of each block; one column if blocks have no bounds of their own.
         record : ndarray of int64, shape (people,)
+            Multiplier of each whole record.
 
         Notes
         -----
-        With r_b the multiplier that brings block b within beta_b, ``p_b = min(||x_b||^2, beta_b)``
-        bounds what it leaves, and r brings ``sum p_b`` within N_x. Entries are multiplied once, by
-        ``m_b = floor(r_b r / 2^31)``: ``sum_b ||x_b||^2 m_b^2 / 2^62 <= N_x`` and each term is
-        within beta_b.
+        The multiplier r_b brings block b within beta_b, so that ``p_b = min(||x_b||^2, beta_b)``
+        bounds the block's new squared norm. The multiplier r brings ``sum p_b`` within N_x.
+        Entries are multiplied once, by ``m_b = floor(r_b r / 2^31)``. Then
+        ``sum_b ||x_b||^2 m_b^2 / 2^62 <= N_x``, and each term is within beta_b.
         """
         people, n_blocks = norms.shape
         if self.long_records is LongRecords.PHENOTYPES:
@@ -129,16 +139,16 @@ class RowRule:
         return (blocks * record[:, None]) // UNCLIPPED, record
 
     def clip_outcomes(self, rows: Int16, n_fixed: int, record: Int64, norms: Int64) -> Int16:
-        """The outcome side ``(c, y)`` of clipped records.
+        """Return the outcome columns ``(c, y)`` of clipped records.
 
         Parameters
         ----------
         rows
-            Shape (people, q), before clipping.
+            Outcome columns before clipping, shape (people, q).
         n_fixed
-            Columns of c.
+            Number of columns of c.
         record
-            Multiplier of each record, from `shrink`.
+            Multiplier of each record from `shrink`, shape (people,).
         norms
             ``||x_b||^2`` before clipping, shape (people, blocks).
         """
@@ -153,23 +163,23 @@ class RowRule:
         return clip_rows(rows, phenotypes, self._phenotype_limits(norms.sum(axis=1)))
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
-        """Largest ``||y||^2`` beside public genotypes of these squared norms, shape (people,)."""
+        """Return the bound on ``||y||^2`` for each ``||x||^2`` in `lengths`, shape (people,)."""
         limits = np.full(lengths.shape, self.phenotype_norm, dtype=np.int64)
         for person in np.flatnonzero(lengths > self.row_norm):
-            # Python integers: the product of two norms has no fixed width.
+            # Python integers, because the product of two norms can exceed 64 bits.
             limits[person] = self.row_norm * self.phenotype_norm // int(lengths[person])
         return limits
 
 
 def may_clip(
-    rule: RowRule | None, code_table: npt.NDArray[np.int8], boundaries: tuple[int, ...]
+    rule: ClippingRule | None, code_table: npt.NDArray[np.int8], boundaries: tuple[int, ...]
 ) -> bool:
-    """Whether any genotypes could be beyond their bounds; a public comparison."""
+    """Return whether any genotypes can exceed their bounds; the answer is public."""
     return rule is not None and rule.needs_norms(largest_block_norms(code_table, boundaries))
 
 
-def multiplier_columns(rule: RowRule | None) -> int:
-    """Columns of row multipliers: one a block where blocks have bounds of their own."""
+def multiplier_columns(rule: ClippingRule | None) -> int:
+    """Return the number of row multipliers per person: one per block if blocks have bounds."""
     return 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
 
 

@@ -119,7 +119,7 @@ class _Stream:
 
     def settle(self) -> Iterator[Task]:
         """Yield the tasks that succeeded since the last call, and requeue those of dead workers."""
-        for future in _those_that_ended(self._ended):
+        for future in _ended_tasks(self._ended):
             task, _ = self.in_flight[future.key]
             try:
                 _raise_failure(future)
@@ -175,13 +175,13 @@ class _WorkerThreads:
         self._asked = now
         self.threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
         if not self.threads and not self._missed:
-            LOGGER.warning("no Dask workers are left: waiting for others to connect")
+            LOGGER.warning("no Dask workers are left: waiting for new workers")
         if self.threads and self._missed:
-            LOGGER.info("there are Dask workers again: going on")
+            LOGGER.info("Dask workers are connected again: the run continues")
         self._missed = not self.threads
 
 
-def _those_that_ended(ended: SimpleQueue[Future]) -> Iterator[Future]:
+def _ended_tasks(ended: SimpleQueue[Future]) -> Iterator[Future]:
     """Yield all ended tasks; if there are none, wait up to `_LOOK_SECONDS` for the next one."""
     try:
         yield ended.get(timeout=_LOOK_SECONDS)
@@ -202,7 +202,7 @@ def _raise_failure(future: Future) -> None:
 
 def _lost_worker_limit(task: Task) -> ResourceError:
     return ResourceError(
-        "workers died again and again over one task, most likely for lack of memory",
+        "workers died repeatedly during one task, most likely for lack of memory",
         value=task.key,
         remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
     )
@@ -217,5 +217,6 @@ def _scheduler_loss_explained() -> Iterator[None]:
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         raise InterruptedRun(
-            "the Dask scheduler went away", remedy="Start it again; what was summed is kept"
+            "the connection to the Dask scheduler was lost",
+            remedy="Start the scheduler again; committed sums are kept",
         ) from error

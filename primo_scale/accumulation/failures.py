@@ -43,23 +43,23 @@ class Contained:
     ) -> bool:
         if not isinstance(error, Exception):  # no exception, or the process is being stopped
             return False
-        self.failure = _what_may_travel(error)
+        self.failure = _without_values(error)
         return True
 
 
-def _what_may_travel(error: Exception) -> PrimoError:
+def _without_values(error: Exception) -> PrimoError:
     found = anticipated(error)
     free_text = isinstance(error, OSError) and error.strerror is None
     if found is not None and not free_text:
         return type(found)(found.what, where=found.where, remedy=found.remedy)
     return PrimoError(
         f"a task failed: {type(error).__name__}",
-        where=_place_in_the_code(error),
+        where=_code_location(error),
         remedy="Please report this line",
     )
 
 
-def _place_in_the_code(error: Exception) -> str:
+def _code_location(error: Exception) -> str:
     """Return ``file:line`` of the innermost frame of this package in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]

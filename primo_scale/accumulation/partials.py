@@ -1,17 +1,16 @@
-"""The checkpoint: what tasks commit, what is committed already, and what must never be merged.
+"""Store of partial sums: the checkpoint of an accumulation, to which tasks commit their results.
 
-The store of partial sums is keyed by the plan digest, which covers every input. One chunk is one
-task's result and has one writer; a chunk under its final name is complete, and its checksum says
-whether it still is. Nothing is flushed to the disk for that: what a loss of power tears fails its
-checksum and is summed again, and a flush costs as much time as the sum of a small task.
+The store belongs to one plan digest, which covers every input. A chunk is written by one task. A
+chunk under its final name was written completely, and its checksum detects later damage. Chunks are
+not flushed to the disk, because a flush takes as long as a small task; a chunk that a power failure
+damages fails its checksum and is computed again.
 
-What is committed is a listing of names, on a disk a second or two for 50,000 tasks. The checksums
-are verified where chunks are read, which happens to every one of them before the end; only when one
-fails are all of them read for `Partials.drop_damaged`.
+Committed tasks are found by listing chunk names, which takes a second or two for 50,000 tasks on a
+disk. Checksums are verified when chunks are read, and every chunk is read before the end. Only
+after a failure does `Partials.drop_damaged` read all chunks.
 
-Arrays lie under the random name of their store. A worker that outlives its client, and with it
-the store, commits what it still had in hand where nobody looks any more: never into the next store
-at the same path.
+Arrays lie under the random name of their store. A worker that still runs after its client and store
+are gone can therefore not commit to the next store at the same path.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.clipping_rules import RowRule, may_clip, multiplier_columns
+from primo_scale.accumulation.clipping_rules import ClippingRule, may_clip, multiplier_columns
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import largest_code
@@ -47,40 +46,40 @@ from primo_scale.storage.tiles import in_threads
 KIND = "partial statistics"
 Address = tuple[Location, str, str]
 SUBSAMPLE = "in_subsample"
-"""Array of a store of partial sums: who is in a secret subsample."""
-# Row multipliers of so many blocks lie in one chunk: few files, and a tile reads few others.
+"""Name of the array of the members of a secret subsample."""
+# Blocks whose row multipliers share a chunk: few files, and few unneeded values per read of a tile.
 MULTIPLIER_COLUMNS = 16
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the tasks read and how they clip.
+    """Inputs of the tasks: stores, clipping rule and subsample.
 
     Attributes
     ----------
     genotypes, outcomes
-        Places of the finished stores, as every worker sees them.
-    row_rule
-        How records are clipped; None: not at all.
+        Locations of the finished stores, which every worker can access.
+    clipping_rule
+        Clipping rule of records, or None without clipping.
     subsample
-        People that X'X is summed over, drawn at random when the store is created; None: everybody.
+        Number of people that X'X is summed over, drawn when the store is created; None means all.
     digests
-        What the stores and the coding hold (private, for the plan digest alone).
+        Digests of the stores and of the coding; private, and used only for the plan digest.
     """
 
     genotypes: Location
     outcomes: Location
-    row_rule: RowRule | None
+    clipping_rule: ClippingRule | None
     subsample: int | None
     digests: dict[str, str]
 
     def open_genotypes(self) -> GenotypeStore:
-        """The genotypes, if they are the ones that the digests are of.
+        """Open the genotype store.
 
         Raises
         ------
         InputError
-            There are none, or others.
+            The store is missing, or does not match its digest.
         """
         store = open_genotype_store(self.genotypes)
         if store.identity_digest != self.digests["genotypes"]:
@@ -88,12 +87,12 @@ class Inputs:
         return store
 
     def open_outcomes(self) -> OutcomeStore:
-        """The outcome rows, if they are the ones that the digests are of.
+        """Open the outcome store.
 
         Raises
         ------
         InputError
-            There are none, or others.
+            The store is missing, or does not match its digest.
         """
         store = open_outcome_store(self.outcomes)
         if store.content_digest != self.digests["outcomes"]:
@@ -101,9 +100,9 @@ class Inputs:
         return store
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that decides the sums; paths do not."""
+        """Return all parameters that determine the sums; locations do not."""
         return {
-            "row_rule": None if self.row_rule is None else self.row_rule.to_json(),
+            "row_rule": None if self.clipping_rule is None else self.clipping_rule.to_json(),
             "subsample": self.subsample,
             **self.digests,
         }
@@ -111,17 +110,16 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Partials:
-    """An open store of partial sums.
+    """Open store of partial sums.
 
     Attributes
     ----------
     path
-        Where it is, as every worker sees it.
+        Location of the store, which every worker can access.
     store_id
-        Random name given at creation. A worker that outlives a store would otherwise take the
-        next store at the same path for the one it has open.
+        Random name of the store, by which a worker detects that another store took its location.
     kernel
-        What multiplies (`primo_scale.kernels.choice`); the sums do not depend on it.
+        Name of the kernel (`primo_scale.kernels.choice`); the sums do not depend on it.
     """
 
     path: Location
@@ -130,7 +128,7 @@ class Partials:
 
     @property
     def address(self) -> Address:
-        """What a worker opens it by."""
+        """Arguments with which a worker opens the store."""
         return self.path.resolve(), self.store_id, self.kernel
 
     @cached_property
@@ -140,7 +138,7 @@ class Partials:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes as they are now: all but where genotypes and outcomes lie are fixed."""
+        """Current attributes; only the locations and chunks of the inputs can change."""
         attributes = attributes_of(open_group(self.path, KIND))
         if attributes["store_id"] != self.store_id:
             raise InputError("the store of partial sums was replaced", where=str(self.path))
@@ -148,15 +146,14 @@ class Partials:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan whose results these are."""
+        """Accumulation plan of the partial sums."""
         return Plan.from_json(self.attributes["plan"])
 
     @property
     def inputs(self) -> Inputs:
-        """What the tasks read, where it lies now.
+        """Inputs of the tasks at their current locations.
 
-        Looked up each time, which is for once a task: a worker may live longer than a run, and the
-        next one be given other paths.
+        They are read again for every task, since a later run may move them while a worker lives on.
         """
         attributes = self.attributes
         stored, paths = dict(attributes["inputs"]), attributes["paths"]
@@ -164,33 +161,33 @@ class Partials:
         return Inputs(
             parse_location(paths["genotypes"]),
             parse_location(paths["outcomes"]),
-            None if rule is None else RowRule.from_json(rule),
+            None if rule is None else ClippingRule.from_json(rule),
             stored.pop("subsample"),
             stored,
         )
 
     @cached_property
-    def row_rule(self) -> RowRule | None:
-        """How records are clipped; None: not at all."""
-        return self.inputs.row_rule
+    def clipping_rule(self) -> ClippingRule | None:
+        """Clipping rule of records, or None without clipping."""
+        return self.inputs.clipping_rule
 
     @cached_property
     def subsample(self) -> int | None:
-        """People that X'X is summed over; None: everybody."""
+        """Number of people that X'X is summed over; None means all."""
         return self.inputs.subsample
 
     @property
     def multiplier_columns(self) -> int:
-        """Columns of row multipliers."""
-        return multiplier_columns(self.row_rule)
+        """Number of row multipliers per person."""
+        return multiplier_columns(self.clipping_rule)
 
     @cached_property
     def code_table(self) -> npt.NDArray[np.int8]:
-        """Public int8 code of each 2-bit value for each variant, shape (d, 4)."""
+        """Public code of each 2-bit value for each variant, shape (d, 4)."""
         return read_block(self.array("code_table"), (slice(None), slice(None)))
 
     def array(self, name: str) -> Array:
-        """One array of the store, for reading and for committing chunks; opened once."""
+        """Return an array of the store, which is opened once."""
         if name not in self._opened:
             self._opened[name] = array_of(self._group, f"{self.store_id}/{name}")
         return self._opened[name]
@@ -204,21 +201,21 @@ class Partials:
         return {}
 
     def outcome_planes(self, samples: slice) -> npt.NDArray[np.int8]:
-        """Clipped outcome rows as `kernels.products.byte_planes`, shape (2 q, people)."""
+        """Return clipped outcome rows as `kernels.products.byte_planes`, shape (2 q, people)."""
         return read_block(self.array("outcome_planes"), (slice(None), samples))
 
     @cached_property
     def may_clip(self) -> bool:
-        """Whether any genotypes could be beyond their bounds; a public comparison."""
-        return may_clip(self.row_rule, self.code_table, self.plan.layout.boundaries)
+        """Whether any genotypes can exceed their bounds, which is public."""
+        return may_clip(self.clipping_rule, self.code_table, self.plan.layout.boundaries)
 
     @property
     def _multiplier_parts(self) -> range:
-        """Chunks of a read's multipliers."""
+        """Numbers of the chunks with the multipliers of a read."""
         return range(-(-self.multiplier_columns // MULTIPLIER_COLUMNS))
 
     def block_multipliers(self, block: int, samples: slice) -> npt.NDArray[np.int64]:
-        """Multiplier over 2^31 of each record in one block, shape (people,)."""
+        """Return each record's multiplier in one block, in units of 2^-31, shape (people,)."""
         if not self.may_clip:
             return np.full(samples.stop - samples.start, UNCLIPPED, dtype=np.int64)
         column = min(block, self.multiplier_columns - 1)
@@ -226,7 +223,7 @@ class Partials:
         return read_block(self.array("row_multipliers"), chosen)[:, 0].astype(np.int64)
 
     def sampled(self, samples: slice) -> npt.NDArray[np.intp] | None:
-        """Positions among `samples` of those in the subsample, or None if everybody is."""
+        """Return the positions among `samples` of the subsample, or None without a subsample."""
         if self.subsample is None:
             return None
         return np.flatnonzero(read_block(self.array(SUBSAMPLE), (samples,)))
@@ -247,17 +244,17 @@ class Partials:
         commit_chunk(self.array("outcome_gram"), (task.stripe, 0, 0), outcome_gram[None])
 
     def commit_cross(self, task: TileTask, cross: npt.NDArray[np.int64]) -> None:
-        """Commit the rows of X'Z of a tile task on the diagonal, before its tile."""
+        """Commit the rows of X'Z of a tile task on the diagonal; this precedes `commit_tile`."""
         index = (task.row_group, task.row_tile, 0)
         commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
 
     def commit_tile(self, task: TileTask, gram: npt.NDArray[np.signedinteger[Any]]) -> None:
-        """Commit the tile of a tile task, after all else of it."""
+        """Commit the tile of a tile task, as its last result."""
         index = (task.row_group, task.row_tile, task.column_tile)
         commit_chunk(self.array(f"gram/{task.block}"), index, gram[None])
 
     def committed(self) -> set[Task]:
-        """Tasks whose results are there, every chunk of them."""
+        """Return the tasks whose chunks all exist."""
         stored = stored_chunks(self.path / self.store_id)
         return {
             task
@@ -266,19 +263,19 @@ class Partials:
         }
 
     def is_committed(self, task: Task) -> bool:
-        """Whether the results of one task are there."""
+        """Return whether all chunks of one task exist."""
         store = store_at(self.path)
         return all(
             store.holds(f"{self.store_id}/{chunk_name(*result)}") for result in self._results(task)
         )
 
     def drop_damaged(self) -> int:
-        """Read every chunk that tasks committed, and remove those that fail their checksums.
+        """Read every committed chunk, and delete those that fail their checksums.
 
         Returns
         -------
         int
-            How many were removed.
+            Number of deleted chunks.
         """
         stored = stored_chunks(self.path / self.store_id)
         results = {result for task in self._tasks() for result in self._results(task)}
@@ -293,7 +290,7 @@ class Partials:
 
     def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:
         if isinstance(task, RowTask):
-            # What tiles read must be whole as well: a chunk that is not there reads as zeros.
+            # Tile tasks read the multipliers and planes, so these must be complete as well.
             reads = [samples.start // self.plan.rows_per_read for samples in self.plan.reads(task)]
             return [
                 ("outcome_gram", (task.stripe, 0, 0)),
@@ -316,12 +313,12 @@ def _replaced(name: str, where: Location) -> InputError:
     return InputError(
         f"the {name} store was replaced",
         where=str(where),
-        remedy="Put back the one that the run began with, or use another --work-dir",
+        remedy="Restore the original store, or use another --work-dir",
     )
 
 
 def _intact(array: Array, index: tuple[int, ...]) -> bool:
-    """Whether a chunk passes its checksum; one that does not is removed."""
+    """Return whether a chunk passes its checksum; delete it otherwise."""
     selection = tuple(
         slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
     )

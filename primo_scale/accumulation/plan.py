@@ -119,7 +119,7 @@ class Plan:
         parts = (self.row_group, self.stripe)
         if self.rows_per_read % 4 or any(part % self.rows_per_read for part in parts):
             raise UsageError(
-                "people must be cut into whole bytes, row groups and stripes into whole reads",
+                "reads must be whole bytes, and row groups and stripes whole reads",
                 value=f"{self.row_group} and {self.stripe} by {self.rows_per_read}",
             )
 

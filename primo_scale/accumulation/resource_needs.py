@@ -103,16 +103,20 @@ def needs_of(work: Workload) -> Needs:
     )
 
 
+def expected_seconds(work: Workload, rates: Rates, where: Where) -> float:
+    """Predict the time on this machine's cores, or of one such core if workers run elsewhere."""
+    cores = min(usable_cpus(), where.threads or where.local_workers)
+    return predicted_seconds(work, rates, cores) if cores else core_seconds(work, rates)
+
+
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
     cores = min(usable_cpus(), where.threads or where.local_workers)
+    time = f"about {_time(expected_seconds(work, rates, where))}"
     if cores:
-        time = f"about {_time(predicted_seconds(work, rates, cores))} on {cores} cores"
+        time += f" on {cores} cores"
     else:
-        time = (
-            f"about {_time(core_seconds(work, rates))} of one core like this machine's, "
-            "shared among the scheduler's"
-        )
+        time += " of one core like this machine's, shared among the scheduler's"
     worker, here, total, there, read, disk, free = map(
         bytes_in_words,
         (
@@ -157,7 +161,7 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
     if _total(needs, where) > there:
         raise ResourceError(
             "not enough memory for the statistics",
-            value=f"{bytes_in_words(there)} there",
+            value=f"{bytes_in_words(there)} available",
             limit=f"{bytes_in_words(_total(needs, where))} needed by this process"
             + (f" and {where.local_workers} workers" if where.local_workers else ""),
             remedy="Use fewer workers (--workers N), or smaller LD blocks (--ld-blocks window:N)",
@@ -165,7 +169,7 @@ def refuse_if_too_small(needs: Needs, where: Where) -> None:
     least = int(needs.worker_bytes / _PAUSED_AT)
     if where.worker_limit is not None and where.worker_limit < least:
         raise ResourceError(
-            "a worker needs more memory than it may have",
+            "a worker needs more memory than its limit",
             where="--memory-limit" if where.local_workers else "--cluster",
             value=bytes_in_words(where.worker_limit),
             limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",

@@ -50,7 +50,7 @@ def accumulate(
     for _ in range(_ROUNDS):
         try:
             with Reduction(partials, destination) as reduction:
-                _run_what_remains(run_tasks, partials, reduction, on_progress)
+                _run_remaining(run_tasks, partials, reduction, on_progress)
                 return reduction.finish()
         except DamagedChunk:
             # Committed results are only listed at the start. Reading them all takes a while, so it
@@ -60,13 +60,13 @@ def accumulate(
                 raise
             LOGGER.warning("%d damaged partial sums are computed again", damaged)
     raise InputError(
-        "partial sums are damaged again and again",
+        "partial sums were damaged repeatedly",
         where=str(partials.path),
         remedy="Check the disk, or choose another --work-dir",
     )
 
 
-def _run_what_remains(
+def _run_remaining(
     run_tasks: RunTasks, partials: Partials, reduction: Reduction, on_progress: Progress
 ) -> None:
     plan = partials.plan

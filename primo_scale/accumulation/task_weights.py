@@ -1,7 +1,7 @@
 """Weights of tasks, in proportion to their work, for progress and the estimated time left.
 
 The unit is a tenth of one multiplication of codes in an off-diagonal tile. The weights of the other
-operations come from timings (`accumulate.speed.measure_rates`, AVX-512, one core). On other
+operations come from timings (`accumulation.speed.measure_rates`, AVX-512, one core). On other
 machines the ratios differ, but the estimated time left remains useful.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Weight of a multiplication in an off-diagonal tile; in a diagonal tile, of which only half is
 # computed; of outcome planes with codes; and of outcome planes with themselves, only half computed.
 _BESIDE, _DIAGONAL, _OUTCOMES, _OUTCOME_GRAM = 10, 5, 23, 12
-# Weight per genotype. Reading is a quarter of a byte at `accumulate.speed.STORE_RATE`.
+# Weight per genotype. Reading is a quarter of a byte at `accumulation.speed.STORE_RATE`.
 _DECODING, _NORMS, _READING = 230, 400, 1100
 
 

@@ -1,7 +1,7 @@
-"""What one worker does: open the stores by their places, stream a row group, commit one result.
+"""Tasks of an accumulation: read people from the stores, multiply, and commit one result.
 
-Nothing large travels to or from a worker, and nothing about people travels at all: a task is a
-handful of plan indices, and its result is its own name.
+A task consists of a few indices of the plan. Workers read inputs from the stores and write results
+to them, so that no data about people passes through the scheduler.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from primo_scale.kernels.products import (
 )
 from primo_scale.storage.files import keep_files_private
 
-# As many as a chunk of the genotype store holds: 2048 x 8192 packed genotypes are 4 MiB.
+# Number of variants in a chunk of the genotype store: 2048 x 8192 packed genotypes are 4 MiB.
 VARIANTS_PER_NORM_PASS = 2048
 
 
 def run_task(address: Address, task: Task) -> None:
-    """Compute and commit one task on a worker, unless it is committed.
+    """Compute and commit one task on a worker, unless its results exist.
 
-    Dask runs a task again when a worker that had finished it dies before anybody took notice;
-    running it again gives the same bytes.
+    Dask repeats a task if its worker dies before the scheduler knows that the task is done. A
+    repeated task computes the same bytes.
 
     Raises
     ------
     PrimoError
-        The task failed. The error has only what may travel through a cluster (`Contained`).
+        The task failed. The error is free of private values (`Contained`).
     """
     with Contained() as contained:
         partials = _open_partials(address)
@@ -77,8 +77,8 @@ def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> N
 
 
 def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> None:
-    """Clip the records of one stripe by the row rule, and sum their Z'Z."""
-    plan, inputs, rule = partials.plan, partials.inputs, partials.row_rule
+    """Clip the records of one stripe, and sum their Z'Z."""
+    plan, inputs, rule = partials.plan, partials.inputs, partials.clipping_rule
     genotypes = inputs.open_genotypes() if partials.may_clip else None
     outcomes = inputs.open_outcomes()
     n_planes = 2 * plan.layout.n_outcomes + 1
@@ -101,9 +101,9 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
 
 
 def _row_norms(partials: Partials, genotypes: GenotypeStore | None, samples: slice) -> Int64:
-    """Squared norm of every record's genotypes in every block, shape (people, blocks).
+    """Return the squared norm of every record's genotypes in every block, shape (people, blocks).
 
-    All zero without genotypes: where, by a public comparison, no record can be too long.
+    The norms are zero if `genotypes` is None, because no record can be too long.
     """
     layout, table = partials.plan.layout, partials.code_table
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
@@ -140,12 +140,12 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
     gram = _gram_sum(partials, tile, tile)
     planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
-    # Planes on the left, which a kernel may have to copy: they are few.
+    # A kernel may have to copy its left operand; the planes are the smaller one.
     cross = ProductSum(kernel, (planes, tile.height), largest * LARGEST_BYTE)
 
-    def read(samples: slice) -> tuple[PackedGenotypes, Int8, _People]:
+    def read(samples: slice) -> tuple[PackedGenotypes, Int8, _ReadPeople]:
         planes = with_ones(partials.outcome_planes(samples))
-        return tile.read(samples), planes, _People.read(partials, task.block, samples)
+        return tile.read(samples), planes, _ReadPeople.read(partials, task.block, samples)
 
     for packed, outcomes, people in read_ahead(read, plan.reads(task)):
         check()
@@ -165,8 +165,8 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     right = _Codes(partials, genotypes, plan.variants(task.block, task.column_tile))
     gram = _gram_sum(partials, left, right)
 
-    def read(samples: slice) -> tuple[PackedGenotypes, PackedGenotypes, _People]:
-        people = _People.read(partials, task.block, samples)
+    def read(samples: slice) -> tuple[PackedGenotypes, PackedGenotypes, _ReadPeople]:
+        people = _ReadPeople.read(partials, task.block, samples)
         return left.read(samples), right.read(samples), people
 
     for left_packed, right_packed, people in read_ahead(read, plan.reads(task)):
@@ -182,24 +182,32 @@ def _gram_sum(partials: Partials, left: _Codes, right: _Codes) -> ProductSum:
 
 
 @dataclass(frozen=True)
-class _People:
-    """A run of people: by how much each is scaled back, and the positions of those to be taken."""
+class _ReadPeople:
+    """Multipliers of the people in one read, and positions of those in the subsample.
+
+    Attributes
+    ----------
+    multiplier
+        Multiplier of each person in the block, in units of 2^-31.
+    sampled
+        Positions of the subsample among the people; None means all.
+    """
 
     multiplier: Int64
     sampled: npt.NDArray[np.intp] | None
 
     @classmethod
-    def read(cls, partials: Partials, block: int, samples: slice) -> _People:
+    def read(cls, partials: Partials, block: int, samples: slice) -> _ReadPeople:
         return cls(partials.block_multipliers(block, samples), partials.sampled(samples))
 
     @property
-    def everybody(self) -> _People:
-        """The same people whether they are in the subsample or not."""
-        return _People(self.multiplier, None)
+    def everybody(self) -> _ReadPeople:
+        """All people of the read, in the subsample or not."""
+        return _ReadPeople(self.multiplier, None)
 
 
 class _Codes:
-    """Coded genotypes of one tile's variants, of some people at a time, in memory of its own."""
+    """Coded genotypes of one tile's variants for one read at a time, in reused memory."""
 
     def __init__(self, partials: Partials, genotypes: GenotypeStore, variants: slice) -> None:
         self._store, self._variants = genotypes, variants
@@ -208,13 +216,13 @@ class _Codes:
         self._memory = spread_rows(self.height, partials.plan.rows_per_read)
 
     def read(self, samples: slice) -> PackedGenotypes:
-        """The genotypes of a run of people as they are stored."""
+        """Return the packed genotypes of one read."""
         return self._store.read_packed(self._variants, samples)
 
-    def decode(self, packed: PackedGenotypes, people: _People) -> Int8:
-        """Codes of shape (variants, people taken), rows beyond their bound scaled back.
+    def decode(self, packed: PackedGenotypes, people: _ReadPeople) -> Int8:
+        """Return the clipped codes of the people, shape (variants, people).
 
-        The next ones overwrite them.
+        The next call overwrites them.
         """
         multiplier = people.multiplier
         if people.sampled is not None:

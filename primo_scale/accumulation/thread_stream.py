@@ -1,8 +1,8 @@
-"""Tasks on threads of this process: how one machine computes unless worker processes are asked for.
+"""Stream of tasks on threads of this process, the default on one machine.
 
-Kernels, checksums and file reads release the interpreter's lock, so threads keep all cores busy.
-Nothing is started, pickled or encrypted for them, which saves seconds at the start of a run. What
-threads lack is isolation: where memory runs out, the command dies and not one of its workers.
+Kernels, checksums and file reads release the interpreter lock, so that threads keep all cores busy.
+Without worker processes, a run starts some seconds earlier. On the other hand, if the memory is
+exhausted, the whole command is killed and not only a worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from primo_scale.accumulation.tasks import compute_task
 from primo_scale.errors import InterruptedRun
 
 _BETWEEN_LOOKS_SECONDS = 0.5
-"""How long the main thread waits at most before it looks for an interruption."""
+"""Longest time between two checks for an interruption, in seconds."""
 
 
 def run_on_threads(
@@ -34,16 +34,16 @@ def run_on_threads(
     partials : Partials
         Open store of partial sums.
     order : Order
-        Tasks, and which of them wait for others.
+        Tasks and the order in which they may start.
     on_done : callable
-        Called in this thread after each task.
+        Function called in this thread after each task.
     threads : int
         Number of threads.
 
     Raises
     ------
     PrimoError
-        A task failed, or a signal asked to stop. Tasks that run end at their next read.
+        A task failed, or a signal requested a stop. Running tasks end before their next read.
     """
     stopped = threading.Event()
 
@@ -54,7 +54,7 @@ def run_on_threads(
     waiting, awaited = deque([*order.first, *order.beside]), set(order.first)
     held_back = deque(order.after)
     running: dict[Future[None], Task] = {}
-    # One BLAS thread each: tasks side by side already use the cores.
+    # One BLAS thread per task, because concurrent tasks already use all cores.
     with threadpool_limits(limits=1), ThreadPoolExecutor(threads, "task") as pool:
         try:
             while waiting or held_back or running:
@@ -72,4 +72,4 @@ def run_on_threads(
                     awaited.discard(task)
                     on_done(task)
         finally:
-            stopped.set()  # the pool then waits for one read of each task at most
+            stopped.set()  # the pool then waits for at most one read of each task

@@ -6,7 +6,6 @@ log in the work directory, which is private.
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 from typing import TextIO
@@ -24,29 +23,19 @@ def is_batch_output(stream: TextIO) -> bool:
 
 
 class PublicLines(logging.Handler):
-    """Handler that passes public lines on to another, and of an error its exit code alone.
+    """Handler that passes public lines on to the handler of an output file.
 
     Parameters
     ----------
     handler
         Handler of the output file.
-    elsewhere
-        Where the error is explained, in words; None: nowhere, so that it is passed on whole.
     """
 
-    def __init__(self, handler: logging.Handler, elsewhere: str | None = None) -> None:
+    def __init__(self, handler: logging.Handler) -> None:
         super().__init__(logging.DEBUG)
-        self._handler, self._elsewhere = handler, elsewhere
+        self._handler = handler
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a public line on."""
-        event, fields = getattr(record, "event", NOTE), getattr(record, "fields", {})
-        if event not in _PUBLIC_EVENTS:
-            return
-        explained = self._elsewhere is not None and "continue" not in fields
-        if event == "error" and explained:  # an interruption tells nothing
-            code = fields.get("exit_code")
-            record = copy.copy(record)
-            record.msg, record.args = "error: exit code %s; %s", (code, self._elsewhere)
-            vars(record)["fields"] = {"exit_code": code}
-        self._handler.handle(record)
+        if getattr(record, "event", NOTE) in _PUBLIC_EVENTS:
+            self._handler.handle(record)

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-import shlex
-import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from primo_scale import __version__
 from primo_scale.cli.batch_job import PublicLines, is_batch_output
 from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run.log_records import (
+    AS_JSON,
+    COMMAND_LINE,
+    LOGGED_IN,
     LOGGER,
     JsonLines,
-    about,
+    error_record,
     leave_stage,
-    text_with_time,
 )
-from primo_scale.run.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale.storage.files import files_private, refuse_special_file
 
 P = ParamSpec("P")
@@ -36,7 +35,6 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 HEADINGS: dict[click.Parameter, str] = {}
 """Heading of the help under which an option is listed; any other option comes last."""
-_LOG_FORMAT = "primo_scale.log_format"
 
 
 class _RegularFile(click.Path):
@@ -58,13 +56,16 @@ class _OneLineErrors(click.Command):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command as a program."""
         words = args[0] if args else kwargs.get("args")
+        words = sys.argv[1:] if words is None else words
         try:
-            _refuse_other_encodings(sys.argv[1:] if words is None else words)
+            _refuse_other_encodings(words)
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
             click.echo(f"error: {error.format_message()} See --help.", err=True)
             sys.exit(error.exit_code)
-        except PrimoError as error:  # of an option's value, before the command begins
+        except PrimoError as error:  # of an option's value, or with --debug
+            if "--debug" in words:
+                raise
             click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
         except click.Abort:
@@ -113,10 +114,10 @@ def debug_option(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def log_format_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add ``--log-format``, which the log reads from the context of the command."""
+    """Add ``--log-format``, which every log of the command follows."""
 
     def remember(context: click.Context, _: click.Parameter, value: str) -> None:
-        context.meta[_LOG_FORMAT] = value
+        AS_JSON.set(value == "json")
 
     return click.option(
         "--log-format",
@@ -129,12 +130,6 @@ def log_format_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
-def log_as_json() -> bool:
-    """Whether the log of the command that is running is to be JSON lines."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.meta.get(_LOG_FORMAT) == "json"
-
-
 def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn anticipated failures into one line on stderr and the contract's exit code.
 
@@ -142,126 +137,73 @@ def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
     The wrapped command receives everything but ``debug``.
     """
 
-    @functools.wraps(command)
+    @wraps(command)
     def wrapped(*args: Any, debug: bool, **options: Any) -> None:
         """Run the command; end with its exit code and one line."""
-        _close_log()  # of an earlier command in this process
-        try:
-            with signals_noted(_report_interruption), files_private():
-                check()
-                command(*args, **options)
-                LOGGER.debug("done", extra=about("end", {}))
-        except (PrimoError, MemoryError, OSError) as error:
-            explained = anticipated(error)
-            if debug or explained is None:
-                raise
-            _report(explained)
-            sys.exit(explained.exit_code)
+        COMMAND_LINE.set(tuple(sys.orig_argv))
+        with _logged_to_terminal():
+            # The watching thread has a context of its own.
+            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
+            try:
+                with signals_noted(last_words), files_private():
+                    check()
+                    command(*args, **options)
+            except (PrimoError, MemoryError, OSError) as error:
+                explained = anticipated(error)
+                if debug or explained is None:
+                    raise
+                _report(explained)
+                sys.exit(explained.exit_code)
 
     return wrapped
 
 
-def _how_to_continue(error: PrimoError) -> str:
-    """The very command to continue with, ready to be pasted; nothing for other errors."""
-    if not isinstance(error, InterruptedRun):
-        return ""
-    return f". To continue: {shlex.join(sys.orig_argv)}"
-
-
 def _report(error: PrimoError) -> None:
-    """One line on standard error, and in the run's log if it has one."""
-    if not LOGGER.handlers:
-        log_to_terminal()
-    fields = {"what": error.what, **error.facts}
-    if isinstance(error, InterruptedRun):
-        fields["continue"] = shlex.join(sys.orig_argv)
-    extra = about("error", {"exit_code": error.exit_code, **fields})
-    LOGGER.error("error: %s%s", error, _how_to_continue(error), extra=extra)
+    """Log an error; to the output file of a batch job, only where the run's log explains it."""
+    record = error_record(error)
+    log = LOGGED_IN.get()
+    if log is not None and is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
+        record.msg = f"error: exit code {error.exit_code}; {log} says why"
+        vars(record)["fields"] = {"exit_code": error.exit_code}
+    for handler in LOGGER.handlers:
+        handler.handle(record)
 
 
-def _report_interruption() -> None:
-    """Log that the command was interrupted, for the thread that ends a process that is busy."""
-    _report(InterruptedRun("interrupted"))
-
-
-def open_run_log(path: Path, command: str, options: dict[str, object]) -> None:
-    """Send the project's log to the terminal and to the private `path`, opening with the options.
-
-    Of a batch job the terminal gets public lines alone.
-
-    Parameters
-    ----------
-    path
-        Log file in the work directory (private: it holds counts of people); appended to.
-    command
-        Name of the command as the user typed it.
-    options
-        Every option in effect.
-    """
-    file = _RunLog(path, encoding="utf-8")
-    path.chmod(0o600)
-    file.setFormatter(JsonLines() if log_as_json() else text_with_time())
-    file.setLevel(logging.DEBUG)
-    _send_log_to(file, ProgressFile(path.parent))
-    pid, host = os.getpid(), socket.gethostname()
-    given = {name: value for name, value in options.items() if value not in (None, (), False)}
-    start = {"version": __version__, "command": command, "pid": pid, "host": host}
-    LOGGER.info(
-        "primo_scale %s: %s (process %d on %s)", __version__, command, pid, host,
-        extra=about("start", start),
-    )  # fmt: skip
-    for name, value in given.items():
-        option = name.replace("_", "-")
-        extra = about("option", {"name": option, "value": value})
-        LOGGER.info("  --%s %s", option, value, extra=extra)
+@contextmanager
+def _logged_to_terminal() -> Iterator[None]:
+    """Send the project's log to the terminal, of a batch job its public lines alone."""
     terminal = _terminal()
-    if is_batch_output(sys.stderr):
-        terminal.setLevel(logging.DEBUG)
-        terminal = PublicLines(terminal, f"{path} says why")
-    LOGGER.addHandler(terminal)
+    before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
+    shown = PublicLines(terminal) if is_batch_output(sys.stderr) else terminal
+    LOGGER.handlers[:] = [shown, _DigestOnStandardOutput(logging.DEBUG)]
+    LOGGER.setLevel(logging.DEBUG)
+    LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        LOGGER.handlers[:], LOGGER.level, LOGGER.propagate = before
+        LOGGED_IN.set(None)
+        COMMAND_LINE.set(())
+        AS_JSON.set(False)
+        leave_stage()
 
 
-def log_to_terminal() -> None:
-    """Send the project's log to the terminal alone, for a command without a work directory.
+class _DigestOnStandardOutput(logging.Handler):
+    """Handler that prints the digest of the statistics, which is private: not in a batch job."""
 
-    A batch job has no terminal: its output file gets public lines, and errors in full.
-    """
-    terminal = _terminal()
-    _send_log_to(PublicLines(terminal) if is_batch_output(sys.stderr) else terminal)
-
-
-class _RunLog(logging.FileHandler):
-    """The log in the work directory, which must not bring a run down, nor say why it cannot."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Leave it to the run to find that the disk is full: it has the better words."""
-
-    def close(self) -> None:
-        """Close the file, whatever becomes of its last line."""
-        with suppress(OSError):
-            super().close()
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the digest, if the record has it."""
+        if getattr(record, "event", None) == "summed" and not is_batch_output(sys.stdout):
+            click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:
     terminal = logging.StreamHandler(sys.stderr)
-    if log_as_json():
+    if AS_JSON.get():
         terminal.setFormatter(JsonLines())
         terminal.setLevel(logging.DEBUG)
         return terminal
-    terminal.setLevel(logging.INFO)
+    # The output file of a batch job gets stages too, which are public.
+    terminal.setLevel(logging.DEBUG if is_batch_output(sys.stderr) else logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
     return terminal
-
-
-def _send_log_to(*handlers: logging.Handler) -> None:
-    _close_log()
-    LOGGER.setLevel(LIVE_PROGRESS)
-    LOGGER.propagate = False
-    LOGGER.handlers[:] = handlers
-
-
-def _close_log() -> None:
-    for handler in LOGGER.handlers:
-        handler.close()
-    LOGGER.handlers.clear()
-    leave_stage()

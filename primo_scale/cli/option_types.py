@@ -37,6 +37,21 @@ class Number(click.FloatRange):
         return number
 
 
+class AutoNumber(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """``auto``, which is None, or a number."""
+
+    name = "auto|number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """The number, which the request checks."""
+        try:
+            return None if value == "auto" else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither auto nor a number", param, ctx)
+
+
 class PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
     """A path, or an URL of an object store such as ``s3://bucket/prefix``."""
 

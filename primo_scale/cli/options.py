@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+from attrs import AttrsInstance, fields, has, resolve_types
 
 from primo_scale.cli.command_line import DIRECTORY, FILE_PATH, HEADINGS
 from primo_scale.cli.option_types import (
+    AutoNumber,
     BucketType,
     BuildName,
     Chromosomes,
@@ -21,9 +23,11 @@ from primo_scale.cli.option_types import (
     Number,
 )
 from primo_scale.kernels import AUTOMATIC, NAMES
+from primo_scale.methods.estimators import SHRINKAGES
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+Part = TypeVar("Part", bound=AttrsInstance)
 
 GENOTYPES, MODEL = "Genotypes", "Model and method"
 PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
@@ -54,6 +58,26 @@ def _with_bokeh(context: click.Context, parameter: click.Parameter, value: Path 
             "--performance-report needs Bokeh: pip install 'primo-scale[report]'."
         )
     return value
+
+
+def part_of_request(kind: type[Part], options: Mapping[str, Any]) -> Part:
+    """Return a part of a request, with the options that have the names of its fields."""
+    return kind(**{f.name: options[f.name] for f in fields(kind) if f.name in options})
+
+
+def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
+    """Return a request, whose parts are made of the options that have the names of their fields.
+
+    An option that is not given leaves the field at its default.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    values = {}
+    for field in fields(resolve_types(kind)):
+        if field.type is not None and has(field.type):
+            values[field.name] = part_of_request(field.type, given)
+        elif field.name in given:
+            values[field.name] = given[field.name]
+    return kind(**values)
 
 
 bfile_option = under(
@@ -150,6 +174,7 @@ _privacy_options = under(
     [
         click.option(
             "--privacy",
+            "unit",
             type=click.Choice(["full", "label", "feature"]),
             default="full",
             show_default=True,
@@ -216,6 +241,7 @@ _method_options = under(
     [
         click.option(
             "--ridge",
+            type=AutoNumber(),
             default="auto",
             show_default=True,
             metavar="auto|VALUE",
@@ -230,7 +256,7 @@ _method_options = under(
         ),
         click.option(
             "--shrinkage",
-            type=click.Choice(["known-noise", "ridge-at-noise-norm", "sure", "james-stein"]),
+            type=click.Choice(SHRINKAGES),
             help="How noisy weights are shrunk, where the method leaves it open "
             "(default: known-noise).",
         ),
@@ -304,12 +330,6 @@ execution_options = under(
             help="What multiplies genotypes; all give the same integers.",
         ),
         click.option(
-            "--dry-run",
-            is_flag=True,
-            help="Check options, headers, tables and the ledger, print what the run needs, and do "
-            "nothing.",
-        ),
-        click.option(
             "--performance-report",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE.html",
@@ -320,6 +340,18 @@ execution_options = under(
     ],
 )
 
+
+dry_run_option = under(
+    "Where and how to compute",
+    [
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Check options, headers, tables and the ledger, print what the run needs, and do "
+            "nothing.",
+        )
+    ],
+)
 
 encryption_option = under(
     FILES,

@@ -47,7 +47,7 @@ def _script(profile: JobQueueProfile) -> str:
 
     scratch = Path("WORK_DIR/scratch")
     made = scratch / "tls" if profile.tls else None
-    certificates = profile.tls if isinstance(profile.tls, Path) else made
+    certificates = Path(profile.tls) if isinstance(profile.tls, str) else made
     logs = str(profile.jobs.logs or scratch / "logs")
     return job_script(profile, certificates, logs)
 

@@ -1,8 +1,7 @@
-"""Check a release directory: files, signature, numbers, and the guarantee they amount to."""
+"""``primo-scale verify``: check a release directory."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from primo_scale.cli.command_line import (
     debug_option,
     explain_errors,
 )
-from primo_scale.errors import UsageError
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -38,23 +36,19 @@ def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
 
     Exit code 0: everything holds; 1: something does not; 3: DIR holds no release.
     """
-    from primo_scale.publication.statement import NOT_PRIVATE
-    from primo_scale.publication.verify import is_private, verify_release
+    from primo_scale.publication.verification import verify
+    from primo_scale.publication.wording import NOT_PRIVATE
 
-    findings = verify_release(directory, public_key=_checked(public_key))
-    if ledger is not None:
-        from primo_scale.publication.check_ledger import ledger_findings
-
-        findings += ledger_findings(directory, ledger)
-    width = max(len(finding.check) for finding in findings)
-    for finding in findings:
+    verdict = verify(directory, public_key=public_key, ledger=ledger)
+    width = max(len(finding.check) for finding in verdict.findings)
+    for finding in verdict.findings:
         mark = "ok     " if finding.ok else "PROBLEM"
         click.echo(f"{mark}  {finding.check:<{width}}  {_printable(finding.detail)}")
-    problems = sum(not finding.ok for finding in findings)
-    if problems:
-        click.echo(f"NOT VERIFIED: {problems} of {len(findings)} checks failed")
+    if not verdict.ok:
+        problems, checks = len(verdict.problems), len(verdict.findings)
+        click.echo(f"NOT VERIFIED: {problems} of {checks} checks failed")
         sys.exit(1)
-    if is_private(directory):
+    if verdict.private:
         click.echo("verified: the files are intact and the guarantee follows from the numbers")
     else:
         click.echo(f"intact, but {NOT_PRIVATE}: this release promises nothing to anybody")
@@ -64,20 +58,3 @@ def _printable(detail: str) -> str:
     """Return a detail with control characters and undecodable names of files escaped."""
     escaped = (c if c.isprintable() else ascii(c)[1:-1] for c in detail)
     return "".join(escaped)
-
-
-def _checked(public_key: str | None) -> str | None:
-    """Refuse what is no key at all, rather than say that the release is signed with another."""
-    if public_key is None or re.fullmatch("[0-9a-fA-F]{64}", public_key.strip()):
-        return public_key
-    raise UsageError(
-        "is no Ed25519 public key",
-        where="--public-key",
-        value=public_key,
-        limit="64 hexadecimal digits",
-        remedy="The custodian sees it with python -m pipelines.ledger show",
-    )
-
-
-if __name__ == "__main__":
-    main()

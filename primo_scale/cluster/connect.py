@@ -75,7 +75,7 @@ def _scheduler_client(profile: SchedulerProfile) -> Client:
 
 @contextmanager
 def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Client]:
-    # dask-jobqueue is optional, so it is imported only here.
+    # Imported only here, because dask-jobqueue reads its configuration files on import.
     from primo_scale.cluster.job_queue import job_queue_cluster
 
     with (
@@ -89,8 +89,8 @@ def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Clien
 @contextmanager
 def _certificates(tls: Tls, scratch: Path) -> Iterator[Path | None]:
     """Yield the directory of the certificates, which are made for this run if none are named."""
-    if isinstance(tls, Path):
-        yield read_certificates(tls).directory
+    if isinstance(tls, str):
+        yield read_certificates(Path(tls)).directory
     elif not tls:
         yield None
     else:
@@ -103,8 +103,8 @@ def _kubernetes_client(profile: KubernetesProfile) -> Iterator[Client]:
     from primo_scale.cluster.kubernetes import applied
 
     security = None
-    if isinstance(profile.tls, Path):
-        security = security_of(read_mounted_certificates(profile.tls).directory)
+    if isinstance(profile.tls, str):
+        security = security_of(read_mounted_certificates(Path(profile.tls)).directory)
     with (
         applied(profile) as address,
         _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS) as client,

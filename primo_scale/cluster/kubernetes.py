@@ -19,11 +19,17 @@ from primo_scale.cluster.dask_settings import (
     ENCRYPTED_ENVIRONMENT,
     WORKER_ENVIRONMENT,
 )
-from primo_scale.cluster.profile import KubernetesProfile, Pods, seconds, worker_memory
+from primo_scale.cluster.profile import (
+    SCHEDULER_PORT,
+    KubernetesProfile,
+    Pods,
+    seconds,
+    worker_memory,
+)
 from primo_scale.errors import InputError
 
 _RESOURCE = "daskcluster.kubernetes.dask.org"
-_PORT, _WEB_PORT = 8786, 8787
+_WEB_PORT = 8787
 _SCRATCH, _CERTIFICATES = "/scratch", "/etc/primo-scale-tls"
 _SCHEDULER_ENVIRONMENT = {
     # The health page answers the probe with "ok" and reveals nothing else.
@@ -47,7 +53,7 @@ def manifest(profile: KubernetesProfile) -> dict[str, Any]:
     """
     pods = profile.pods
     selector = {"dask.org/cluster-name": profile.name, "dask.org/component": "scheduler"}
-    ports = [("tcp-comm", _PORT), ("http-dashboard", _WEB_PORT)]
+    ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", _WEB_PORT)]
     return {
         "apiVersion": "kubernetes.dask.org/v1",
         "kind": "DaskCluster",
@@ -88,24 +94,27 @@ def applied(profile: KubernetesProfile) -> Iterator[str]:
     InputError
         kubectl is missing or fails.
     """
-    if profile.address is None:
-        raise ValueError("a profile that was read has an address")
     _kubectl(profile, ["apply", "--filename=-"], json.dumps(manifest(profile)))
     try:
-        yield profile.address
+        yield profile.address or profile.service_address
     finally:
         _kubectl(profile, ["delete", _RESOURCE, profile.name, "--ignore-not-found", "--wait=false"])
 
 
 def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
-    scheme = "tls" if profile.tls else "tcp"
-    command = ["python", "-m", "distributed.cli.dask_scheduler", "--protocol", scheme]
+    command = ["python", "-m", "distributed.cli.dask_scheduler", "--protocol", profile.scheme]
     health = {"httpGet": {"path": "/health", "port": "http-dashboard"}}
     return {
         **_container(profile, "scheduler", _SCHEDULER_ENVIRONMENT),
-        "args": [*command, "--port", str(_PORT), "--no-dashboard", *_tls_arguments(profile)],
+        "args": [
+            *command,
+            "--port",
+            str(SCHEDULER_PORT),
+            "--no-dashboard",
+            *_tls_arguments(profile),
+        ],
         "ports": [
-            {"name": "tcp-comm", "containerPort": _PORT, "protocol": "TCP"},
+            {"name": "tcp-comm", "containerPort": SCHEDULER_PORT, "protocol": "TCP"},
             {"name": "http-dashboard", "containerPort": _WEB_PORT, "protocol": "TCP"},
         ],
         "readinessProbe": {**health, "initialDelaySeconds": 5, "periodSeconds": 10},
@@ -116,9 +125,6 @@ def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
 
 def _worker(profile: KubernetesProfile) -> dict[str, Any]:
     pods = profile.pods
-    scheme = "tls" if profile.tls else "tcp"
-    # The operator sets an address without TLS in the environment; the argument overrides it.
-    scheduler = f"{scheme}://{profile.name}-scheduler.{profile.namespace}.svc:{_PORT}"
     options = {
         "--name": "$(DASK_WORKER_NAME)",
         "--nworkers": str(pods.cpus),
@@ -134,7 +140,8 @@ def _worker(profile: KubernetesProfile) -> dict[str, Any]:
     return {
         **_container(profile, "worker", WORKER_ENVIRONMENT),
         "args": [
-            "python", "-m", "distributed.cli.dask_worker", scheduler, *words,
+            # The operator sets an address without TLS in the environment; this one overrides it.
+            "python", "-m", "distributed.cli.dask_worker", profile.service_address, *words,
             "--lifetime-restart", "--no-dashboard", *_tls_arguments(profile),
         ],
         "resources": {"requests": size, "limits": size},
@@ -212,7 +219,7 @@ def _kubectl(profile: KubernetesProfile, arguments: list[str], stdin: str = "") 
     try:
         subprocess.run(words, input=stdin, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise InputError("kubectl is not here", where="--cluster") from error
+        raise InputError("kubectl is not installed", where="--cluster") from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or ["it says nothing"]
         raise InputError(

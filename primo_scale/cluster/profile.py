@@ -7,33 +7,68 @@ profile. The keys of a profile are documented next to the examples in ``cluster/
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Annotated, Literal, get_args
 
-from primo_scale.cluster.toml_tables import at_least, text
+from msgspec import Meta, Struct, field
+
 from primo_scale.machine import memory_limit, usable_cpus
 
-JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")
-KINDS = ("local", *JOB_QUEUES, "kubernetes", "scheduler")
+JobQueue = Literal["slurm", "pbs", "lsf", "sge"]
+
+
+def _text(pattern: str, description: str) -> Meta:
+    return Meta(pattern=rf"\A{pattern}\Z", description=description)
+
 
 # Names go into job scripts, so they must not contain characters that a shell or queue interprets.
-_NAME = r"[A-Za-z0-9._@%:/+-]+", "letters, digits and ._@%:/+-"
-_LINE = r"[^\r\n]+", "one line"
-_SIZE = r"[0-9]+(\.[0-9]+)?[KMGT]i?B", "a size such as 8GiB"
-_DURATION = r"[0-9]+:[0-5][0-9]:[0-5][0-9]", "hours:minutes:seconds, such as 04:00:00"
-_HOST = r"[A-Za-z0-9.:-]+", "a host name or address"
-_DIRECTORY = r"[A-Za-z0-9._/${}:-]+", "a directory without blanks; the job's shell expands $NAMES"
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "at most 52 lower-case letters, digits and -"
-_QUANTITY = r"[0-9]+[KMGT]i", "a quantity such as 8Gi"
-_ADDRESS = r"(tcp|tls)://[A-Za-z0-9.\[\]:-]+:[0-9]+", "tcp://HOST:PORT or tls://HOST:PORT"
+Name = Annotated[str, _text(r"[A-Za-z0-9._@%:/+-]+", "letters, digits and ._@%:/+-")]
+Line = Annotated[str, _text(r"[^\r\n]+", "one line")]
+Size = Annotated[str, _text(r"[0-9]+(\.[0-9]+)?[KMGT]i?B", "a size such as 8GiB")]
+Duration = Annotated[
+    str, _text("[0-9]+:[0-5][0-9]:[0-5][0-9]", "hours:minutes:seconds, such as 04:00:00")
+]
+Host = Annotated[str, _text(r"[A-Za-z0-9.:-]+", "a host name or an address")]
+Directory = Annotated[
+    str,
+    _text(
+        r"[A-Za-z0-9._/${}:-]+",
+        "a directory without blanks, in which the job's shell expands $NAMES",
+    ),
+]
+Label = Annotated[
+    str,
+    _text(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "at most 52 lower-case letters, digits and -"),
+]
+MountPath = Annotated[str, _text(r"/[A-Za-z0-9._/-]*", "an absolute path")]
+Quantity = Annotated[str, _text(r"[0-9]+[KMGT]i", "a quantity such as 8Gi")]
+Address = Annotated[
+    str, _text(r"(tcp|tls)://[A-Za-z0-9.\[\]:-]+:[0-9]+", "tcp://HOST:PORT or tls://HOST:PORT")
+]
+TEXTS: tuple[Meta, ...] = tuple(
+    get_args(text)[1]
+    for text in (Name, Line, Size, Duration, Host, Directory, Label, MountPath, Quantity, Address)
+)
+"""Constraints of the texts in a profile: a pattern, and its description for a user."""
+
+Count = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[int, Meta(ge=0)]
+SCHEDULER_PORT = 8786
+
+Tls = str | bool
+"""Directory of certificates made by ``primo-scale certificates``, or whether TLS is used."""
 
 
-Tls = Path | bool
-"""Directory of certificates made by ``pipelines.certificates``, or whether TLS is used."""
+def seconds(duration: str) -> int:
+    """Return the seconds of a duration ``hours:minutes:seconds``."""
+    hours, minutes, rest = map(int, duration.split(":"))
+    return 3600 * hours + 60 * minutes + rest
 
 
-@dataclass(frozen=True)
-class ThreadsProfile:
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """Table of a profile, in which an unknown key is an error."""
+
+
+class ThreadsProfile(Struct, frozen=True):
     """Threads of the command's own process, the default.
 
     Attributes
@@ -45,8 +80,7 @@ class ThreadsProfile:
     threads: int = field(default_factory=usable_cpus)
 
 
-@dataclass(frozen=True)
-class LocalProfile:
+class LocalProfile(_Table, frozen=True, tag_field="kind", tag="local"):
     """Worker processes on this machine.
 
     Attributes
@@ -58,12 +92,11 @@ class LocalProfile:
         `worker_memory`).
     """
 
-    workers: int | None = at_least(1, None)
-    memory_limit: str | None = text(*_SIZE, None)
+    workers: Count | None = None
+    memory_limit: Size | None = None
 
 
-@dataclass(frozen=True)
-class SchedulerProfile:
+class SchedulerProfile(_Table, frozen=True, tag_field="kind", tag="scheduler"):
     """Running Dask scheduler with workers.
 
     Attributes
@@ -74,12 +107,11 @@ class SchedulerProfile:
         Certificates; False permits an address without encryption.
     """
 
-    address: str = text(*_ADDRESS)
+    address: Address
     tls: Tls = True
 
 
-@dataclass(frozen=True)
-class Jobs:
+class Jobs(_Table, frozen=True):
     """Resources of each job, and the number of jobs.
 
     Attributes
@@ -104,29 +136,34 @@ class Jobs:
         Resource request that replaces cores and memory: PBS ``select``, SGE ``-l``.
     python : str or None
         Interpreter on the nodes; None stands for the path of the current interpreter.
-    logs : Path or None
+    logs : str or None
         Directory of the jobs' output; None stands for a directory in the work directory.
     poll : str
         Interval between two listings of the queue, as hours:minutes:seconds.
     """
 
-    minimum: int = at_least(0, 0)
-    maximum: int = at_least(1, 10)
-    cores: int = at_least(1, 4)
-    memory: str = text(*_SIZE, "8GiB")
-    walltime: str = text(*_DURATION, "04:00:00")
-    queue: str | None = text(*_NAME, None)
-    account: str | None = text(*_NAME, None)
-    directives: tuple[str, ...] = text(*_LINE, ())
-    prologue: tuple[str, ...] = text(*_LINE, ())
-    resources: str | None = text(*_LINE, None)
-    python: str | None = text(*_DIRECTORY, None)
-    logs: Path | None = None
-    poll: str = text(*_DURATION, "00:00:30")
+    minimum: NonNegative = 0
+    maximum: Count = 10
+    cores: Count = 4
+    memory: Size = "8GiB"
+    walltime: Duration = "04:00:00"
+    queue: Name | None = None
+    account: Name | None = None
+    directives: tuple[Line, ...] = ()
+    prologue: tuple[Line, ...] = ()
+    resources: Line | None = None
+    python: Directory | None = None
+    logs: str | None = None
+    poll: Duration = "00:00:30"
+
+    def __post_init__(self) -> None:
+        if self.minimum > self.maximum:
+            raise ValueError(f"minimum {self.minimum} is above maximum {self.maximum}")
+        if seconds(self.walltime) < 60:
+            raise ValueError(f"walltime {self.walltime} is below the limit of one minute")
 
 
-@dataclass(frozen=True)
-class JobWorkers:
+class JobWorkers(_Table, frozen=True):
     """Settings of a worker process in its job.
 
     Attributes
@@ -142,15 +179,14 @@ class JobWorkers:
         the job shortly before its walltime.
     """
 
-    scratch: str = text(*_DIRECTORY, "${TMPDIR:-/tmp}")
-    interface: str | None = text(*_NAME, None)
-    death_timeout: str = text(*_DURATION, "00:02:00")
-    lifetime: str | None = text(*_DURATION, None)
-    lifetime_stagger: str | None = text(*_DURATION, None)
+    scratch: Directory = "${TMPDIR:-/tmp}"
+    interface: Name | None = None
+    death_timeout: Duration = "00:02:00"
+    lifetime: Duration | None = None
+    lifetime_stagger: Duration | None = None
 
 
-@dataclass(frozen=True)
-class Listener:
+class Listener(_Table, frozen=True):
     """Address of the scheduler, which runs in the command's own process.
 
     Attributes
@@ -162,19 +198,27 @@ class Listener:
         TCP port; 0 stands for any free port.
     """
 
-    host: str | None = text(*_HOST, None)
-    interface: str | None = text(*_NAME, None)
-    port: int = at_least(0, 0)
+    host: Host | None = None
+    interface: Name | None = None
+    port: NonNegative = 0
+
+    def __post_init__(self) -> None:
+        if self.host is not None and self.interface is not None:
+            raise ValueError("host and interface exclude each other. Give one of them")
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the scheduler listens on every network interface."""
+        return self.interface is None and self.host in (None, "0.0.0.0", "::")
 
 
-@dataclass(frozen=True)
-class JobQueueProfile:
+class JobQueueProfile(_Table, frozen=True):
     """Workers as jobs of a queue: SLURM, PBS, LSF or SGE.
 
     Attributes
     ----------
     kind : str
-        Kind of queue, one of `JOB_QUEUES`.
+        Kind of queue, one of `JobQueue`.
     jobs : Jobs
         Resources and number of the jobs.
     workers : JobWorkers
@@ -187,24 +231,35 @@ class JobQueueProfile:
         trusted.
     """
 
-    kind: str
-    jobs: Jobs = field(default_factory=Jobs)
-    workers: JobWorkers = field(default_factory=JobWorkers)
-    scheduler: Listener = field(default_factory=Listener)
+    kind: JobQueue
+    jobs: Jobs = Jobs()
+    workers: JobWorkers = JobWorkers()
+    scheduler: Listener = Listener()
     tls: Tls = True
 
+    def __post_init__(self) -> None:
+        if self.jobs.resources is not None and self.kind not in ("pbs", "sge"):
+            raise ValueError("jobs.resources is for PBS and SGE. Use jobs.directives")
+        # A peer of an open Dask port can run any code.
+        open_to_all = self.scheduler.everywhere or self.workers.interface is None
+        if self.tls is False and open_to_all:
+            raise ValueError(
+                "without TLS, scheduler and workers may not listen on every interface (got "
+                f"scheduler.host {self.scheduler.host}, workers.interface "
+                f"{self.workers.interface}). Give scheduler.interface and workers.interface, or "
+                "leave tls = false out"
+            )
 
-@dataclass(frozen=True)
-class Volume:
+
+class Volume(_Table, frozen=True):
     """Persistent volume claim, and its mount path in scheduler and worker pods."""
 
-    claim: str = text(*_LABEL)
-    path: str = text(r"/[A-Za-z0-9._/-]*", "an absolute path")
+    claim: Label
+    path: MountPath
     read_only: bool = False
 
 
-@dataclass(frozen=True)
-class Pods:
+class Pods(_Table, frozen=True):
     """Parameters of scheduler and worker pods.
 
     Attributes
@@ -233,23 +288,22 @@ class Pods:
         Time after which a worker without a scheduler restarts.
     """
 
-    image: str = text(*_NAME)
-    workers: int = at_least(1, 10)
-    cpus: int = at_least(1, 4)
-    memory: str = text(*_QUANTITY, "8Gi")
-    tls_secret: str = text(*_LABEL, "primo-scale-tls")
+    image: Name
+    workers: Count = 10
+    cpus: Count = 4
+    memory: Quantity = "8Gi"
+    tls_secret: Label = "primo-scale-tls"
     volumes: tuple[Volume, ...] = ()
-    user: int = at_least(1, 1000)
-    node_selector: dict[str, str] = field(default_factory=dict)
-    service_account: str | None = text(*_LABEL, None)
-    image_pull_secret: str | None = text(*_LABEL, None)
-    lifetime: str = text(*_DURATION, "24:00:00")
-    lifetime_stagger: str = text(*_DURATION, "01:00:00")
-    death_timeout: str = text(*_DURATION, "00:02:00")
+    user: Count = 1000
+    node_selector: dict[str, str] = {}
+    service_account: Label | None = None
+    image_pull_secret: Label | None = None
+    lifetime: Duration = "24:00:00"
+    lifetime_stagger: Duration = "01:00:00"
+    death_timeout: Duration = "00:02:00"
 
 
-@dataclass(frozen=True)
-class KubernetesProfile:
+class KubernetesProfile(_Table, frozen=True, tag_field="kind", tag="kubernetes"):
     """Workers as pods that the Dask operator creates from a DaskCluster resource.
 
     Attributes
@@ -261,8 +315,7 @@ class KubernetesProfile:
     namespace : str
         Namespace of the resource.
     address : str or None
-        Address of the scheduler for the command; None stands for the name of the service inside the
-        cluster.
+        Address of the scheduler for the command; None stands for `service_address`.
     context : str or None
         Context of kubectl; None stands for the current context.
     tls : Tls
@@ -270,21 +323,45 @@ class KubernetesProfile:
     """
 
     pods: Pods
-    name: str = text(*_LABEL)
-    namespace: str = text(*_LABEL, "default")
-    address: str | None = text(*_ADDRESS, None)
-    context: str | None = text(*_NAME, None)
+    name: Label
+    namespace: Label = "default"
+    address: Address | None = None
+    context: Name | None = None
     tls: Tls = True
+
+    def __post_init__(self) -> None:
+        remedy = (
+            'Write tls = "DIR" (primo-scale certificates new DIR), or tls = false where '
+            "every machine on the network is trusted"
+        )
+        if self.tls is True:
+            raise ValueError(f"pods need certificates. {remedy}")
+        if self.address is not None and not self.address.startswith(self.scheme):
+            raise ValueError(
+                f"address is not {self.scheme}://, as tls requires (got {self.address}). {remedy}"
+            )
+
+    @property
+    def scheme(self) -> str:
+        """Protocol of the scheduler in Dask's notation, ``tls`` or ``tcp``."""
+        return "tls" if self.tls else "tcp"
+
+    @property
+    def service_address(self) -> str:
+        """Address of the scheduler inside the Kubernetes cluster."""
+        return f"{self.scheme}://{self.name}-scheduler.{self.namespace}.svc:{SCHEDULER_PORT}"
 
 
 ClusterProfile = LocalProfile | SchedulerProfile | JobQueueProfile | KubernetesProfile
 Profile = ThreadsProfile | ClusterProfile
 
-
-def seconds(duration: str) -> int:
-    """Return the seconds of a duration ``hours:minutes:seconds``."""
-    hours, minutes, rest = map(int, duration.split(":"))
-    return 3600 * hours + 60 * minutes + rest
+PROFILES: dict[str, type[ClusterProfile]] = {
+    "local": LocalProfile,
+    **dict.fromkeys(get_args(JobQueue), JobQueueProfile),
+    "kubernetes": KubernetesProfile,
+    "scheduler": SchedulerProfile,
+}
+"""Type of the profile of every kind."""
 
 
 def worker_memory(profile: Profile) -> int | None:
@@ -307,7 +384,7 @@ def worker_memory(profile: Profile) -> int | None:
 
 def is_size(text: str) -> bool:
     """Return whether `size_bytes` can parse a text: a number with a unit."""
-    return re.fullmatch(_SIZE[0], text) is not None
+    return re.match(get_args(Size)[1].pattern, text) is not None
 
 
 def size_bytes(size: str) -> int:

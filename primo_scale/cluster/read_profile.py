@@ -1,23 +1,27 @@
-"""Reading and checking of profile files; profiles open to other users of a network are refused."""
+"""Reading of profile files; a profile open to other users of a network is an error."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import re
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from primo_scale.cluster.profile import (
-    JOB_QUEUES,
-    KINDS,
-    JobQueueProfile,
-    KubernetesProfile,
-    LocalProfile,
-    Profile,
-    SchedulerProfile,
-    seconds,
-)
-from primo_scale.cluster.toml_tables import load_toml, read_table
+import msgspec
+from msgspec import Struct
+from msgspec.inspect import is_struct_type
+
+from primo_scale.cluster.profile import PROFILES, TEXTS, Profile
 from primo_scale.errors import InputError
+
+# Words of msgspec, and the words for the user of a TOML file.
+_WORDS = {f"`str` matching regex {text.pattern!r}": str(text.description) for text in TEXTS} | {
+    "Object contains unknown field": "unknown key",
+    "Object missing required field": "missing key",
+    "Expected": "expected",
+    "`object`": "a table",
+}
 
 
 def read_profile(file: Path) -> Profile:
@@ -26,7 +30,7 @@ def read_profile(file: Path) -> Profile:
     Parameters
     ----------
     file : Path
-        TOML file with a key ``kind``.
+        TOML file with a key ``kind``. Directories in it are relative to the directory of the file.
 
     Returns
     -------
@@ -36,74 +40,59 @@ def read_profile(file: Path) -> Profile:
     Raises
     ------
     InputError
-        A key is unknown, or a value has a wrong type or is not allowed or not safe.
+        The file is not TOML, a key is unknown or missing, or a value has a wrong type or is not
+        allowed or not safe.
+    OSError
+        The file cannot be read.
     """
-    table = load_toml(file)
+    table = _load_toml(file)
     kind = table.get("kind")
-    if kind not in KINDS:
-        raise InputError("kind is unknown", where=file, value=kind, limit=", ".join(KINDS))
-    if kind in JOB_QUEUES:
-        queue = read_table(JobQueueProfile, table, file)
-        _check_job_queue(queue, file)
-        return queue
-    others = {key: value for key, value in table.items() if key != "kind"}
-    if kind == "local":
-        return read_table(LocalProfile, others, file)
-    if kind == "scheduler":
-        return read_table(SchedulerProfile, others, file)
-    kubernetes = read_table(KubernetesProfile, others, file)
-    return _checked_kubernetes(kubernetes, file)
+    if kind not in list(PROFILES):
+        raise InputError("kind is unknown", where=file, value=kind, limit=", ".join(PROFILES))
+    for place, key in ((table, "tls"), (table.get("jobs"), "logs")):
+        if isinstance(place, dict) and isinstance(place.get(key), str):
+            place[key] = str(file.parent / os.path.expanduser(place[key]))
+    try:
+        return msgspec.convert(table, PROFILES[kind])
+    except msgspec.ValidationError as error:
+        raise _refusal(str(error), table, file) from error
 
 
-def _check_job_queue(profile: JobQueueProfile, file: Path) -> None:
-    jobs, listener = profile.jobs, profile.scheduler
-    if jobs.minimum > jobs.maximum:
+def _load_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also of a number with thousands of digits
+        raise InputError(f"is not TOML: {error}", where=path) from error
+    except RecursionError as error:
         raise InputError(
-            "jobs.minimum is above jobs.maximum", where=file, value=jobs.minimum, limit=jobs.maximum
-        )
-    if seconds(jobs.walltime) < 60:
-        raise InputError(
-            "jobs.walltime is too short", where=file, value=jobs.walltime, limit="a minute"
-        )
-    if listener.host is not None and listener.interface is not None:
-        raise InputError("give scheduler.host or scheduler.interface, not both", where=file)
-    if profile.tls is False:
-        _check_interfaces(profile, file)
-    if jobs.resources is not None and profile.kind not in ("pbs", "sge"):
-        raise InputError(
-            "jobs.resources is for PBS and SGE", where=file, remedy="Use jobs.directives"
-        )
+            "is not TOML: tables or lists are nested too deeply", where=path
+        ) from error
 
 
-def _check_interfaces(profile: JobQueueProfile, file: Path) -> None:
-    """Refuse to listen on every interface, since a peer of an open Dask port can run any code."""
-    listener = profile.scheduler
-    everywhere = listener.interface is None and listener.host in (None, "0.0.0.0", "::")
-    if everywhere or profile.workers.interface is None:
-        raise InputError(
-            "without TLS, scheduler and workers may not listen on every interface",
-            where=file,
-            value=listener.host,
-            remedy="Give scheduler.interface and workers.interface, or leave tls = false out",
-        )
+def _refusal(message: str, table: dict[str, Any], file: Path) -> InputError:
+    """Return the error for a message of msgspec, such as ``Expected `int` - at `$.jobs.cores```."""
+    problem, _, place = message.partition(" - at `$.")
+    place, value, limit = place.rstrip("`"), None, None
+    if problem.startswith("Expected"):
+        value = repr(_value_at(place, table))
+    elif "unknown field" in problem:
+        limit = f"one of {', '.join(_keys_at(place, PROFILES[table['kind']]))}"
+    for theirs, ours in _WORDS.items():
+        problem = problem.replace(theirs, ours)
+    what = f"{place}: {problem}" if place else problem
+    return InputError(what, where=file, value=value, limit=limit)
 
 
-def _checked_kubernetes(profile: KubernetesProfile, file: Path) -> KubernetesProfile:
-    if profile.tls is True:
-        raise _unsafe("pods need certificates", str(file), None)
-    scheme = "tls" if profile.tls else "tcp"
-    host = f"{profile.name}-scheduler.{profile.namespace}.svc"
-    address = profile.address or f"{scheme}://{host}:8786"
-    if not address.startswith(scheme):
-        raise _unsafe(f"address is not {scheme}://, as tls asks for", str(file), address)
-    return replace(profile, address=address)
+def _value_at(place: str, table: dict[str, Any]) -> Any:
+    value: Any = table
+    for step in re.findall(r"\w+", place):
+        value = value[int(step) if isinstance(value, list) else step]
+    return value
 
 
-def _unsafe(what: str, where: str, value: Any) -> InputError:
-    return InputError(
-        what,
-        where=where,
-        value=value,
-        remedy='Write tls = "DIR" (python -m pipelines.certificates new DIR), or tls = false where '
-        "every machine on the network is trusted",
-    )
+def _keys_at(place: str, table: type[Struct]) -> tuple[str, ...]:
+    """Return the keys that the table at a place such as ``pods.volumes[0]`` may contain."""
+    for step in re.findall(r"[a-z_]+", place):
+        hint = get_type_hints(table)[step]
+        table = next(kind for kind in (hint, *get_args(hint)) if is_struct_type(kind))
+    return table.__struct_fields__

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.bisection import bracket_root
 from primo_scale.gaussian.sensitivity import Adjacency
 
 # Share of epsilon that covers the cost of noise on a lattice instead of the real line and the
@@ -97,14 +97,8 @@ def mu_for(epsilon: float, delta: float) -> float:
     high = 2 * low
     while log_delta(epsilon, high) < log_target:
         high *= 2
-    root = brentq(
-        lambda log_mu: log_delta(epsilon, math.exp(log_mu)) - log_target,
-        math.log(low) - 1e-3,
-        math.log(high),
-        xtol=1e-15,
-        rtol=1e-14,
-    )
-    return math.exp(root) * (1 - _ROUNDING)
+    root, _ = bracket_root(lambda mu: log_delta(epsilon, mu) - log_target, low * 0.999, high)
+    return root * (1 - _ROUNDING)
 
 
 def epsilon_for(mu: float, delta: float) -> float:
@@ -124,10 +118,8 @@ def epsilon_for(mu: float, delta: float) -> float:
     if mu == 0 or log_delta(0.0, mu) <= log_target:
         return 0.0
     high = mu**2 / 2 + mu * math.sqrt(-2 * log_target)  # the zero-concentrated bound
-    root = brentq(
-        lambda epsilon: log_delta(epsilon, mu) - log_target, 0.0, high, xtol=1e-15, rtol=1e-14
-    )
-    return float(root) * (1 + _ROUNDING) + _ROUNDING
+    _, root = bracket_root(lambda epsilon: log_target - log_delta(epsilon, mu), 0.0, high)
+    return root * (1 + _ROUNDING) + _ROUNDING
 
 
 @cache

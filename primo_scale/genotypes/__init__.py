@@ -1,1 +1,1 @@
-"""PLINK filesets, the packed genotype store, public variant coding."""
+"""PLINK 1 filesets, the packed genotype store and the public coding of genotypes."""

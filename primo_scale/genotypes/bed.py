@@ -1,8 +1,7 @@
-"""The PLINK 1 .bed file: three header bytes, then packed genotypes, read by position.
+"""Reading of PLINK 1 .bed files: three header bytes, then packed genotypes.
 
-Either layout is read: variant-major (third byte 1, what PLINK writes) and sample-major (0).
-Nothing is mapped into memory; a read costs its result plus at most `RAW_SLAB_BYTES`, whatever the
-size of the file.
+Both layouts are read: variant-major (third byte 1, which PLINK writes) and sample-major (0). Files
+are not memory-mapped. A read needs the memory of its result and at most `RAW_SLAB_BYTES` more.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from primo_scale.interruption import check
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 
 RAW_SLAB_BYTES = 4 << 20
-"""Bytes as they are in the file that a read holds beside its result."""
+"""Size of the buffer that a read holds in addition to its result, in bytes."""
 
-# A chunk-row of 2,048 variants of a million people; more is a sparse selection of variants.
+# A chunk-row of 2,048 variants of a million people. A longer range has few selected variants.
 _READ_AHEAD_BYTES = 512 << 20
 
 _HASH_BUFFER_BYTES = 1 << 20
@@ -45,14 +44,16 @@ _pread = numba.types.ExternalFunction(
 
 @dataclass(frozen=True)
 class BedFile:
-    """A .bed file whose header and size have been checked.
+    """A .bed file whose header and size were checked.
 
     Attributes
     ----------
     path : Path
+        Path of the file.
     n_samples, n_variants : int
-        Rows of the .fam and .bim files.
+        Numbers of rows of the .fam and .bim files.
     variant_major : bool
+        Whether the file is variant-major; otherwise it is sample-major.
     """
 
     path: Path
@@ -61,22 +62,22 @@ class BedFile:
     variant_major: bool
 
     def read(self, variants: Index, samples: Index) -> PackedGenotypes:
-        """Read some genotypes, packed and variant-major.
+        """Read a selection of genotypes, packed and variant-major.
 
         Parameters
         ----------
         variants, samples : ndarray of intp, shapes (v,) and (k,)
-            Increasing positions in the file; neither empty.
+            Increasing positions in the file, at least one each.
 
         Returns
         -------
         ndarray of uint8, shape (v, ceil(k / 4))
-            Padding bits zero, whatever they are in the file.
+            Packed genotypes with zero padding bits.
 
         Raises
         ------
         InputError
-            The file became shorter since it was opened.
+            The file became shorter after it was opened.
         """
         result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
         self.read_ahead(variants)
@@ -84,17 +85,17 @@ class BedFile:
         return result
 
     def read_ahead(self, variants: Index) -> None:
-        """Ask the kernel to read these variants into its page cache in one pass.
+        """Ask the operating system to read these variants into its page cache in one pass.
 
-        The parts that follow then come from memory: read cold, 2,048 pieces of 2 KiB far apart run
-        at a third of the speed of one slab. A sample-major file is left to `read_into`.
+        Without it, reading 2,048 scattered pieces of 2 KiB has a third of the speed of one slab.
+        For a sample-major file, `read_into` does this.
         """
         if self.variant_major:
             with self._opened() as descriptor:
                 self._read_rows_ahead(descriptor, variants)
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
-        """`read` into memory at hand, C-contiguous and of the result's shape."""
+        """Read as `read` does, into a C-contiguous array of the result's shape."""
         with self._opened() as descriptor:
             if self.variant_major and _is_whole_bytes(samples):
                 self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
@@ -109,15 +110,15 @@ class BedFile:
                     result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
     def bytes_through(self, n_variants: int) -> int:
-        """Where the first `n_variants` variants end: how much of the file has to be read for them.
+        """Return the number of leading bytes of the file that hold the first `n_variants` variants.
 
-        A sample-major file has something of every variant to its very end.
+        In a sample-major file this is the whole file.
         """
         rows = n_variants if self.variant_major else self.n_samples
         return _HEADER_BYTES + rows * self._row_bytes
 
     def raw_value(self, variant: int, sample: int) -> int:
-        """Read one genotype by the format's definition: the slow witness of `read`."""
+        """Read one genotype as the format defines it, slowly, as an independent check of `read`."""
         row, column = (variant, sample) if self.variant_major else (sample, variant)
         offset = _HEADER_BYTES + row * self._row_bytes + column // 4
         with self.path.open("rb") as file:
@@ -132,13 +133,13 @@ class BedFile:
     def _slabs(
         self, descriptor: int, rows: Index, columns: Index
     ) -> Iterator[tuple[int, int, PackedGenotypes, int]]:
-        """Yield (start, stop, bytes of rows[start:stop], column of the first genotype in them).
+        """Yield (start, stop, bytes of rows[start:stop], column of their first genotype).
 
-        The bytes are overwritten by the next.
+        The next iteration overwrites the bytes.
         """
         first = int(columns[0]) // 4
         span = packed_width(int(columns[-1]) + 1) - first
-        step = max(4, RAW_SLAB_BYTES // span // 4 * 4)  # whole bytes once transposed
+        step = max(4, RAW_SLAB_BYTES // span // 4 * 4)  # whole bytes after transposing
         buffer = np.empty((min(step, len(rows)), span), dtype=np.uint8)
         for start in range(0, len(rows), step):
             stop = min(start + step, len(rows))
@@ -161,9 +162,9 @@ class BedFile:
             os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
 
     def _read_rows(self, descriptor: int, rows: Index, first: int, out: PackedGenotypes) -> None:
-        """Fill `out` with the bytes of `rows` from byte `first` of each on."""
+        """Fill `out` with the bytes of `rows`, starting at byte `first` of each row."""
         offsets = _HEADER_BYTES + rows.astype(np.int64) * self._row_bytes + first
-        if out.shape[1] == self._row_bytes:  # neighbouring whole rows are one read
+        if out.shape[1] == self._row_bytes:  # read neighbouring whole rows together
             breaks = np.flatnonzero(np.diff(rows) != 1) + 1
             for start, stop in itertools.pairwise([0, *breaks.tolist(), len(rows)]):
                 self._read_into(descriptor, out[start:stop].data.cast("B"), int(offsets[start]))
@@ -171,7 +172,7 @@ class BedFile:
         done = 0
         while done < len(rows):
             done += _read_pieces(descriptor, offsets[done:], out[done:])
-            if done < len(rows):  # an error, or a read cut short: Python knows what to do
+            if done < len(rows):  # repeat a failed or short read, with Python's error handling
                 self._read_into(descriptor, out[done].data, int(offsets[done]))
                 done += 1
 
@@ -184,7 +185,7 @@ class BedFile:
 
 
 class GrowingDigest:
-    """SHA-256 of a file that is read from its beginning, as far as is asked for each time."""
+    """SHA-256 of a growing leading part of a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -192,7 +193,7 @@ class GrowingDigest:
         self._position = 0
 
     def advance(self, stop: int) -> None:
-        """Read up to byte `stop`, if that was not read before."""
+        """Hash the file up to byte `stop`, unless that is done."""
         buffer = memoryview(bytearray(_HASH_BUFFER_BYTES))
         with self._path.open("rb", buffering=0) as file:
             file.seek(self._position)
@@ -205,16 +206,16 @@ class GrowingDigest:
                 self._position += count
 
     def hexdigest(self) -> str:
-        """Digest of what was read so far."""
+        """Return the digest of the bytes read so far."""
         return self._digest.hexdigest()
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
-    """Fill the rows of `out` from the file, up to the first that fails; return how many.
+    """Fill the rows of `out` from the file up to the first failure, and return their number.
 
-    libc's ``pread`` without the interpreter: its lock would change hands at every ``os.preadv``,
-    and threads that each read 2 KiB at a time spend most of their time on that.
+    This calls ``pread`` of libc without the interpreter lock. With ``os.preadv``, threads that read
+    2 KiB at a time spend most of their time waiting for the lock.
     """
     for row in range(out.shape[0]):
         if _pread(descriptor, out[row].ctypes, out.shape[1], offsets[row]) != out.shape[1]:
@@ -223,7 +224,7 @@ def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
 
 
 def _is_whole_bytes(samples: Index) -> bool:
-    """Whether they are neighbours and the first of them starts a byte."""
+    """Return whether the samples are neighbours that begin at a byte boundary."""
     return bool(samples[0] % 4 == 0 and samples[-1] - samples[0] + 1 == len(samples))
 
 
@@ -231,7 +232,7 @@ def _became_shorter(path: Path) -> InputError:
     return InputError(
         "became shorter while it was read",
         where=path,
-        remedy="Leave input files alone during a run, then start it again",
+        remedy="Do not change input files during a run; start the run again",
     )
 
 
@@ -241,7 +242,8 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
     Raises
     ------
     InputError
-        No file, not a .bed file, an unknown layout, or a size other than the two tables imply.
+        The file is missing, is not a .bed file, has an unknown layout, or does not have the size
+        that the two tables imply.
     """
     try:
         with path.open("rb") as file:
@@ -273,6 +275,6 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
             where=path,
             value=f"{size} bytes",
             expected=f"{expected} bytes",
-            remedy="Check that .bed, .bim and .fam belong together and are whole",
+            remedy="Check that .bed, .bim and .fam belong together and are complete",
         )
     return BedFile(path, n_samples, n_variants, variant_major)

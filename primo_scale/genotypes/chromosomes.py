@@ -1,8 +1,9 @@
-"""The chromosomes that take part: those of which ``plink2 --score`` counts two copies.
+"""Selection of chromosomes: by default those of which ``plink2 --score`` counts two copies.
 
 A genotype counts the copies of an allele as 0, 1 or 2. PLINK 2 counts autosomes, the
-pseudo-autosomal regions and, by its default ``--xchr-model 2``, X in the same way; men are 0 or 2
-on X. It scores Y and MT as one copy, so weights of their variants would give other scores there.
+pseudo-autosomal regions and, with its default ``--xchr-model 2``, X in the same way; men have 0 or
+2 copies on X. PLINK 2 counts one copy on Y and MT, so that weights for them would give other
+scores.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.tables import (
@@ -27,7 +27,7 @@ PSEUDO_AUTOSOMAL = frozenset({"XY", "PAR1", "PAR2"})
 SCORED_CHROMOSOMES = frozenset(
     [*(str(number) for number in range(1, 23)), CHROMOSOME_X, *PSEUDO_AUTOSOMAL]
 )
-"""Chromosomes that take part unless ``--chr`` selects others."""
+"""Chromosomes that are used unless ``--chr`` selects others."""
 
 _ONE_COPY = {
     "Y": "plink2 --score counts one copy in men and none in others",
@@ -39,18 +39,17 @@ _LAST_NUMBER = 26  # MT
 
 
 def parse_chromosomes(text: str) -> tuple[str, ...]:
-    """Read a list of chromosomes in the syntax of ``plink2 --chr``, such as ``1-4,22,X,PAR1``.
+    """Parse a list of chromosomes in the syntax of ``plink2 --chr``, such as ``1-4,22,X,PAR1``.
 
     Returns
     -------
     tuple of str
-        Canonical codes, each once, in the order given.
+        Canonical codes in the given order, without repetitions.
 
     Raises
     ------
     UsageError
-        A name that is no human chromosome, or a chromosome that ``plink2 --score`` counts
-        otherwise than this program.
+        A name is not a human chromosome, or ``plink2 --score`` counts one copy of it.
     """
     names = dict.fromkeys(name for part in text.split(",") for name in _expand(part.strip()))
     for name in names:
@@ -59,13 +58,13 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
                 "not a human chromosome, or a range of numbers",
                 where="--chr",
                 value=name,
-                limit="0-22, X, XY, PAR1, PAR2",
+                expected="0-22, X, XY, PAR1, PAR2",
                 remedy="Write for example --chr 1-4,22,X",
             )
         if name in _ONE_COPY:
             raise UsageError(
-                f"chromosome {name} cannot take part: {_ONE_COPY[name]}, and a weight is per copy "
-                "of two",
+                f"chromosome {name} cannot be used: {_ONE_COPY[name]}, and weights assume two "
+                "copies",
                 where="--chr",
                 remedy=f"Leave {name} out",
             )
@@ -73,26 +72,36 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
 
 
 def canonical_chromosomes(variants: VariantTable) -> npt.NDArray[np.object_]:
-    """Apply `canonical_chromosome` to every row, once per distinct code."""
-    codes, spellings = pd.factorize(variants.chromosome)
-    names = np.array([canonical_chromosome(code) for code in spellings], dtype=object)
-    return np.asarray(names[codes], dtype=object)
+    """Return the canonical code of every variant."""
+    codes, names = factorize_chromosomes(variants)
+    return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
+
+
+def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the index of every variant's canonical chromosome code, and the distinct codes."""
+    spellings = variants.chromosome.tolist()
+    canonical = {code: canonical_chromosome(code) for code in dict.fromkeys(spellings)}
+    names = {name: index for index, name in enumerate(dict.fromkeys(canonical.values()))}
+    indices = {code: names[name] for code, name in canonical.items()}
+    codes = np.fromiter(map(indices.__getitem__, spellings), dtype=np.int64, count=len(spellings))
+    return codes, tuple(names)
 
 
 def lie_on(chromosome: npt.NDArray[np.object_], names: Collection[str]) -> npt.NDArray[np.bool_]:
     """Return the mask of the canonical codes that are among `names`."""
-    return np.asarray(pd.Series(chromosome).isin(names))
+    inside = map(frozenset(names).__contains__, chromosome.tolist())
+    return np.fromiter(inside, dtype=bool, count=len(chromosome))
 
 
 def reason_to_leave_out(chromosome: str) -> str | None:
-    """Return why a canonical chromosome does not take part by default; None if it does."""
+    """Return why a canonical chromosome is left out by default, or None if it is used."""
     if chromosome in SCORED_CHROMOSOMES:
         return None
     return _ONE_COPY.get(chromosome, _NOT_PLACED)
 
 
 def chromosome_in_words(chromosome: str) -> str:
-    """Name a chromosome that does not take part for a log line."""
+    """Return the name of a chromosome that is left out, for a log line."""
     if chromosome in _ONE_COPY:
         return f"chromosome {chromosome}"
     return "chromosome 0" if chromosome == UNPLACED else "other contigs"
@@ -106,6 +115,6 @@ def _expand(part: str) -> Iterator[str]:
         return
     first, last = int(ends[1]), int(ends[2])
     if not first <= last <= _LAST_NUMBER:
-        yield part  # no chromosome: refused by the caller
+        yield part  # the caller refuses it
         return
     yield from (canonical_chromosome(str(number)) for number in range(first, last + 1))

@@ -1,7 +1,8 @@
-"""Public integer coding of genotypes: variant j's dosage g becomes ``k_j g - m_j``, missing 0.
+"""Public integer coding of genotypes.
 
-The multipliers k and centres m come from a public reference panel or from nothing at all, never
-from the cohort, so the coding is a fixed function of one person's genotypes and costs no privacy
+Dosage g of variant j becomes ``k_j g - m_j``, and a missing genotype becomes 0. The multipliers k
+and centres m are constants or come from a public reference panel, never from the cohort. The coding
+is therefore a fixed function of one person's genotypes and costs no privacy
 (docs/maths/clipping-and-integers.md, step 1).
 """
 
@@ -17,34 +18,35 @@ import numpy.typing as npt
 from primo_scale.genotypes.frequencies import MatchedFrequencies
 
 LARGEST_CODE = 127
-"""Codes are int8, and symmetric so that no product of two codes leaves int16."""
+"""Largest magnitude of a code; with -128 excluded, int16 holds every product of two codes."""
 
 REFERENCE_UNIT = 16
-"""Lattice standard deviation of a variant in Hardy-Weinberg proportions, where int8 allows it."""
+"""Standard deviation in lattice units of a variant in Hardy-Weinberg proportions, where int8 allows
+it."""
 
 SMALLEST_FREQUENCY = 1e-3
-"""A panel's frequencies are moved at least this far from 0 and 1: a variant that a panel of some
-hundreds of people lacks is rare, not impossible."""
+"""Smallest distance of a panel's frequencies from 0 and 1. A variant that is absent from a panel of
+some hundreds of people is rare, but may exist."""
 
 _UNINFORMATIVE_FREQUENCY = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class GenotypeCoding:
-    """How the genotypes of d variants become int8 codes. Public.
+    """Public coding of the genotypes of d variants as int8.
 
     Attributes
     ----------
     multiplier : ndarray of int16, shape (d,)
-        k, at least 1.
+        Multipliers k, at least 1.
     centre : ndarray of int16, shape (d,)
-        m: the code of a missing genotype, 0, is that of ``m / k`` copies of A1.
+        Centres m. A missing genotype has the code 0, like ``m / k`` copies of A1.
     unit : int
-        Lattice units a standard deviation of a common variant: 1 without frequencies, else 16.
+        Standard deviation of a common variant in lattice units: 1 without frequencies, else 16.
     variances : ndarray of float64, shape (d,)
-        ``k^2 2p(1-p)``: the squared code expected of each variant.
+        Expected squared code of each variant, ``k^2 2p(1-p)``.
     source : str
-        Where the centres come from, for the report.
+        Source of the centres, for the report.
     """
 
     multiplier: npt.NDArray[np.int16]
@@ -55,7 +57,7 @@ class GenotypeCoding:
 
     @property
     def n_variants(self) -> int:
-        """D."""
+        """Number of variants d."""
         return len(self.multiplier)
 
     @property
@@ -66,7 +68,7 @@ class GenotypeCoding:
 
     @property
     def variance(self) -> float:
-        """V, the squared norm expected of a row."""
+        """Expected squared norm V of a row of codes."""
         return float(self.variances.sum())
 
     @property
@@ -76,17 +78,17 @@ class GenotypeCoding:
 
     @property
     def max_squared_norm(self) -> int:
-        """Squared norm that no row can exceed."""
+        """Largest possible squared norm of a row."""
         return int((_largest_codes(self.code_table) ** 2).sum())
 
     @property
     def centre_dosage(self) -> npt.NDArray[np.float64]:
-        """Copies of A1 that are coded 0, float64 (d,): ``m / k``."""
+        """Dosage that has the code 0, ``m / k`` copies of A1, float64 (d,)."""
         return self.centre / self.multiplier.astype(np.float64)
 
     @property
     def digest(self) -> str:
-        """Hexadecimal SHA-256 of everything the codes depend on."""
+        """SHA-256 digest of all parameters of the coding, as hexadecimal text."""
         content = hashlib.sha256(f"{self.n_variants} {self.unit} ".encode())
         content.update(self.multiplier.astype("<i2").tobytes())
         content.update(self.centre.astype("<i2").tobytes())
@@ -94,25 +96,25 @@ class GenotypeCoding:
 
 
 def largest_code(code_table: npt.NDArray[np.int8]) -> int:
-    """Largest magnitude in a code table of shape (d, 4)."""
+    """Return the largest magnitude in a code table of shape (d, 4)."""
     return int(_largest_codes(code_table).max(initial=0))
 
 
 def largest_block_norms(
     code_table: npt.NDArray[np.int8], boundaries: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
-    """Largest squared norm that a row of codes can have in each LD block, shape (blocks,)."""
+    """Return the largest possible squared norm of a row in each LD block, shape (blocks,)."""
     norms: npt.NDArray[np.int64] = np.add.reduceat(_largest_codes(code_table) ** 2, boundaries[:-1])
     return norms
 
 
 def _largest_codes(code_table: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
-    """Largest magnitude of each variant's codes, shape (d,)."""
+    """Return the largest magnitude of each variant's codes, shape (d,)."""
     return np.asarray(np.abs(code_table.astype(np.int64)).max(axis=1))
 
 
 def uninformative_coding(n_variants: int) -> GenotypeCoding:
-    """Code genotypes without a panel: -1, 0, 1 around one copy of A1."""
+    """Return the coding without a panel: -1, 0 and 1 for 0, 1 and 2 copies of A1."""
     ones = np.ones(n_variants, dtype=np.int16)
     heterozygosity = 2 * _UNINFORMATIVE_FREQUENCY * (1 - _UNINFORMATIVE_FREQUENCY)
     return GenotypeCoding(
@@ -125,10 +127,10 @@ def uninformative_coding(n_variants: int) -> GenotypeCoding:
 
 
 def reference_coding(matched: MatchedFrequencies) -> GenotypeCoding:
-    """Code genotypes centred and scaled by the allele frequencies of a public panel.
+    """Return the coding that centres and scales by the allele frequencies p of a public panel.
 
-    ``k = round(16 / sqrt(2p(1-p)))`` and ``m = round(2pk)``, with k lowered where a code would
-    leave [-127, 127] (A1 rarer than about 0.03). Unmatched variants take p = 1/2.
+    ``k = round(16 / sqrt(2p(1-p)))`` and ``m = round(2pk)``. If a code would leave [-127, 127], k
+    is reduced; this concerns A1 frequencies below about 0.03. Unmatched variants have p = 1/2.
     """
     p = np.where(np.isnan(matched.a1_frequency), _UNINFORMATIVE_FREQUENCY, matched.a1_frequency)
     p = np.clip(p, SMALLEST_FREQUENCY, 1 - SMALLEST_FREQUENCY)
@@ -150,11 +152,12 @@ def reference_coding(matched: MatchedFrequencies) -> GenotypeCoding:
 
 
 def default_row_norm(coding: GenotypeCoding) -> int:
-    """Public bound N_x on the squared norm of a row of genotype codes.
+    """Return the default public bound N_x on the squared norm of a row of genotype codes.
 
-    Without frequencies the largest possible norm, so nothing is clipped; with them
-    ``(1.1 + 4 / sqrt(d)) V``, which leaves about 99% of real rows as they are (see
-    docs/maths/clipping-and-integers.md). The constant and the covariates stand on the outcome side.
+    Without frequencies it is the largest possible norm, so that no row is clipped. With frequencies
+    it is ``(1.1 + 4 / sqrt(d)) V``, which leaves about 99% of real rows unclipped (see
+    docs/maths/clipping-and-integers.md). The constant and the covariates are outcome columns and
+    not part of the row.
     """
     if coding.unit == 1:
         return coding.max_squared_norm
@@ -163,12 +166,12 @@ def default_row_norm(coding: GenotypeCoding) -> int:
 
 
 def block_row_norms(coding: GenotypeCoding, boundaries: tuple[int, ...]) -> tuple[int, ...]:
-    """Public bounds beta_b on the squared norm of a row of codes within each LD block.
+    """Return the default public bounds beta_b on the squared norm of a row in each LD block.
 
-    ``(1.3 + 8 / sqrt(d_b)) V_b``: looser than for a whole row, since variants in linkage
-    disequilibrium are large together. Of real rows of 1000 Genomes chr22 in blocks of 50 to 1000
-    variants it leaves 96 to 98% as they are, of HapMap3's sparser ones all (see
-    docs/maths/blocks.md). Without frequencies nothing is clipped.
+    With frequencies they are ``(1.3 + 8 / sqrt(d_b)) V_b``, which is looser than for a whole row,
+    because codes of variants in linkage disequilibrium are large together. In blocks of 50 to 1000
+    variants, they leave 96 to 98% of the rows of 1000 Genomes chromosome 22 unclipped, and all rows
+    of the sparser HapMap3 (see docs/maths/blocks.md). Without frequencies no row is clipped.
     """
     largest = largest_block_norms(coding.code_table, boundaries)
     if coding.unit == 1:

@@ -1,8 +1,8 @@
-"""A finished genotype store copied to another place, and read back.
+"""Copying of a finished genotype store to another location, with verification.
 
-Chunks go as they are, checksums included. Whatever interrupted a copy, the same call copies what is
-missing. The copy counts as finished, by its root metadata, only after every chunk was read back
-from there and had the CRC-32C that the ingest recorded for its place.
+Chunks are copied unchanged, including their checksums. After an interruption the same call copies
+the missing objects. The root metadata is written last, after every chunk was read back and had the
+CRC-32C that the ingest recorded for it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale import interruption
 from primo_scale.errors import InputError
@@ -22,7 +23,7 @@ from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 _ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
-# A bucket answers many requests together and each of them slowly; chunks of 4 MiB are usual.
+# A bucket serves many concurrent requests, each of them slowly. A chunk usually has 4 MiB.
 _AT_ONCE = 16
 
 Progress = Callable[[int, int], None]
@@ -31,31 +32,34 @@ Progress = Callable[[int, int], None]
 def copy_genotypes(
     source: GenotypeStore, destination: Location, *, on_progress: Progress
 ) -> GenotypeStore:
-    """Copy `source` to `destination`, or continue, or find the finished copy there.
+    """Copy `source` to `destination`, or continue an interrupted copy.
 
     Parameters
     ----------
     source
-        A finished store.
+        Finished store.
     destination
-        Where there is nothing, an unfinished copy, or the finished one.
+        Location that is empty or holds an unfinished or finished copy of `source`.
     on_progress
-        Called with (steps done, steps in all): an object copied, or a piece read back.
+        Function called with (steps done, total steps). A step copies or verifies one object.
+
+    Returns
+    -------
+    GenotypeStore
+        Finished copy.
 
     Raises
     ------
     InputError
-        Another store is there; or what was read back is not what the ingest wrote, in which case
-        it is removed, so that the same call copies it again.
+        The destination holds another store; or an object that was read back differs, in which case
+        it is deleted, so that the same call copies it again.
     """
     if is_complete(destination, KIND):
         return _if_same(open_genotype_store(destination), source)
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    recorded = read_block(
-        array_of(open_group(source.path, KIND), "chunk_crc32c"), (slice(None), slice(None))
-    )
+    recorded = _recorded_checksums(source)
     steps = itertools.count(1)
     total = len(keys) + len(tables) + recorded.size
 
@@ -70,9 +74,9 @@ def copy_genotypes(
         on_progress(next(steps), total)
 
     def check(index: tuple[int, int]) -> None:
-        """Hold one copied chunk against the checksum that the source recorded."""
+        """Compare one copied chunk with the checksum that the source recorded."""
         key = chunk_name("genotypes", index)
-        content = there.read(key) if key in every else b""  # a damaged source has lost it
+        content = there.read(key) if key in every else b""  # missing in a damaged source
         if crc32c_of_chunk(content) != recorded[index]:
             there.remove(key)
             raise _differs(destination, key)
@@ -80,26 +84,29 @@ def copy_genotypes(
 
     every, present = set(keys), set(there.all_keys())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for key in keys:
-            if key in present:
-                on_progress(next(steps), total)
-        for _ in threads.map(copy, [key for key in keys if key not in present]):
-            interruption.check()
-        for _ in threads.map(compare, tables):
-            interruption.check()
-        for _ in threads.map(check, np.ndindex(recorded.shape)):
-            interruption.check()
+        for _ in present.intersection(keys):
+            on_progress(next(steps), total)
+        missing = [key for key in keys if key not in present]
+        rounds = (copy, missing), (compare, tables), (check, np.ndindex(recorded.shape))
+        for function, items in rounds:
+            for _ in threads.map(function, items):
+                interruption.check()
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)
 
 
-def _differs(place: Location, what: str) -> InputError:
+def _recorded_checksums(source: GenotypeStore) -> npt.NDArray[np.uint32]:
+    array = array_of(open_group(source.path, KIND), "chunk_crc32c")
+    return read_block(array, (slice(None), slice(None)))
+
+
+def _differs(location: Location, key: str) -> InputError:
     return InputError(
-        f"what was read back is not what the ingest wrote: {what}",
-        where=str(place),
-        remedy="It was removed. Run the same command again; if that says the same, the store that "
-        "is copied is damaged: write it again",
+        f"the copy of an object differs from the original: {key}",
+        where=str(location),
+        remedy="The copy was deleted. Run the same command again. If the error persists, the "
+        "original store is damaged: ingest it again",
     )
 
 
@@ -109,6 +116,6 @@ def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
         raise InputError(
             "holds another genotype store",
             where=str(copied.path),
-            remedy="Remove it, or choose another place",
+            remedy="Remove it, or choose another location",
         )
     return copied

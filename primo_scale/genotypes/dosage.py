@@ -1,4 +1,4 @@
-"""Genotypes for everyone else: copies of A1 as int8, decoded from the packed store on demand."""
+"""Dosages of a genotype store as int8 copies of A1, decoded on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def decode_dosages(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.in
     Parameters
     ----------
     packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+        Packed genotypes of v variants.
     n_samples : int
+        Number of people.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def decode_dosages(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.in
 
 
 def read_dosages(store: GenotypeStore, variants: slice, samples: slice) -> npt.NDArray[np.int8]:
-    """Read a block of dosages; `samples` starts at a multiple of 4."""
+    """Return a block of dosages as `decode_dosages`; `samples` must start at a multiple of 4."""
     start, stop, _ = samples.indices(store.n_samples)
     return decode_dosages(store.read_packed(variants, samples), stop - start)
 
@@ -49,18 +51,18 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     Parameters
     ----------
     path
-        A store written by ``python -m pipelines.ingest``.
+        Location of a store written by ``python -m pipelines.ingest``.
 
     Returns
     -------
     xarray.DataArray of int8, dims (variant, sample), Dask-backed
-        Copies of A1 (.bim column 5), missing -1. Coordinates ``variant`` (ID), ``chrom``,
-        ``pos``, ``a1``, ``a2`` and ``sample`` (IID), ``fid``, all private.
+        Copies of A1 (.bim column 5); -1 where missing. The coordinates are ``variant`` (ID),
+        ``chrom``, ``pos``, ``a1``, ``a2``, ``sample`` (IID) and ``fid``. All of it is private.
 
     Raises
     ------
     InputError
-        Not a finished genotype store.
+        The location does not hold a finished genotype store.
     """
     import dask.array
     import xarray
@@ -73,7 +75,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
         chunks=dask.array.core.normalize_chunks(store.chunk_shape, shape),
         dtype=np.int8,
         meta=np.empty((0, 0), dtype=np.int8),
-        # Task names are public on a shared cluster: a random one tells nothing of the content.
+        # Other users of a cluster can see task names. A random name reveals no content.
         name=f"open-genotypes-{uuid.uuid4().hex}",
     )
     variants, samples = store.variants, store.samples

@@ -1,4 +1,4 @@
-"""PLINK 1 filesets, usually one per chromosome, joined into one table of variants."""
+"""Joining of PLINK 1 filesets, usually one per chromosome, into one table of variants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Index = npt.NDArray[np.intp]
 
 EXTENSIONS = (".bed", ".bim", ".fam")
 
-# Options of plink2 that read a file of another format, by the end of its name.
+# Options of plink2 that read a file of another format, by file name ending.
 _CONVERSIONS = {
     ".pgen": "--pfile {prefix}",
     ".pvar": "--pfile {prefix}",
@@ -36,24 +36,25 @@ _CONVERSIONS = {
     ".vcf.gz": "--vcf {file}",
     ".bcf": "--bcf {file}",
 }
-_SAME_PEOPLE = "Filesets that are joined must hold the same people in the same order"
+_SAME_PEOPLE = "All filesets must hold the same people in the same order"
 
 
 @dataclass(frozen=True)
 class JoinedFilesets:
-    """Filesets of the same people, their variants one after the other.
+    """Filesets of the same people, with their variants concatenated.
 
     Attributes
     ----------
     prefixes : tuple of Path
+        Prefixes of the filesets.
     beds : tuple of BedFile
-        One per prefix.
+        Genotype file of each fileset.
     samples : SampleTable
-        Everybody in the .fam files.
+        All people in the .fam files.
     variants : VariantTable
-        Every line of the .bim files.
+        All lines of the .bim files.
     odd_positions : int
-        Positions that were not plain integers.
+        Number of positions that are not plain integers.
     """
 
     prefixes: tuple[Path, ...]
@@ -64,11 +65,11 @@ class JoinedFilesets:
 
     @property
     def variant_major(self) -> bool:
-        """Whether all .bed files are."""
+        """Whether all .bed files are variant-major."""
         return all(bed.variant_major for bed in self.beds)
 
     def read_ahead(self, variants: Index) -> None:
-        """Ask for what `read_into` will read, see `BedFile.read_ahead`."""
+        """Start to read the variants into the page cache, see `BedFile.read_ahead`."""
         for bed, _, within in self._parts(variants):
             bed.read_ahead(within)
 
@@ -78,17 +79,17 @@ class JoinedFilesets:
             bed.read_into(result[rows], within, samples)
 
     def raw_value(self, variant: int, sample: int) -> int:
-        """Read one genotype by the format's definition (`BedFile.raw_value`)."""
+        """Read one genotype as the format defines it (`BedFile.raw_value`)."""
         starts, _ = self._bounds()
         which = int(np.searchsorted(starts, variant, side="right")) - 1
         return self.beds[which].raw_value(variant - int(starts[which]), sample)
 
     def files(self) -> list[Path]:
-        """Every file of the filesets, in order."""
+        """Return all files of the filesets, in order."""
         return [fileset_path(prefix, kind) for prefix in self.prefixes for kind in EXTENSIONS]
 
     def _parts(self, variants: Index) -> Iterator[tuple[BedFile, slice, Index]]:
-        """Yield (file, which of `variants` lie in it, their positions there)."""
+        """Yield (file, slice of `variants` in this file, positions in this file)."""
         for bed, first, stop in zip(self.beds, *self._bounds(), strict=True):
             begin, end = np.searchsorted(variants, [first, stop])
             if begin < end:
@@ -101,7 +102,7 @@ class JoinedFilesets:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as it was when its content was hashed."""
+    """Content hash of a file, and its path and file-system attributes at that time."""
 
     path: str
     sha256: str
@@ -112,21 +113,21 @@ class SourceFile:
 
 
 def fileset_path(prefix: Path, extension: str) -> Path:
-    """File of a fileset; the prefix may hold dots, so this is not `Path.with_suffix`."""
+    """Return a file of a fileset; unlike `Path.with_suffix`, this allows dots in the prefix."""
     return prefix.parent / (prefix.name + extension)
 
 
 def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
-    """Read the tables of the filesets, check the .bed files against them and join.
+    """Read the tables of the filesets, check the .bed files against them, and join the filesets.
 
     Raises
     ------
     UsageError
-        One prefix twice.
+        A prefix is given twice.
     InputError
-        Anything `read_bim`, `read_fam` or `open_bed` refuses; a file of another format, or one
-        file of a fileset in place of its prefix; filesets whose people differ or are ordered
-        differently; a chromosome that is not contiguous in the joined table.
+        A file is malformed or of another format; a file is given instead of a prefix; filesets
+        differ in their people or the order of people; or the variants of a chromosome are not
+        contiguous in the joined table.
     """
     _check_prefixes(prefixes)
     beds, tables = [], []
@@ -152,15 +153,15 @@ def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
 
 
 def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
-    """Hash files, sparing those that the file system says are untouched since `known`.
+    """Hash files, except for those that are unchanged since an earlier fingerprint.
 
     Parameters
     ----------
     paths
         Files to hash.
     known
-        Earlier fingerprints by path. The inode change time cannot be set back by a program, so
-        equal times, size and inode mean an equal file.
+        Earlier fingerprints by path. A file with equal times, size and inode is taken as unchanged,
+        because programs cannot set back the inode change time.
     """
     sources = []
     for path in paths:
@@ -179,26 +180,26 @@ def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple
 
 
 def digest_of_people(samples: SampleTable) -> str:
-    """SHA-256 of the (FID, IID) pairs in sorted order. Private.
+    """Return the SHA-256 digest of the sorted (FID, IID) pairs, which is private.
 
-    It does not depend on the order of the files, on their variants or on how they were written:
-    one person's budget is one budget, whichever chromosome is released.
+    It does not depend on the order, the format or the variants of the files, so that releases of
+    different chromosomes are charged to the same account.
     """
-    # Sorted before repeated rows go: people mostly are in order already, and a set would lose it.
+    # Sorting comes before removing duplicates, because people are mostly sorted already.
     people = sorted(zip(samples.family.tolist(), samples.individual.tolist(), strict=True))
     rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
     return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
 def _check_prefixes(prefixes: Sequence[Path]) -> None:
-    """Refuse what is not the prefix of a PLINK 1 fileset, or one prefix twice.
+    """Refuse repeated prefixes, and prefixes that are not of a PLINK 1 fileset.
 
     Raises
     ------
     UsageError
-        One prefix twice.
+        A prefix is given twice.
     InputError
-        A file of a fileset in place of its prefix, or a file of another format.
+        The prefix is a file of a fileset, or of another format.
     """
     seen: set[Path] = set()
     for prefix in prefixes:
@@ -215,10 +216,10 @@ def _check_prefixes(prefixes: Sequence[Path]) -> None:
 
 
 def _check_format(prefix: Path) -> None:
-    """Name the way from a file or prefix of another kind to a PLINK 1 fileset."""
+    """Refuse files of other formats, with the command that converts them to a PLINK 1 fileset."""
     if prefix.suffix in EXTENSIONS:
         raise InputError(
-            f"is a file, and --bfile takes the prefix of three (leave off {prefix.suffix})",
+            f"is a file, but --bfile takes the prefix of three files (without {prefix.suffix})",
             where=prefix,
             remedy=f"Give --bfile {prefix.with_suffix('')}",
         )
@@ -230,7 +231,7 @@ def _check_format(prefix: Path) -> None:
         if file.exists() or file == prefix:
             command = convert.format(file=file, prefix=bare)
             raise InputError(
-                "is not a PLINK 1 fileset, the only format that is read",
+                "is not a PLINK 1 fileset, the only supported format",
                 where=file,
                 remedy=f"Convert it: plink2 {command} --make-bed --out {bare}, "
                 f"then give --bfile {bare}",
@@ -240,7 +241,7 @@ def _check_format(prefix: Path) -> None:
 def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:
     if len(expected) != len(found):
         raise InputError(
-            "lists another number of people than the first fileset",
+            "the number of people differs from that of the first fileset",
             where=path,
             value=len(found),
             expected=len(expected),
@@ -252,10 +253,10 @@ def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) ->
         return
     if other_individual.any():
         row = int(np.argmax(other_individual))
-        what, remedy = "lists other people, or in another order, than the first fileset", ""
+        what, remedy = "the people or their order differ from those of the first fileset", ""
     else:
         row = int(np.argmax(differs))
-        what = "gives the same people (IID) other family identifiers (FID) than the first fileset"
+        what = "the family identifiers (FID) differ from those of the first fileset"
         remedy = ". Rewrite the FIDs of one fileset with plink2 --update-ids"
     raise InputError(
         what,

@@ -1,9 +1,9 @@
-"""Which people and which variants of the input take part: public lists given by the user.
+"""Selection of people and variants by public lists of the user.
 
-The lists mean what they mean in PLINK 2 (``--keep``, ``--remove``, ``--extract``, ``--exclude``,
-``--chr``), with two differences: a line that holds an IID alone means that person whatever the FID,
-where PLINK 2 looks for FID ``0``; and without ``--chr`` only the chromosomes take part that
-``plink2 --score`` counts as this program does (`primo_scale.genotypes.chromosomes`).
+The options ``--keep``, ``--remove``, ``--extract``, ``--exclude`` and ``--chr`` work as in PLINK 2,
+with two differences. A line with an IID alone matches any FID, whereas PLINK 2 looks for FID ``0``.
+Without ``--chr``, only the chromosomes are used of which ``plink2 --score`` counts two copies
+(`primo_scale.genotypes.chromosomes`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Selection:
     Attributes
     ----------
     keep, remove, extract, exclude
-        Files with one entry a line.
+        Files with one entry per line.
     chromosomes
-        Canonical codes of the chromosomes that take part; None for `SCORED_CHROMOSOMES`.
+        Canonical codes of the chromosomes to use; None means `SCORED_CHROMOSOMES`.
     """
 
     keep: Path | None = None
@@ -49,18 +49,22 @@ class Selection:
 
 @dataclass(frozen=True)
 class FilterCount:
-    """What one filter did. Counts of people are private, counts of variants public.
+    """Effect of one filter. Counts of people are private, counts of variants are public.
 
     Attributes
     ----------
     filter
-        The option, or a few words for a filter that has none.
+        Option, or description of a filter without an option.
     of
-        ``samples`` or ``variants``.
-    named, found, left
-        Entries of the list, those that the input has, and rows left afterwards.
+        Kind of rows, ``samples`` or ``variants``.
+    named
+        Number of entries of the list.
+    found
+        Number of entries that the input has.
+    left
+        Number of rows left after the filter.
     reason
-        Why the `found` rows are left out, for a filter that has no list; else empty.
+        Reason to leave out the `found` rows, for a filter without a list; otherwise empty.
     """
 
     filter: str
@@ -85,20 +89,22 @@ def select_samples(
 
     Parameters
     ----------
-    samples : SampleTable, n rows
+    samples : SampleTable
+        People of the input.
     selection : Selection
+        Lists of the user.
 
     Returns
     -------
     ndarray of intp
-        Rows of `samples` that are left, increasing.
+        Rows of `samples` that are left, in increasing order.
     tuple of FilterCount
-        One per list that was given.
+        Effect of each given list.
 
     Raises
     ------
     InputError
-        A list cannot be read, one of its entries fits several rows, or nobody is left.
+        A list cannot be read, an entry matches several rows, or nobody is left.
     """
     chosen = np.ones(len(samples), dtype=np.bool_)
     counts = []
@@ -122,20 +128,22 @@ def select_variants(
 ) -> tuple[Index, tuple[FilterCount, ...]]:
     """Apply ``--chr`` or its default, then ``--extract`` and ``--exclude``.
 
-    Negative positions are left out, as PLINK 2 does. A list entry means every variant of that
-    identifier.
+    Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
+    with this identifier.
 
     Parameters
     ----------
-    variants : VariantTable, m rows
+    variants : VariantTable
+        Variants of the input.
     selection : Selection
+        Lists of the user.
 
     Returns
     -------
     ndarray of intp
-        Rows of `variants` that are left, increasing.
+        Rows of `variants` that are left, in increasing order.
     tuple of FilterCount
-        One per list that was given, and one for each kind of chromosome left out by default.
+        Effect of each given list, and of each kind of chromosome left out by default.
 
     Raises
     ------
@@ -163,7 +171,7 @@ def select_variants(
 def _select_chromosomes(
     chosen: npt.NDArray[np.bool_], variants: VariantTable, selected: tuple[str, ...] | None
 ) -> list[FilterCount]:
-    """Clear the variants of other chromosomes in `chosen`; return what was left out or left."""
+    """Clear the variants of other chromosomes in `chosen`, and return the counts."""
     chromosome = canonical_chromosomes(variants)
     present = dict.fromkeys(chromosome.tolist())
     if selected is not None:
@@ -185,10 +193,10 @@ def _select_chromosomes(
 
 
 def read_people(path: Path) -> frozenset[tuple[str | None, str]]:
-    """Read a list of people as (FID, IID); the FID is None where the line gives an IID alone.
+    """Read a list of people as (FID, IID), where the FID is None in a line with an IID alone.
 
-    A first line may be a header, ``#FID IID`` or ``#IID``; other lines beginning with ``#`` are
-    comments; columns after the IID are ignored.
+    The first line may be a header, ``#FID IID`` or ``#IID``. Other lines that begin with ``#`` are
+    comments. Columns after the IID are ignored.
     """
     people: set[tuple[str | None, str]] = set()
     family_given = True
@@ -208,7 +216,7 @@ def read_people(path: Path) -> frozenset[tuple[str | None, str]]:
 
 
 def read_identifiers(path: Path) -> frozenset[str]:
-    """Read variant identifiers separated by any blanks or line ends."""
+    """Read variant identifiers separated by whitespace."""
     return frozenset(token for line in _read_lines(path) for token in line.split())
 
 
@@ -224,7 +232,7 @@ def _read_lines(path: Path) -> Iterable[str]:
 def _find_people(
     samples: SampleTable, named: frozenset[tuple[str | None, str]], path: Path
 ) -> list[int]:
-    """Rows of the people named; an entry that fits two rows would choose one by chance."""
+    """Return the rows of the named people; refuse an entry that matches several rows."""
     rows: list[int] = []
     hits: Counter[tuple[str | None, str]] = Counter()
     for row, (family, individual) in enumerate(
@@ -237,10 +245,10 @@ def _find_people(
     repeated = [key for key, count in hits.items() if count > 1]
     if repeated:
         raise InputError(
-            "an entry fits several rows of the .fam file",
+            "an entry matches several rows of the .fam file",
             where=path,
             value=" ".join(part for part in repeated[0] if part is not None),
-            remedy="Give FID and IID, and give every person one row",
+            remedy="Give FID and IID, and check that every person has one row",
         )
     return rows
 
@@ -251,7 +259,7 @@ def _some_left(chosen: npt.NDArray[np.bool_], complaint: str, counts: list[Filte
         raise InputError(
             complaint,
             value="; ".join(str(count) for count in counts) or None,
-            remedy="Check that the chromosomes of --chr and the identifiers in the lists are those "
-            "of the .fam and .bim files",
+            remedy="Check that the .fam and .bim files hold the chromosomes of --chr and the "
+            "identifiers in the lists",
         )
     return index

@@ -1,6 +1,6 @@
-"""Public allele frequencies: a ``plink2 --freq`` table matched to the variants of a cohort.
+"""Matching of public allele frequencies (``plink2 --freq``) to the variants of a cohort.
 
-Only the panel's file and the cohort's .bim are read, both public; never a genotype.
+This module reads only the panel's file and the cohort's .bim file, which are both public.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.storage.files import sha256_of_file
 
 LEAST_MATCHED = 0.1
-"""Share of the variants that a panel must have a frequency for: a panel of other identifiers has
-none or a few by chance, and one of the right kind nearly all."""
+"""Smallest share of the variants that a panel must match. A panel with another kind of identifiers
+matches a few variants by chance, and a suitable panel nearly all."""
 _NO_IDENTIFIER = "."
 _COMPLEMENT = {"A": "T", "C": "G", "G": "C", "T": "A"}
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
@@ -32,26 +32,26 @@ _REMEDY = "Write it with 'plink2 --freq' on the reference panel"
 
 @dataclass(frozen=True, eq=False)
 class MatchedFrequencies:
-    """Frequency of A1 in a public panel, for each variant of a cohort.
+    """Frequency of A1 in a public panel for each variant of a cohort, and counts of matches.
 
     Attributes
     ----------
     a1_frequency : ndarray of float64, shape (d,)
-        In [0, 1]; nan where the panel has no usable entry.
+        Frequency in [0, 1]; nan without a usable entry in the panel.
     n_swapped : int
-        Matched with REF and ALT exchanged: one minus the file's frequency was taken.
+        Variants matched with REF and ALT exchanged, whose frequency is one minus the panel's.
     n_flipped : int
-        Matched on the other strand (A for T, C for G).
+        Variants matched on the other strand (A for T, C for G).
     n_ambiguous : int
-        Matched variants whose alleles exchange when the strand does (A/T, C/G): taken as labelled.
+        Matched variants with alleles A/T or C/G, whose strand is unknown; taken as labelled.
     n_mismatched : int
-        The identifier is in the panel, with other alleles.
+        Variants whose identifier has other alleles in the panel.
     n_absent : int
-        No such identifier, or nobody in the panel has a call.
+        Variants whose identifier is not in the panel, or has no calls there.
     path : Path
-        The file.
+        Path of the panel.
     sha256 : str
-        Of the file's bytes.
+        SHA-256 digest of the file, as hexadecimal text.
     """
 
     a1_frequency: npt.NDArray[np.float64]
@@ -65,17 +65,17 @@ class MatchedFrequencies:
 
     @property
     def n_matched(self) -> int:
-        """Variants that have a frequency."""
+        """Number of variants that have a frequency."""
         return len(self.a1_frequency) - self.n_mismatched - self.n_absent
 
 
 def refuse_few_matches(matched: MatchedFrequencies) -> None:
-    """Refuse a panel that has a frequency for less than `LEAST_MATCHED` of the variants.
+    """Refuse a panel that matches few variants.
 
     Raises
     ------
     InputError
-        With the numbers of variants.
+        The panel matches less than `LEAST_MATCHED` of the variants.
     """
     n_variants = len(matched.a1_frequency)
     if matched.n_matched >= LEAST_MATCHED * n_variants:
@@ -92,7 +92,7 @@ def refuse_few_matches(matched: MatchedFrequencies) -> None:
 
 
 class _Match(IntEnum):
-    """How a variant's alleles relate to those of the panel's row with its identifier."""
+    """Relation of a variant's alleles to those of the panel's row with its identifier."""
 
     ABSENT = 0
     MISMATCHED = 1
@@ -114,23 +114,22 @@ class _PanelRow:
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
-    A row of the panel belongs to a variant of the same identifier whose two alleles are its own,
-    in either order, on the same strand or, for alleles that tell the strands apart, on the other.
-    Where the panel repeats an identifier, the row with matching alleles is taken. The identifier
-    ``.`` means "none" and matches nothing.
+    A row of the panel matches a variant with the same identifier and the same two alleles, in
+    either order. Alleles other than A/T and C/G also match on the other strand. If the panel
+    repeats an identifier, the row with matching alleles counts. The identifier ``.`` never matches.
 
     Parameters
     ----------
     path
-        Table written by ``plink2 --freq`` (.afreq, or .afreq.gz), of a public panel.
+        Table of a public panel, written by ``plink2 --freq`` (.afreq, or .afreq.gz).
     variants
-        The variants of the cohort, d of them.
+        Variants of the cohort.
 
     Raises
     ------
     InputError
-        No such file, a column missing from its header, a short row, a frequency that is not a
-        number in [0, 1], or two rows that both match one variant.
+        The file is missing, its header lacks a column, a row is too short, a frequency is not a
+        number in [0, 1], or two rows match one variant.
     """
     rows_of_identifier: dict[str, list[int]] = defaultdict(list)
     for index, identifier in enumerate(variants.identifier):
@@ -150,7 +149,7 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
                     f"two rows match variant {row.identifier} (the other is line "
                     f"{matched_line[index]})",
                     where=f"{path}:{row.line}",
-                    remedy="Leave one row for each variant",
+                    remedy="Remove all rows but one for each variant",
                 )
             alternate_is_a1 = found in (_Match.AS_LABELLED, _Match.FLIPPED)
             match[index], matched_line[index] = found, row.line
@@ -188,7 +187,7 @@ def _compare_alleles(row: _PanelRow, allele1: str, allele2: str) -> _Match:
         return _Match.AS_LABELLED
     if panel == (allele1, allele2):
         return _Match.SWAPPED
-    # An ambiguous pair is its own complement, so it has matched above or does not match here.
+    # An ambiguous pair is its own complement, so that it matches above or not at all.
     flipped = (_other_strand(row.reference), _other_strand(row.alternate))
     if flipped == (allele2, allele1):
         return _Match.FLIPPED
@@ -198,13 +197,13 @@ def _compare_alleles(row: _PanelRow, allele1: str, allele2: str) -> _Match:
 
 
 def _other_strand(allele: str) -> str | None:
-    """The allele read from the other strand; None unless it is made of A, C, G and T."""
+    """Return the allele on the other strand, or None if it has letters other than A, C, G, T."""
     bases = [_COMPLEMENT.get(base) for base in reversed(allele)]
     return None if None in bases else "".join(base for base in bases if base)
 
 
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:
-    """Yield the rows that have calls."""
+    """Yield the panel's rows that have calls."""
     columns: list[int] | None = None
     for line, tokens in _lines(path):
         if columns is None:
@@ -220,14 +219,14 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
                 remedy=_REMEDY,
             )
         identifier, reference, alternate, frequency, observed = (tokens[i] for i in columns)
-        if "," in alternate:  # several alternate alleles: one frequency each, and never a match
+        if "," in alternate:  # several alternate alleles never match
             yield _PanelRow(line, identifier, reference, alternate, math.nan)
             continue
         value = _frequency(frequency, f"{path}:{line}")
         if observed != "0" and not math.isnan(value):
             yield _PanelRow(line, identifier, reference, alternate, value)
     if columns is None:
-        raise InputError("holds no header", where=path, remedy=_REMEDY)
+        raise InputError("has no header", where=path, remedy=_REMEDY)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -244,7 +243,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _find_columns(header: list[str], where: str) -> list[int]:
-    """Positions of the columns used, in the order of `_REQUIRED_COLUMNS`."""
+    """Return the indices of the columns in `_REQUIRED_COLUMNS`, in that order."""
     names = [name.lstrip("#") for name in header]
     missing = [name for name in _REQUIRED_COLUMNS if name not in names]
     if missing:

@@ -1,8 +1,8 @@
-"""The genome build of the positions in .bim files: as given, or told from known variants.
+"""Genome build of the positions in .bim files: given, or inferred from known variants.
 
 `known_positions.tsv` holds the positions of 880 HapMap3 variants in GRCh37 and GRCh38. A cohort of
-one of the builds has many of them where that build puts them, and only by chance one where the
-other does. Only the public list of variants is read.
+one of these builds has many variants at that build's positions, and few by chance at those of the
+other. Only the public list of variants is read.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.chromosomes import factorize_chromosomes
 from primo_scale.genotypes.tables import VariantTable
 
 GRCH37, GRCH38, NCBI36 = "GRCh37", "GRCh38", "NCBI36"
 NOT_REPORTED = "NR"
-"""The PGS Catalog's word for a build that is not stated."""
+"""Name of an unknown build in the PGS Catalog."""
 
 _ALIASES = {
     "grch37": GRCH37, "hg19": GRCH37, "b37": GRCH37,
@@ -32,20 +31,23 @@ _ALIASES = {
 BUILD_NAMES = (GRCH37, GRCH38, NCBI36, NOT_REPORTED)
 
 _TABLE = Path(__file__).with_name("known_positions.tsv")
-_FEWEST = 5  # known variants at their places: chance finds a few among millions of positions
-_TIMES_MORE = 4  # than at the places of the other build
+# Smallest number of known variants at a build's positions; among millions of variants, a few are
+# there by chance.
+_FEWEST = 5
+# Smallest ratio of known variants at the positions of one build and of the other.
+_TIMES_MORE = 4
 
 
 @dataclass(frozen=True)
 class GenomeBuild:
-    """A genome build.
+    """Genome build of a cohort.
 
     Attributes
     ----------
     name
         One of `BUILD_NAMES`.
     source
-        Where the name comes from, for the report.
+        Source of the name, for the report.
     """
 
     name: str
@@ -54,12 +56,12 @@ class GenomeBuild:
 
 @dataclass(frozen=True)
 class KnownVariantsFound:
-    """Known variants that have a variant of the cohort at their place.
+    """Numbers of known variants that have a variant of the cohort at their position.
 
     Attributes
     ----------
     in_grch37, in_grch38
-        Numbers of known variants, by the build whose place it is.
+        Number of matches with the GRCh37 and with the GRCh38 positions.
     """
 
     in_grch37: int
@@ -67,7 +69,7 @@ class KnownVariantsFound:
 
     @property
     def build(self) -> str | None:
-        """Name of the build that the positions are of; None if too few variants tell."""
+        """Name of the build of the positions, or None if too few known variants match."""
         for name, here, there in (
             (GRCH37, self.in_grch37, self.in_grch38),
             (GRCH38, self.in_grch38, self.in_grch37),
@@ -78,14 +80,14 @@ class KnownVariantsFound:
 
 
 def build_name(text: str) -> str | None:
-    """Return the name of the build that `text` spells (``hg19``, ``b37``), or None."""
+    """Return the name of the build with the alias `text` (such as ``hg19``), or None."""
     return _ALIASES.get(text.lower())
 
 
 def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
-    """Count the known variants whose place in either build is that of one of `variants`."""
+    """Count the known variants whose position in each build is that of one of `variants`."""
     found = {GRCH37: 0, GRCH38: 0}
-    codes, names = pd.factorize(canonical_chromosomes(variants))
+    codes, names = factorize_chromosomes(variants)
     for code, name in enumerate(names):
         positions = variants.position[codes == code]
         for build, known in _known_positions().get(name, {}).items():
@@ -94,7 +96,7 @@ def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
 
 
 def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Return the build that was given, or else the one that known variants tell.
+    """Return the given build, or the one inferred from known variants.
 
     Parameters
     ----------
@@ -106,20 +108,20 @@ def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuil
     Raises
     ------
     InputError
-        Known variants lie where another build than the given one has them.
+        Known variants are at the positions of another build than the given one.
     """
     found = find_known_variants(variants)
     if given is None:
         if found.build is None:
-            return GenomeBuild(NOT_REPORTED, "not given, and too few known variants tell it")
+            return GenomeBuild(NOT_REPORTED, "not given, and too few known variants to infer it")
         return GenomeBuild(found.build, "positions of known variants")
     if given != NOT_REPORTED and found.build not in (None, given):
         raise InputError(
-            f"known variants lie where {found.build} has them",
+            f"known variants are at their {found.build} positions ({found.in_grch37} match GRCh37, "
+            f"{found.in_grch38} match GRCh38)",
             where="--genome-build",
             value=given,
-            limit=f"{found.in_grch37} known variants at their GRCh37 position, "
-            f"{found.in_grch38} at their GRCh38 position",
+            expected=found.build,
             remedy=f"Give --genome-build {found.build}, or leave it out",
         )
     return GenomeBuild(given, "--genome-build")
@@ -127,7 +129,7 @@ def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuil
 
 @cache
 def _known_positions() -> dict[str, dict[str, npt.NDArray[np.int64]]]:
-    """Positions of the known variants, by chromosome and build."""
+    """Return the positions of the known variants by chromosome and build."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
     header, *known = rows

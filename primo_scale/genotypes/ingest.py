@@ -1,13 +1,13 @@
-"""PLINK 1 filesets into the packed genotype store: plan, initialise, partitions, finalise.
+"""Ingest of PLINK 1 filesets into the packed genotype store.
 
-Several partitions are copied at a time, so that one waits for the disk while another computes, and
-a .bed is hashed alongside, so that it is read from the disk once. Genotypes take at most
-`READ_BUDGET_BYTES` of memory for any number of people; the tables of people and variants take
-what they are.
+The steps are: plan, initialise, write partitions, finalise. Several partitions are copied
+concurrently, so that one computes while another waits for the disk. Each .bed file is hashed while
+it is copied, and so read only once. Genotypes need at most `READ_BUDGET_BYTES` of memory for any
+number of people, in addition to the tables of people and variants.
 
-The store grows in ``<destination>.partial/`` and appears under its own name in one rename, when
-every partition is there and the self-test has passed. A run that was stopped at any moment is
-continued by the same call; a call for other inputs, other lists or other chunks is refused.
+The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
+the self-test has passed. After an interruption the same call continues. A call with other inputs,
+lists or chunks is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
-from primo_scale.genotypes.input_warnings import GenotypeTallies, InputNotes, find_hazards
+from primo_scale.genotypes.input_warnings import GenotypeTallies, InputNotes, count_input_warnings
 from primo_scale.genotypes.orientation import check_orientation
 from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
@@ -75,33 +75,34 @@ def ingest(
     on_progress: Callable[[int, int], None],
     chunk_shape: tuple[int, int] = DEFAULT_CHUNK_SHAPE,
 ) -> GenotypeStore:
-    """Write the genotypes of `prefixes` to a store, or continue, or reuse the finished one.
+    """Write the genotypes of `prefixes` to a store, continue doing so, or reuse the finished store.
 
     Parameters
     ----------
     prefixes
         PLINK 1 filesets of the same people; their variants are joined in this order.
     destination
-        Where the store appears once it is complete.
+        Path of the finished store.
     selection
-        People and variants that take part.
+        Lists of the people and variants to use.
     on_progress
-        Called with (partitions written, partitions in all).
+        Function called with (partitions written, total partitions).
     chunk_shape
-        (variants, samples) of a chunk; the samples a multiple of 4.
+        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
 
     Returns
     -------
     GenotypeStore
+        Finished store.
 
     Raises
     ------
     InputError
-        A file is refused, inputs changed, or `destination` holds something else.
+        A file is refused, an input changed, or `destination` holds something else.
     ResourceError
-        Too little free space.
+        The disk has too little free space.
     UsageError
-        An impossible `chunk_shape`.
+        `chunk_shape` is impossible.
     """
     plan = plan_ingest(prefixes, destination, selection=selection, chunk_shape=chunk_shape)
     if destination.exists():
@@ -118,12 +119,12 @@ def ingest(
 
 
 def initialise(plan: IngestPlan) -> None:
-    """Create the empty arrays and record the request, or check that the request is the same.
+    """Create the empty store and record the request, or compare the request with the recorded one.
 
     Raises
     ------
     InputError
-        The partial store belongs to another request.
+        The unfinished store belongs to another request.
     """
     request, sources = recorded_request(plan)
     if request is not None:
@@ -146,7 +147,7 @@ def initialise(plan: IngestPlan) -> None:
 def write_one(plan: IngestPlan, number: int) -> None:
     """Write partition `number` and commit its record."""
     array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
-    # Chunks without a record are what an interrupted run left: perhaps torn, perhaps temporary.
+    # Chunks without a record come from an interrupted run and may be incomplete.
     shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
         record = write_partition(plan.filesets, array, number=number, task=plan.task(number))
@@ -154,7 +155,7 @@ def write_one(plan: IngestPlan, number: int) -> None:
 
 
 class _BedHashes:
-    """SHA-256 of the .bed files that the plan left unhashed, as far as partitions were copied."""
+    """Concurrent hashes of the .bed files that are `NOT_HASHED` in the plan."""
 
     def __init__(self, plan: IngestPlan) -> None:
         self._sources, self._beds = plan.sources, plan.filesets.beds
@@ -165,7 +166,7 @@ class _BedHashes:
         }
 
     def advance(self, n_variants: int) -> None:
-        """Hash what holds the first `n_variants` of the joined filesets."""
+        """Hash the parts of the files with the first `n_variants` of the joined filesets."""
         for bed in self._beds:
             if n_variants <= 0:
                 break
@@ -175,7 +176,7 @@ class _BedHashes:
             n_variants -= bed.n_variants
 
     def complete(self) -> tuple[SourceFile, ...]:
-        """Fingerprints of all sources, hashes included."""
+        """Finish hashing, and return the fingerprints of all sources."""
         self.advance(sum(bed.n_variants for bed in self._beds))
         return tuple(
             replace(source, sha256=self._unhashed[source.path].hexdigest())
@@ -191,10 +192,10 @@ def _write_partitions(
     hashes: _BedHashes,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    """Write partitions in order, a few at a time, and hash what each reads while it is copied.
+    """Write partitions in order, several at a time, and hash the .bed files meanwhile.
 
-    Both read in order: whichever comes first, copy or hash, the other finds the bytes in the page
-    cache. Nothing is under way any more when this returns or raises.
+    Copying and hashing both read in order, so that the second finds the bytes in the page cache.
+    No partition is in progress when this function returns or raises.
     """
     numbers = itertools.count(plan.n_partitions - len(missing) + 1)
     under_way: deque[tuple[int, Future[None]]] = deque()
@@ -218,7 +219,7 @@ def _write_partitions(
 
 
 def missing_partitions(plan: IngestPlan) -> list[int]:
-    """Partitions without a record or without all their chunks."""
+    """Return the numbers of the partitions that lack their record or a chunk."""
     array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
     columns = -(-array.shape[1] // array.chunks[1])
     return [
@@ -235,10 +236,9 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     Raises
     ------
     InputError
-        Partitions are missing (they are named), a source changed during the run, or the
-        self-test failed.
+        Partitions are missing, a source changed during the run, or the self-test failed.
     """
-    plan = _read_to_the_end(plan)
+    plan = _with_all_digests(plan)
     group = open_group(plan.growing_store, KIND, complete=False)
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
@@ -246,7 +246,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
         negative_positions=int(np.sum(plan.filesets.variants.position < 0)),
         odd_positions=plan.filesets.odd_positions,
     )
-    hazards = find_hazards(plan.variants, plan.samples, notes, tallies)
+    input_warnings = count_input_warnings(plan.variants, plan.samples, notes, tallies)
     orientation = check_orientation(
         plan.filesets,
         array_of(group, "genotypes"),
@@ -264,7 +264,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
             "identity_digest": plan.identity_digest,
             "cohort_digest": plan.cohort_digest,
             "filter_counts": [asdict(count) for count in plan.filter_counts],
-            "hazards": asdict(hazards),
+            "hazards": asdict(input_warnings),
             "orientation_self_test": asdict(orientation),
         },
     )
@@ -275,15 +275,14 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def _read_to_the_end(plan: IngestPlan) -> IngestPlan:
-    """The plan with the digests of all sources, once every partition is there and none changed."""
+def _with_all_digests(plan: IngestPlan) -> IngestPlan:
+    """Return the plan with the digests of all sources; refuse missing partitions and changes."""
     missing = missing_partitions(plan)
     if missing:
         raise InputError(
             "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
             where=plan.partial,
-            value=f"{len(missing)} missing",
-            limit=f"{plan.n_partitions} in all",
+            value=f"{len(missing)} of {plan.n_partitions}",
             remedy="Run the same command again to write them",
         )
     if any(source.sha256 == NOT_HASHED for source in plan.sources):
@@ -323,7 +322,7 @@ def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> N
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:
-    """Return the finished store if it is the one asked for."""
+    """Return the finished store; refuse the store of another request."""
     if not is_complete(plan.destination, KIND):
         raise InputError(
             "exists already and is not a finished genotype store",
@@ -332,5 +331,5 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
         )
     request, sources = recorded_request(plan)
     check_same_request(plan, request or {}, sources, plan.destination)
-    shutil.rmtree(plan.partial, ignore_errors=True)  # a kill between rename and removal
+    shutil.rmtree(plan.partial, ignore_errors=True)  # the ingest was killed before removing it
     return open_genotype_store(plan.destination)

@@ -1,4 +1,4 @@
-"""What an ingest will write, worked out and checked before anything is written."""
+"""Plan of an ingest, which is computed and checked before anything is written."""
 
 from __future__ import annotations
 
@@ -42,37 +42,39 @@ Index = npt.NDArray[np.intp]
 DEFAULT_CHUNK_SHAPE = (2048, 8192)
 
 READ_BUDGET_BYTES = 64 << 20
-"""Genotypes that an ingest holds in memory, whatever the number of people.
+"""Memory for genotypes in an ingest, in bytes, for any number of people.
 
-Only a chunk too large for it asks for more, and of a sample-major file alone: then one partition
-at a time is written.
+Only a large chunk of a sample-major file can need more; partitions are then written one at a time.
 """
 
 NOT_HASHED = ""
-"""In place of a SHA-256: the .bed is hashed while it is copied, so that it is read only once."""
+"""Placeholder for the SHA-256 of a .bed file, which is hashed while it is copied."""
 
-# A partition holds a slab as read, selected, a piece of it as written, and parts of it counted;
-# tests measure that this is enough.
+# A partition holds a slab as it is read, its selected people, a piece that is written, and parts
+# that are counted. Tests compare this with the measured memory.
 _COPIES_OF_A_SLAB = 4
-# Per variant beside the genotypes: counts, in the record and in the store, and the table's row.
+# Size of a variant in addition to its genotypes: counts in the record and the store, and table row.
 _BYTES_PER_VARIANT = 256
 
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """Everything that decides what the store will hold, worked out before anything is written.
+    """Plan of an ingest, with all parameters that determine the content of the store.
 
     Attributes
     ----------
     filesets : JoinedFilesets
+        Input filesets.
     sources : tuple of SourceFile
-        Fingerprints of the input files; a .bed may be `NOT_HASHED` yet.
+        Fingerprints of the input files; that of a .bed file may still be `NOT_HASHED`.
     destination : Path
+        Path of the finished store.
     sample_index, variant_index : ndarray of intp
-        Rows of the joined tables that were selected.
+        Selected rows of the joined tables.
     filter_counts : tuple of FilterCount
+        Effects of the filters.
     chunk_shape : tuple of int
-        (variants, samples), no larger than the selection.
+        Numbers of variants and samples in a chunk, at most those of the selection.
     """
 
     filesets: JoinedFilesets
@@ -85,22 +87,22 @@ class IngestPlan:
 
     @property
     def partial(self) -> Path:
-        """Directory in which the store grows."""
+        """Directory of the unfinished store and its records."""
         return self.destination.with_name(self.destination.name + ".partial")
 
     @property
     def growing_store(self) -> Path:
-        """The store before it has its own name."""
+        """Path of the unfinished store."""
         return self.partial / "store.zarr"
 
     @property
     def n_partitions(self) -> int:
-        """Chunk-rows of variants."""
+        """Number of partitions, one for each row of chunks."""
         return -(-len(self.variant_index) // self.chunk_shape[0])
 
     @property
     def partitions_at_once(self) -> int:
-        """Partitions that may be under way together within `READ_BUDGET_BYTES`; at least one."""
+        """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
         width = self.chunk_shape[1] // GENOTYPES_PER_BYTE
         rows, chunks = slab_shape(
             self.chunk_shape[0], width, variant_major=self.filesets.variant_major
@@ -110,25 +112,25 @@ class IngestPlan:
 
     @cached_property
     def samples(self) -> SampleTable:
-        """The people selected."""
+        """Selected people."""
         return self.filesets.samples.select(self.sample_index)
 
     @cached_property
     def variants(self) -> VariantTable:
-        """The variants selected."""
+        """Selected variants."""
         return self.filesets.variants.select(self.variant_index)
 
     @cached_property
     def chromosomes(self) -> npt.NDArray[np.object_]:
-        """Canonical chromosome codes of the variants selected."""
+        """Canonical chromosome codes of the selected variants."""
         return canonical_chromosomes(self.variants)
 
     @cached_property
     def request(self) -> dict[str, Any]:
-        """What must be equal for a store, finished or not, to be the one asked for.
+        """Parameters that must be equal to continue or reuse a store.
 
-        A .bed `NOT_HASHED` is equal to one that was not when recorded: it is left unhashed only
-        where the file system says that it is untouched since.
+        A `NOT_HASHED` .bed file equals one that was `NOT_HASHED` when it was recorded, because
+        `fingerprint` keeps this value only for files that are unchanged since.
         """
         return {
             "sources": [source.sha256 for source in self.sources],
@@ -139,33 +141,33 @@ class IngestPlan:
 
     @property
     def request_path(self) -> Path:
-        """Where the request of the growing store is recorded."""
+        """File with the request of the unfinished store."""
         return self.partial / "request.json"
 
     @property
     def description(self) -> dict[str, Any]:
-        """Request and sources, as the growing and the finished store record them."""
+        """Request and sources, as the unfinished and the finished store record them."""
         return {"request": self.request, "sources": [asdict(source) for source in self.sources]}
 
     @cached_property
     def identity_digest(self) -> str:
-        """See `GenotypeStore`."""
+        """Identity digest of the store, see `GenotypeStore`."""
         return sha256_of_json({**self.request, "chunk_shape": None})
 
     @cached_property
     def cohort_digest(self) -> str:
-        """See `GenotypeStore`."""
+        """Cohort digest of the store, see `GenotypeStore`."""
         return digest_of_people(self.filesets.samples)
 
     def task(self, number: int) -> PartitionTask:
-        """Rows of partition `number`."""
+        """Return the inputs of partition `number`."""
         rows = slice(number * self.chunk_shape[0], (number + 1) * self.chunk_shape[0])
         return PartitionTask(
             self.variant_index[rows], self.sample_index, self.chromosomes[rows], self.samples.sex
         )
 
     def record_path(self, number: int) -> Path:
-        """Where partition `number` is recorded as written."""
+        """Return the file that records partition `number` as written."""
         return self.partial / "partitions" / f"{number:07d}.npz"
 
 
@@ -176,10 +178,18 @@ def plan_ingest(
     selection: Selection,
     chunk_shape: tuple[int, int] = DEFAULT_CHUNK_SHAPE,
 ) -> IngestPlan:
-    """Read the tables, apply the filters, check the .bed files and fingerprint the sources."""
+    """Read the tables, apply the filters, check the .bed files and fingerprint the sources.
+
+    Raises
+    ------
+    UsageError
+        A prefix is given twice, or `chunk_shape` is impossible.
+    InputError
+        A file is malformed, or a list leaves no people or variants.
+    """
     if min(chunk_shape) < 1 or chunk_shape[1] % GENOTYPES_PER_BYTE:
         raise UsageError(
-            "chunks need at least one variant and a multiple of 4 samples", value=chunk_shape
+            "a chunk needs at least one variant and a multiple of 4 samples", value=chunk_shape
         )
     filesets = open_filesets(prefixes)
     sample_index, sample_counts = select_samples(filesets.samples, selection)
@@ -200,12 +210,12 @@ def plan_ingest(
 
 
 def check_free_space(plan: IngestPlan, partitions: int) -> None:
-    """Refuse before any work if the disk cannot hold what is still to be written.
+    """Refuse an ingest if the disk has too little free space for the remaining partitions.
 
     Raises
     ------
     ResourceError
-        With the bytes needed and the bytes free.
+        The disk has too little free space.
     """
     chunk_bytes = plan.chunk_shape[0] * plan.chunk_shape[1] // GENOTYPES_PER_BYTE
     columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
@@ -221,12 +231,12 @@ def check_free_space(plan: IngestPlan, partitions: int) -> None:
 def check_same_request(
     plan: IngestPlan, request: dict[str, Any], sources: tuple[SourceFile, ...], where: Path
 ) -> None:
-    """Refuse to continue or reuse a store that holds anything but what `plan` asks for.
+    """Refuse to continue or reuse a store of another request than that of `plan`.
 
     Raises
     ------
     InputError
-        Naming the first difference.
+        The requests differ; the message names the first difference.
     """
     if request == plan.request:
         return
@@ -236,7 +246,7 @@ def check_same_request(
         for source in plan.sources
         if before.get(source.path) != source.sha256
     ] or [
-        f"the {name.replace('_', ' ')} selected or asked for differ"
+        f"the {name.replace('_', ' ')} of the request differ"
         for name, value in plan.request.items()
         if request.get(name) != value
     ]
@@ -248,7 +258,7 @@ def check_same_request(
 
 
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
-    """The request and sources of the finished store or else of the partial one, if any."""
+    """Return the request and the sources of the finished or unfinished store, if there is one."""
     if plan.destination.exists():
         if is_complete(plan.destination, KIND):
             return _request_from(attributes_of(open_group(plan.destination, KIND)))
@@ -263,7 +273,7 @@ def _request_from(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[Source
 
 
 def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
-    """Fingerprint the sources; a .bed only where there is something to compare it with."""
+    """Fingerprint the sources; hash .bed files only if there is a recorded hash to compare."""
     request, recorded = recorded_request(plan)
     known = {source.path: source for source in recorded}
     if request is None:

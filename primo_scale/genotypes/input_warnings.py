@@ -1,7 +1,7 @@
-"""What is legal in a PLINK fileset but dangerous: counted, and said in plain lines.
+"""Warnings about valid but suspicious features of a PLINK fileset.
 
-Nothing here changes what is computed. The counts are private (they come from genotypes): they go
-to the operator's terminal and stay in the store.
+They do not affect the computation. The counts come from genotypes and are private: only the
+operator's terminal and the store hold them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, canonical_chromosomes
 from primo_scale.genotypes.tables import (
@@ -34,11 +33,11 @@ _NO_IDENTIFIER = "."
 
 
 @dataclass(frozen=True)
-class Hazards:
-    """Counts of dangerous features; the comment of each says what is counted."""
+class InputWarnings:
+    """Counts of suspicious features."""
 
-    negative_positions: int  # variants left out for it, as PLINK 2 does
-    odd_positions: int  # positions such as 1.5e6x, of which the leading integer was taken
+    negative_positions: int  # variants of negative position, left out as in PLINK 2
+    odd_positions: int  # positions such as 1.5e6x, read as their leading integer
     zero_positions: int  # variants at position 0
     repeated_identifiers: int  # variants that share their identifier with another
     absent_identifiers: int  # variants whose identifier is '.'
@@ -54,7 +53,7 @@ class Hazards:
     shared_individuals: int  # rows that share their IID with another FID
 
     def lines(self) -> list[str]:
-        """One line per hazard that is there, in the order of the fields."""
+        """Return one line for each count that is not zero, in the order of the fields."""
         return [
             f"{_DESCRIPTIONS[field.name]}: {getattr(self, field.name)}"
             for field in fields(self)
@@ -64,7 +63,7 @@ class Hazards:
 
 _DESCRIPTIONS = {
     "negative_positions": "variants of negative position, left out as PLINK 2 does",
-    "odd_positions": "positions that are not plain integers, their leading digits taken",
+    "odd_positions": "positions that are not plain integers, read as their leading integer",
     "zero_positions": "variants at position 0",
     "repeated_identifiers": "variants that share their identifier (a release refuses them)",
     "absent_identifiers": "variants with the identifier '.'",
@@ -72,7 +71,7 @@ _DESCRIPTIONS = {
     "identical_alleles": "variants with two identical alleles",
     "absent_alleles": "variants with an allele '0' or '.', which no name can match",
     "unplaced_variants": "variants on chromosome 0",
-    "monomorphic_variants": "monomorphic variants (kept: to drop them would be a private choice)",
+    "monomorphic_variants": "monomorphic variants (kept: dropping them would reveal genotypes)",
     "uncalled_variants": "variants without any call (kept)",
     "uncalled_samples": "samples without any call (kept)",
     "heterozygous_haploids": "heterozygous calls on X in men, where one copy is expected",
@@ -83,7 +82,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class InputNotes:
-    """What was noticed while the tables were read."""
+    """Counts from reading the tables, as in `InputWarnings`."""
 
     negative_positions: int
     odd_positions: int
@@ -91,14 +90,18 @@ class InputNotes:
 
 @dataclass(frozen=True)
 class GenotypeTallies:
-    """What was counted while the genotypes were copied.
+    """Counts and checksums from copying the genotypes.
 
     Attributes
     ----------
     counts : ndarray of int64, shape (m, 4)
-        Samples of each raw value, per variant.
-    chunk_crc32c : ndarray of uint32, shape (partitions, chunks in each)
-    uncalled_samples, heterozygous_haploids : int
+        Number of samples with each raw value, per variant.
+    chunk_crc32c : ndarray of uint32, shape (partitions, chunks per partition)
+        CRC-32C of each chunk.
+    uncalled_samples : int
+        Number of samples without a call.
+    heterozygous_haploids : int
+        Number of heterozygous calls on X in men.
     """
 
     counts: npt.NDArray[np.int64]
@@ -107,10 +110,10 @@ class GenotypeTallies:
     heterozygous_haploids: int
 
 
-def find_hazards(
+def count_input_warnings(
     variants: VariantTable, samples: SampleTable, notes: InputNotes, tallies: GenotypeTallies
-) -> Hazards:
-    """Count the hazards of the variants and samples that were selected."""
+) -> InputWarnings:
+    """Count the suspicious features of the selected variants and samples."""
     unnamed = variants.identifier == _NO_IDENTIFIER
     repeated = _in_repeated_rows(variants.identifier) & ~unnamed
     absent = _is_one_of(variants.allele1, _NO_ALLELE) | _is_one_of(variants.allele2, _NO_ALLELE)
@@ -120,11 +123,11 @@ def find_hazards(
         (called == tallies.counts[:, HOMOZYGOUS_A1]) | (called == tallies.counts[:, HOMOZYGOUS_A2])
     )
     same_individual = _in_repeated_rows(samples.individual)
-    same_person = same_individual.copy()  # nobody else can be
+    same_person = same_individual.copy()  # only these rows can be repeated
     same_person[same_individual] = _in_repeated_rows(
         samples.family[same_individual], samples.individual[same_individual]
     )
-    return Hazards(
+    return InputWarnings(
         negative_positions=notes.negative_positions,
         odd_positions=notes.odd_positions,
         zero_positions=int(np.sum(variants.position == 0)),
@@ -171,14 +174,17 @@ def _repeated_sites(
     first = np.where(swap, variants.allele2, variants.allele1)
     second = np.where(swap, variants.allele1, variants.allele2)
     repeated = _in_repeated_rows(chromosome, variants.position, first, second)
-    return repeated & (variants.position > 0)  # position 0 is no place: counted on its own
+    return repeated & (variants.position > 0)  # position 0 means unknown, counted separately
 
 
 def _is_one_of(column: npt.NDArray[np.object_], values: Collection[str]) -> npt.NDArray[np.bool_]:
-    return np.asarray(pd.Series(column).isin(values))
+    inside = map(frozenset(values).__contains__, column.tolist())
+    return np.fromiter(inside, dtype=bool, count=len(column))
 
 
 def _in_repeated_rows(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Mask of the rows that are equal to another row in all `columns`."""
+    """Return a mask of the rows that equal another row in all `columns`."""
+    import pandas as pd  # its import takes a fifth of a second, and most runs reuse a store
+
     frame = pd.DataFrame(dict(enumerate(columns)))
     return np.asarray(frame.duplicated(keep=False))

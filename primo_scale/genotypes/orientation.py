@@ -1,4 +1,4 @@
-"""The recorded self-test of an ingest: the store counts copies of the right allele."""
+"""Self-test of an ingest: the store counts copies of the correct allele."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from primo_scale.storage.groups import Array
 
 Index = npt.NDArray[np.intp]
 
-# https://www.cog-genomics.org/plink/1.9/formats#bed, as copies of A1; written out again here so
-# that this witness shares nothing with the kernels it tests.
+# https://www.cog-genomics.org/plink/1.9/formats#bed, as copies of A1. It is repeated here so that
+# the self-test does not depend on the kernels it tests.
 _DEFINITION = {0b00: 2, 0b01: -1, 0b10: 1, 0b11: 0}
 _TESTED_VARIANTS = 16
 _TESTED_SAMPLES = 64
@@ -24,7 +24,7 @@ _TESTED_SAMPLES = 64
 
 @dataclass(frozen=True)
 class OrientationTest:
-    """How many genotypes were compared one by one; all of them agreed."""
+    """Numbers of variants and genotypes that were compared and agreed."""
 
     variants: int
     genotypes: int
@@ -33,15 +33,16 @@ class OrientationTest:
 def check_orientation(
     filesets: JoinedFilesets, array: Array, *, variants: Index, samples: Index
 ) -> OrientationTest:
-    """Compare stored dosages with the source, genotype by genotype, by the format's definition.
+    """Compare stored dosages with source genotypes, which are read as the format defines them.
 
     Parameters
     ----------
     filesets : JoinedFilesets
+        Source of the genotypes.
     array : zarr.Array of uint8
-        The store's genotypes.
+        Packed genotypes of the store.
     variants, samples : ndarray of intp
-        Source positions of the rows and columns of the store.
+        Positions in the source of the rows and columns of the store.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def check_orientation(
             ]
             if stored != source:
                 raise InputError(
-                    f"the stored genotypes of variant {row + 1} are not those of the source",
+                    f"the stored genotypes of variant {row + 1} differ from the source",
                     where=filesets.prefixes[0],
                     remedy="Remove the partial store and start again",
                 )

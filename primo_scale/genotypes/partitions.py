@@ -1,7 +1,7 @@
-"""One partition of an ingest: a chunk-row of variants, copied from the .bed files to the store.
+"""Partitions of an ingest: each copies one row of chunks from the .bed files to the store.
 
-A partition counts as written once its record is there: the record is committed atomically after
-the chunks were flushed, and carries their checksum and what was counted on the way.
+A partition is complete when its record exists. The record is committed atomically after the chunks
+were flushed, and holds their checksums and the counts of genotypes.
 """
 
 from __future__ import annotations
@@ -17,33 +17,35 @@ import numpy.typing as npt
 from primo_scale.genotypes.filesets import JoinedFilesets
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
+from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import sync_directory, write_atomically
 from primo_scale.storage.groups import Array
-from primo_scale.storage.growing_chunks import growing_chunks
 
-# So that memory is the same for thousands of people and millions.
+# Bytes of packed genotypes that are read, counted and written together, for any number of people.
 SLAB_BYTES = 4 << 20
-# Whole rows of half a million people: read in order a disk is several times as fast, and pieces of
-# 32 rows of a chunk are long enough to be written on their own.
+# Whole rows of half a million people. Sequential reading is several times as fast, and 32 rows of a
+# chunk are long enough for one write.
 _SLAB_ROWS = 32
-_MOST_CHUNKS = 64  # files that are open together
+_MOST_CHUNKS = 64  # limits the number of open files
 
 Index = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """What a partition reads.
+    """Inputs of a partition.
 
     Attributes
     ----------
     variants : ndarray of intp, shape (v,)
-        Positions in the joined tables.
+        Positions of the variants in the joined tables.
     samples : ndarray of intp, shape (n,)
+        Positions of the people in the joined tables.
     chromosome : ndarray of object (str), shape (v,)
-        Canonical codes of `variants`.
+        Canonical chromosome code of each variant.
     sex : ndarray of int8, shape (n,)
+        Sex of each person, as in `SampleTable`.
     """
 
     variants: Index
@@ -54,18 +56,18 @@ class PartitionTask:
 
 @dataclass(frozen=True)
 class PartitionRecord:
-    """What a partition leaves besides its chunks.
+    """Record of a written partition.
 
     Attributes
     ----------
     crc32c : ndarray of uint32, shape (chunks,)
-        Of each chunk, with the padding that it ends with at the edges of the array.
+        CRC-32C of each chunk, including its padding.
     counts : ndarray of int64, shape (v, 4)
-        Samples of each raw value.
+        Number of samples with each raw value, per variant.
     never_called : ndarray of uint8, shape (ceil(n / 4),)
-        Mask of `kernels.packed.always_missing`.
+        Mask of people without a call, as `kernels.packed.always_missing`.
     heterozygous_haploids : ndarray of int64, shape ()
-        Heterozygous calls on X in men.
+        Number of heterozygous calls on X in men.
     """
 
     crc32c: npt.NDArray[np.uint32]
@@ -89,19 +91,21 @@ class PartitionRecord:
 def write_partition(
     filesets: JoinedFilesets, array: Array, *, number: int, task: PartitionTask
 ) -> PartitionRecord:
-    """Copy the genotypes of one chunk-row and flush them to the disk.
+    """Copy the genotypes of one row of chunks and flush them to the disk.
 
-    They go through in slabs of `slab_shape`, so that memory does not depend on the number of
-    samples.
+    They are copied in slabs of `slab_shape`, so that the memory does not depend on the number of
+    people.
 
     Parameters
     ----------
     filesets : JoinedFilesets
+        Source of the genotypes.
     array : zarr.Array of uint8
-        The store's genotypes.
+        Packed genotypes of the store.
     number : int
-        Chunk-row to write.
+        Number of the row of chunks.
     task : PartitionTask
+        Variants and people of the partition.
     """
     chunk_bytes, width = array.chunks[1], array.shape[1]
     rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=filesets.variant_major)
@@ -113,15 +117,15 @@ def write_partition(
         columns = slice(first, min(first + chunks * chunk_bytes, width))
         samples = slice(4 * columns.start, min(4 * columns.stop, len(task.samples)))
         grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
-        with growing_chunks(array, number, grid, most_rows=rows) as growing:
+        with open_chunk_appender(array, number, grid, most_rows=rows) as appender:
             for top in range(0, len(task.variants), rows):
                 variants = slice(top, min(top + rows, len(task.variants)))
                 shape = (variants.stop - top, columns.stop - first)
                 packed = buffer[: shape[0] * shape[1]].reshape(shape)
                 filesets.read_into(packed, task.variants[variants], task.samples[samples])
                 tally.add(packed, variants, samples)
-                growing.append(packed)
-            checksums.append(growing.finish())
+                appender.append(packed)
+            checksums.append(appender.finish())
     directory = chunk_path(array, (number, 0)).parent
     sync_directory(directory)
     sync_directory(directory.parent)
@@ -134,11 +138,21 @@ def write_partition(
 
 
 def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, int]:
-    """Variants and chunks, of `height` variants and `width` bytes, that go through at once.
+    """Return the numbers of variants and chunks that are copied together.
 
-    Long pieces of few rows, so that a file is read in order and what was read is counted and
-    written out of the processor's cache; of a file that is not variant-major whole columns of
-    chunks, since each read of it passes over all the samples.
+    In a variant-major file, a slab consists of long pieces of a few rows, so that the file is read
+    sequentially, and genotypes are counted and written from the processor's cache. In a
+    sample-major file, a slab consists of whole columns of chunks, because each read passes over all
+    samples.
+
+    Parameters
+    ----------
+    height : int
+        Number of variants in a chunk.
+    width : int
+        Number of bytes in a row of a chunk.
+    variant_major : bool
+        Whether the file is variant-major.
     """
     rows = min(_SLAB_ROWS, height) if variant_major else height
     side_by_side = min(_MOST_CHUNKS, max(1, SLAB_BYTES // (rows * width)))
@@ -148,7 +162,7 @@ def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, in
 
 
 class _Tally:
-    """What is counted of a partition while it passes."""
+    """Counts of a partition, slab by slab."""
 
     def __init__(self, task: PartitionTask, width: int) -> None:
         self._task = task
@@ -157,7 +171,7 @@ class _Tally:
         self.heterozygous_haploids = 0
 
     def add(self, packed: PackedGenotypes, variants: slice, samples: slice) -> None:
-        """Count a slab, by its positions among the partition's variants and samples."""
+        """Add the counts of a slab with these variants and samples of the partition."""
         self.counts[variants] += count_genotypes(packed, samples.stop - samples.start)
         columns = slice(samples.start // 4, samples.start // 4 + packed.shape[1])
         self.never_called[columns] &= always_missing(packed)
@@ -167,7 +181,7 @@ class _Tally:
 
 
 def total_records(paths: Sequence[Path]) -> GenotypeTallies:
-    """Add up the records of all partitions, in order."""
+    """Combine the records of all partitions, in order."""
     counts, checksums = [], []
     heterozygous = 0
     never_called = None

@@ -1,10 +1,11 @@
-"""The packed genotype store: a Zarr group that any process opens by its place.
+"""Packed genotype store, a Zarr group.
 
 Layout (format 3): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
-and checksummed; ``genotype_counts`` int64 (variant, 4); ``chunk_crc32c`` uint32 (chunk-row,
-chunk), the checksum of each chunk of ``genotypes``, by which a chunk in another's place is found;
-the variant and sample tables, one array a column. The attributes hold digests, hazards, what each
-filter left, the orientation self-test and the checksums of all other chunks. All of it is private.
+and checksummed; ``genotype_counts`` int64 (variant, 4), the number of samples with each raw value;
+``chunk_crc32c`` uint32 (row of chunks, chunk), the checksum of each chunk of ``genotypes``, which
+detects exchanged chunks; and one array for each column of the variant and sample tables. The
+attributes hold digests, input warnings (``hazards``), the effects of the filters, the orientation
+self-test and the checksums of all other chunks. All of it is private.
 """
 
 from __future__ import annotations
@@ -12,11 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
 from primo_scale.genotypes.filters import FilterCount
-from primo_scale.genotypes.input_warnings import Hazards
+from primo_scale.genotypes.input_warnings import InputWarnings
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes, packed_width
 from primo_scale.storage.chunks import read_block
@@ -36,21 +34,22 @@ KIND = "genotypes"
 
 @dataclass(frozen=True)
 class GenotypeStore:
-    """A genotype store on disk; only what is asked for is read.
+    """Finished genotype store, whose tables and genotypes are read on request.
 
     Attributes
     ----------
     path : Path or ObjectUrl
+        Location of the store.
     n_samples, n_variants : int
-        What the filters of the ingest left.
+        Numbers of samples and variants after the filters of the ingest.
     chunk_shape : tuple of int
-        (variants, samples) of a chunk; samples a multiple of 4.
+        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
     identity_digest : str
-        SHA-256 of the source files' contents, the samples and the variants selected; it does not
-        depend on chunking. Private.
+        SHA-256 digest of the source files' contents and the selected samples and variants. It does
+        not depend on the chunks. Private.
     cohort_digest : str
-        SHA-256 of everybody in the .fam files, before filters and in any order. Private, and only
-        ever used under the ledger's key.
+        SHA-256 digest of all people in the .fam files, before filters and in any order. Private;
+        the ledger uses it only with its secret key.
     """
 
     path: Location
@@ -84,21 +83,15 @@ class GenotypeStore:
         )
 
     @cached_property
-    def hazards(self) -> Hazards:
-        """What is legal but dangerous in these genotypes. Private."""
-        return Hazards(**attributes_of(self._group)["hazards"])
+    def input_warnings(self) -> InputWarnings:
+        """Counts of suspicious features of the input. Private."""
+        return InputWarnings(**attributes_of(self._group)["hazards"])
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
-        """What each filter of the ingest named, found and left. Private."""
+        """Effects of the filters of the ingest. Private."""
         counts = attributes_of(self._group)["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
-
-    @cached_property
-    def genotype_counts(self) -> npt.NDArray[np.int64]:
-        """Samples of each raw value 0..3 per variant, shape (n_variants, 4). Private."""
-        group = self._group
-        return read_block(array_of(group, "genotype_counts"), (slice(None), slice(None)))
 
     @cached_property
     def _group(self) -> Group:
@@ -116,17 +109,17 @@ class GenotypeStore:
         Parameters
         ----------
         variants, samples : slice
-            Without steps; `samples` starts at a multiple of 4.
+            Ranges without steps; `samples` starts at a multiple of 4.
 
         Returns
         -------
         ndarray of uint8, shape (v, ceil(s / 4))
-            Bits after the last sample asked for are those of its neighbours or padding.
+            Packed genotypes. Bits after the last sample belong to the next samples or are padding.
 
         Raises
         ------
         InputError
-            A chunk is missing, damaged, or not the one that the ingest wrote there.
+            A chunk is missing, damaged or exchanged.
         """
         start, stop, _ = samples.indices(self.n_samples)
         if start % GENOTYPES_PER_BYTE:
@@ -135,17 +128,17 @@ class GenotypeStore:
         return read_block(self._genotypes, (variants, columns))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Workers open the store themselves: cached tables never travel.
+        # Workers open the store themselves, so that cached tables are not sent to them.
         return open_genotype_store, (self.path,)
 
 
 def open_genotype_store(path: Location) -> GenotypeStore:
-    """Open a finished store; costs two small reads.
+    """Open a finished store with two small reads.
 
     Raises
     ------
     InputError
-        Not a genotype store, an unfinished one, or one of another format version.
+        The store is missing, unfinished, damaged, of another kind or of another format version.
     """
     attributes = attributes_of(open_group(path, KIND))
     return GenotypeStore(

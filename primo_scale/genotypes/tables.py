@@ -1,4 +1,4 @@
-"""The variant table (.bim) and the sample table (.fam) of a PLINK 1 fileset, read strictly."""
+"""Strict reading of the variant table (.bim) and the sample table (.fam) of a PLINK 1 fileset."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ HUMAN_CHROMOSOMES = frozenset(
 
 _BIM_COLUMNS = 6
 _FAM_COLUMNS = 6
-_LARGEST_POSITION = 2**31 - 2  # as plink2
+_LARGEST_POSITION = 2**31 - 2  # as in plink2
 _LEADING_INTEGER = re.compile(rb"[+-]?[0-9]+")
 _SEX_CODES = {b"1": MALE, b"M": MALE, b"m": MALE, b"2": FEMALE, b"F": FEMALE, b"f": FEMALE}
 
 _SEX_OF_TEXT = {code.decode(): sex for code, sex in _SEX_CODES.items()}
 
 _BLOCK_BYTES = 1 << 20
-_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))  # what bytes.split() splits at
+_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))  # separators of bytes.split()
 
 
 class _Columns:
-    """Rows kept as parallel columns, one array per dataclass field."""
+    """Table with one array for each column, which is a dataclass field."""
 
     def select(self, index: RowIndex) -> Self:
-        """Rows at `index` (positions, or a mask of the table's length), in that order."""
+        """Return the rows at `index`, which holds positions or is a mask."""
         return self._map(lambda column: column[index])
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
-        """Stack the rows of `tables`."""
+        """Return one table with the rows of all `tables`."""
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         return cls(*(np.concatenate([getattr(table, name) for table in tables]) for name in names))
 
@@ -61,19 +61,20 @@ class _Columns:
 
 @dataclass(frozen=True)
 class VariantTable(_Columns):
-    """Variants, one row each: the columns of a .bim file.
+    """Variants: the columns of a .bim file.
 
     Attributes
     ----------
     chromosome, identifier : ndarray of object (str), shape (m,)
-        As written in the file (``chr1`` stays ``chr1``).
+        Chromosome and identifier as written in the file (``chr1`` stays ``chr1``).
     centimorgan : ndarray of float64, shape (m,)
+        Genetic distance in centimorgans.
     position : ndarray of int64, shape (m,)
-        Base pairs.
+        Position in base pairs.
     allele1 : ndarray of object (str), shape (m,)
-        Column 5, A1: the allele whose copies are counted.
+        Allele A1 (column 5), whose copies are counted.
     allele2 : ndarray of object (str), shape (m,)
-        Column 6, A2.
+        Allele A2 (column 6).
     """
 
     chromosome: StringColumn
@@ -89,16 +90,16 @@ class VariantTable(_Columns):
 
 @dataclass(frozen=True)
 class SampleTable(_Columns):
-    """People, one row each: the identity columns of a .fam file.
+    """People: the identity columns of a .fam file.
 
     Attributes
     ----------
     family : ndarray of object (str), shape (n,)
-        FID; ``0`` means none.
+        Family identifier FID; ``0`` means none.
     individual : ndarray of object (str), shape (n,)
-        IID.
+        Individual identifier IID.
     sex : ndarray of int8, shape (n,)
-        1 male, 2 female, 0 unknown.
+        Sex: 1 male, 2 female, 0 unknown.
     """
 
     family: StringColumn
@@ -111,16 +112,16 @@ class SampleTable(_Columns):
 
 @dataclass(frozen=True)
 class BimFile:
-    """What a .bim file says.
+    """Content of a .bim file.
 
     Attributes
     ----------
     variants
-        One row a line, in file order; also the variants of negative position, whose genotypes
-        take their place in the .bed file although plink2 and this project leave them out.
+        Variants, one for each line, in file order. They include variants of negative position,
+        which plink2 and this project leave out later, because the .bed file holds their genotypes.
     odd_positions
-        How many positions were not plain integers (``1.5e6x``); their leading integer was taken,
-        as plink2 does.
+        Number of positions that are not plain integers (``1.5e6x``), which are read as their
+        leading integer, as in plink2.
     """
 
     variants: VariantTable
@@ -130,13 +131,14 @@ class BimFile:
 def read_bim(path: Path) -> BimFile:
     """Read a .bim file: chromosome, identifier, centimorgans, position, A1, A2.
 
-    Blanks and tabs may be mixed and lines may end in CR LF; columns after the sixth are ignored.
+    Columns are separated by blanks or tabs, lines may end with CR LF, and columns after the sixth
+    are ignored.
 
     Raises
     ------
     InputError
-        No file, no variant, a line of fewer than six columns, or a position or genetic distance
-        that does not begin with a number, or a position above 2**31 - 2.
+        The file is missing or empty, a line has fewer than six columns, a position does not begin
+        with an integer or is above 2**31 - 2, or a genetic distance is not a number.
     """
     chromosomes, identifiers, alleles1, alleles2 = [], [], [], []
     positions, centimorgans = [], []
@@ -151,7 +153,7 @@ def read_bim(path: Path) -> BimFile:
         alleles1.append(sys.intern(_text(tokens[4], path, line)))
         alleles2.append(sys.intern(_text(tokens[5], path, line)))
     if not identifiers:
-        raise InputError("holds no variants", where=path, remedy="Check that the file is whole")
+        raise InputError("has no variants", where=path, remedy="Check that the file is complete")
     variants = VariantTable(
         chromosome=_string_column(chromosomes),
         identifier=_string_column(identifiers),
@@ -166,18 +168,18 @@ def read_bim(path: Path) -> BimFile:
 def read_fam(path: Path) -> SampleTable:
     """Read the identity columns of a .fam file: FID, IID and sex (columns 1, 2 and 5).
 
-    Parents and phenotype must be there but are not used: phenotypes come from their own file.
+    The columns of parents and phenotype must exist, but are not used.
 
     Raises
     ------
     InputError
-        No file, no sample, a line of fewer than six columns, or the IID ``0``, which PLINK keeps
-        for "no such person".
+        The file is missing or empty, a line has fewer than six columns, or an IID is ``0``, which
+        PLINK reserves for absent people.
     """
     plain = _plain_columns(path, _FAM_COLUMNS, (0, 1, 4))
     if plain is not None and "0" not in plain[1]:
         families, individuals, codes = plain
-        # A family of one often has the name of its only member: one string in memory does.
+        # FID and IID are often equal and then share one string in memory.
         shared = [
             individual if family == individual else sys.intern(family)
             for family, individual in zip(families, individuals, strict=True)
@@ -191,9 +193,9 @@ def read_fam(path: Path) -> SampleTable:
 
 
 def canonical_chromosome(code: str) -> str:
-    """Reduce the spellings of a human chromosome to one: ``chr23``, ``x`` and ``X`` are ``X``.
+    """Return the canonical code of a human chromosome: ``X`` for ``chr23``, ``x`` and ``X``.
 
-    Codes that are not human chromosomes come back unchanged.
+    Other codes are returned unchanged.
     """
     bare = code[3:] if code[:3].lower() == "chr" else code
     bare = bare.upper()
@@ -206,9 +208,9 @@ def canonical_chromosome(code: str) -> str:
 def _plain_columns(
     path: Path, columns: int, wanted: tuple[int, ...]
 ) -> tuple[list[str], ...] | None:
-    """Some columns of a table in which every line has exactly `columns`, or None for any other.
+    """Return the wanted columns of a table, or None unless every line has exactly `columns`.
 
-    Half the time that it takes line by line.
+    This takes half the time of reading line by line.
     """
     found: tuple[list[str], ...] = tuple([] for _ in wanted)
     try:
@@ -226,7 +228,7 @@ def _plain_columns(
 
 
 def _are_of_length(block: bytes, columns: int, lines: int) -> bool:
-    """Whether each line of a block, the last too ended by a newline, has so many tokens."""
+    """Return whether each line of a block ends with a newline and has `columns` tokens."""
     characters = np.frombuffer(block, dtype=np.uint8)
     blank = _IS_BLANK[characters]
     starts = np.flatnonzero(blank[:-1] & ~blank[1:]) + 1
@@ -240,7 +242,7 @@ def _are_of_length(block: bytes, columns: int, lines: int) -> bool:
 
 
 def _read_fam_line_by_line(path: Path) -> SampleTable:
-    """`read_fam` for whatever is not plain, and for what is wrong with it."""
+    """Read a .fam file as `read_fam` does, with the line number of each error."""
     families, individuals, sexes = [], [], []
     for line, tokens in _rows(path, _FAM_COLUMNS, "FID IID father mother sex phenotype"):
         if tokens[1] == b"0":
@@ -253,7 +255,7 @@ def _read_fam_line_by_line(path: Path) -> SampleTable:
         individuals.append(_text(tokens[1], path, line))
         sexes.append(_SEX_CODES.get(tokens[4], UNKNOWN_SEX))
     if not individuals:
-        raise InputError("holds no samples", where=path, remedy="Check that the file is whole")
+        raise InputError("has no samples", where=path, remedy="Check that the file is complete")
     return SampleTable(
         family=_string_column(families),
         individual=_string_column(individuals),
@@ -262,12 +264,12 @@ def _read_fam_line_by_line(path: Path) -> SampleTable:
 
 
 def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (line number, tokens) of every line; blank lines may only end the file."""
+    """Yield (line number, tokens) of every line; blank lines are allowed only at the end."""
     blank = 0
     try:
         with path.open("rb") as file:
             for line, content in enumerate(file, start=1):
-                # bytes.split() splits at ASCII blanks alone, and takes CR LF along.
+                # bytes.split() splits only at ASCII whitespace, which includes CR.
                 tokens = content.split()
                 if not tokens:
                     blank = line
@@ -276,7 +278,7 @@ def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[byt
                     raise InputError(
                         "an empty line inside the table",
                         where=f"{path}:{blank}",
-                        remedy="Rows must match the .bed file one by one: find what was lost",
+                        remedy="Rows must match the .bed file; check whether a row was lost",
                     )
                 if len(tokens) < columns:
                     raise InputError(
@@ -284,7 +286,7 @@ def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[byt
                         where=f"{path}:{line}",
                         value=len(tokens),
                         expected=columns,
-                        remedy=f"A line is: {layout}",
+                        remedy=f"The columns are: {layout}",
                     )
                 yield line, tokens
     except FileNotFoundError as error:
@@ -292,7 +294,7 @@ def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[byt
 
 
 def _position(token: bytes, path: Path, line: int) -> tuple[int, bool]:
-    """Parse a base-pair position; the flag says whether the token was a plain integer."""
+    """Parse a base-pair position; the flag is True for a plain integer."""
     match = _LEADING_INTEGER.match(token)
     if match is None:
         raise InputError(

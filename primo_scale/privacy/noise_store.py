@@ -31,7 +31,7 @@ from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.documents import of_type, read_document
-from primo_scale.storage.encryption import open_file, seal_file
+from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
 
@@ -129,7 +129,7 @@ class NoiseStore:
             for old in unpaid:
                 self._key_file(old, "unused").unlink(missing_ok=True)
             make_private_directory(self.directory)
-            write_atomically(path, seal_file(os.urandom(KEY_BYTES), charge))
+            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
 
     def open_key(self, charge: str) -> bytes:
@@ -147,7 +147,7 @@ class NoiseStore:
                 raise InputError("the key of the noise is missing", where=key)
             unused.rename(key)
             sync_directory(self.directory)
-        secret = open_file(key, charge)
+        secret = decrypt_file(key, charge)
         if len(secret) != KEY_BYTES:
             raise InputError(
                 "the key of the noise is damaged",

@@ -1,253 +1,237 @@
-"""What a release says about itself, as data: the parts of release.json.
+"""Statement of a release: the dataclasses of which release.json consists.
 
-Only public values may stand here: what the operator chose, sizes that the adjacency makes public,
-and what was computed from noisy statistics. No digest of private data without a key.
+They may contain only public values: choices of the operator, sizes that the neighbouring relation
+makes public, and results computed from noisy statistics. A digest of private data is allowed only
+with a key. The annotations define release.schema.json (`primo_scale.publication.release_schema`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+from msgspec import Meta
+
+from primo_scale.publication.recompute_method import PARAMETERS
+from primo_scale.publication.schema_types import (
+    Adjacency,
+    Amount,
+    AtLeastOne,
+    Delta,
+    Natural,
+    Number,
+    Positive,
+    PositiveAmount,
+    PositiveShare,
+    Privacy,
+    Share,
+    Text,
+    one_of,
+)
 from primo_scale.publication.statement_inputs import PublicInputs
-from primo_scale.publication.statement_mechanism import Mechanism
+from primo_scale.publication.statement_mechanism import StatedMechanism
+from primo_scale.publication.wording import stamp_of
 
-NOT_PRIVATE = "NOT PRIVATE"
-
-_UNITS = {
-    ("full", "replace-one"): "one person's whole row",
-    ("full", "add-remove"): "one person's whole row",
-    (
-        "label",
-        "replace-one",
-    ): "one person's phenotypes (genotypes and covariates are known)",
-    ("label", "add-remove"): (
-        "one person's phenotypes replaced by nothing (genotypes and covariates are known)"
-    ),
-    (
-        "feature",
-        "replace-one",
-    ): "one person's genotypes and covariates (phenotypes are known)",
-    ("feature", "add-remove"): (
-        "one person's genotypes and covariates replaced by nothing (phenotypes are known)"
-    ),
-}
-_VARIANTS_AND_NAMES = (
-    "the variants: IDs, positions, alleles and which allele is counted",
-    "names, public bounds and codings of phenotypes and covariates",
+_VERSIONED = Meta(
+    extra_json_schema={
+        "propertyNames": {"enum": ["primo_scale", "scipy", "opendp", "cryptography"]},
+        "required": ["primo_scale", "scipy"],
+    }
 )
-_ACCOUNTANT = (
-    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
-    "sensitivities proved in docs/maths"
+_NAMED_NUMBERS = Meta(
+    extra_json_schema={
+        "propertyNames": {"enum": sorted({name for names in PARAMETERS.values() for name in names})}
+    }
 )
-_SUBSAMPLED = (
-    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
-    "as an (epsilon, delta) of its own"
-)
-_PEOPLE = ("the number of people", "the list of people: who is in the cohort")
-_KNOWN = {
-    "full": (),
-    "label": ("every person's genotypes and covariates",),
-    "feature": ("every person's phenotypes, and which of them are missing",),
-}
-
-
-def unit_in_words(privacy: str, adjacency: str) -> str:
-    """What one neighbour of a cohort may differ in."""
-    return _UNITS[privacy, adjacency]
-
-
-def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
-    """What the promise takes as known to everybody, and so does not protect."""
-    hides_people = (privacy, adjacency) == ("full", "add-remove")
-    return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
-
-
-def accountant_in_words(*, subsampled: bool) -> str:
-    """How noise was turned into (epsilon, delta)."""
-    return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 
 
 @dataclass(frozen=True)
 class Software:
-    """What computed the release."""
+    """Program that computed the release."""
 
-    name: str
-    version: str
+    name: Text
+    version: Text
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a release, or one of its charges, takes from its account.
+class StatedCost:
+    """Cost of a release, or of one of its charges.
 
     Attributes
     ----------
-    mu_squared
-        Of its Gaussian part.
-    epsilon, delta
-        Of what is known only as (epsilon, delta)-private: X'X of a secret subsample. Else 0.
+    mu_squared : float
+        Squared ratio of sensitivity and noise of the Gaussian part.
+    epsilon, delta : float
+        Cost of the part that is only known to be (epsilon, delta)-private: X'X of a secret
+        subsample. Otherwise 0.
     """
 
-    mu_squared: float
-    epsilon: float
-    delta: float
+    mu_squared: Amount
+    epsilon: Amount
+    delta: Share
 
 
 @dataclass(frozen=True)
 class Accountant:
-    """How noise was turned into (epsilon, delta), and by which versions of what."""
+    """Computation of (epsilon, delta) from the noise, and versions of the programs involved."""
 
-    method: str
-    versions: Mapping[str, str]
+    method: Text
+    versions: Annotated[Mapping[str, Text], _VERSIONED]
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise: (epsilon, delta) and what it is composed of.
+    """Privacy guarantee: (epsilon, delta) and its derivation.
 
     Attributes
     ----------
-    epsilon, delta
-        As asked for; what `cost` amounts to stays within them.
-    cost
-        Of all charges of the release together.
-    mu
-        Square root of the cost's mu^2: sensitivity over noise of all that is Gaussian.
-    adjacency, privacy
-        ``replace-one`` or ``add-remove``; ``full``, ``label`` or ``feature``.
-    unit
-        What both mean, in words (`unit_in_words`).
-    accountant
-        How the cost was turned into (epsilon, delta).
+    epsilon, delta : float
+        Requested values; the value of `cost` is within them.
+    cost : StatedCost
+        Total cost of all charges of the release.
+    mu : float
+        Square root of the cost's mu^2, the ratio of sensitivity and noise of all Gaussian parts.
+    adjacency, privacy : str
+        Neighbouring relation and privacy unit.
+    unit : str
+        Description of both (`primo_scale.publication.wording.unit_in_words`).
+    accountant : Accountant
+        Computation of (epsilon, delta) from the cost.
     """
 
-    epsilon: float
-    delta: float
-    cost: Cost
-    mu: float
-    adjacency: str
-    privacy: str
-    unit: str
+    epsilon: Annotated[float, Meta(gt=0, le=1e6)]
+    delta: Delta
+    cost: StatedCost
+    mu: PositiveAmount
+    adjacency: Adjacency
+    privacy: Privacy
+    unit: Text
     accountant: Accountant
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Public sizes.
+    """Public sizes of the cohort.
 
     Attributes
     ----------
-    n_samples
-        Number of people; None where it is private (full privacy, add-remove).
-    nominal_n
-        The public number that stands for it there; else None.
-    n_variants, n_phenotypes, n_covariates, block_sizes
-        Columns, and variants of each LD block.
+    n_samples : int or None
+        Number of people; None if it is private (full privacy with add-remove).
+    nominal_n : int or None
+        Public number used in place of a private number of people; otherwise None.
+    n_variants, n_phenotypes, n_covariates : int
+        Numbers of columns.
+    block_sizes : tuple of int
+        Number of variants of each LD block.
     """
 
-    n_samples: int | None
-    nominal_n: int | None
-    n_variants: int
-    n_phenotypes: int
-    n_covariates: int
-    block_sizes: tuple[int, ...]
+    n_samples: Positive | None
+    nominal_n: Positive | None
+    n_variants: Positive
+    n_phenotypes: Positive
+    n_covariates: Natural
+    block_sizes: Annotated[tuple[Positive, ...], AtLeastOne]
 
 
 @dataclass(frozen=True)
 class Estimation:
-    """How weights were computed from the noisy statistics (post-processing).
+    """Computation of weights from the noisy statistics (post-processing).
 
     Attributes
     ----------
-    estimator
-        Name of the rule, as ``--shrinkage`` has it.
-    shrinkage
-        The rule, for a reader.
-    eigenvalue_floor
-        What happens to eigenvalues that noise made small or negative, for a reader.
-    parameters
-        Numbers of the rule, in lattice units.
-    penalties
-        Of a ridge: by LD block, and for each noisy copy of X'X; else empty.
-    attenuation
-        Factor, for each phenotype, by which clipping rows shrinks effects; known and divided out.
+    estimator : str
+        Name of the rule, as in the option ``--shrinkage``.
+    shrinkage : str
+        Description of the rule.
+    eigenvalue_floor : str
+        Description of the treatment of eigenvalues that noise made small or negative.
+    parameters : Mapping of str to float
+        Parameters of the rule, in lattice units.
+    penalties : tuple of float
+        Penalties of a ridge, by LD block and by noisy copy of X'X; otherwise empty.
+    attenuation : tuple of float
+        Factor for each phenotype by which the clipping of rows shrinks effects. It is known, and
+        the weights are divided by it.
     """
 
-    estimator: str
-    shrinkage: str
-    eigenvalue_floor: str
-    parameters: Mapping[str, float]
-    penalties: tuple[float, ...]
-    attenuation: tuple[float, ...]
+    estimator: Annotated[str, one_of(PARAMETERS)]
+    shrinkage: Text
+    eigenvalue_floor: Text
+    parameters: Annotated[Mapping[str, Number], _NAMED_NUMBERS]
+    penalties: tuple[Number, ...]
+    attenuation: Annotated[tuple[PositiveShare, ...], AtLeastOne]
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What accuracy to expect, from public sizes alone.
+    """Expected accuracy, computed from public sizes alone.
 
-    Nothing here is computed from the cohort: how well weights fit the people they were learned
-    from overstates how well they predict in others.
+    No value is computed from the cohort, because the fit to the people from whom weights are
+    learned overestimates the accuracy in others.
 
     Attributes
     ----------
-    effective_sample_size
-        Number of people in a cohort analysed without noise that would give the same accuracy.
-    definition
+    effective_sample_size : float
+        Number of people in a cohort analysed without noise that gives the same accuracy.
+    definition : str
         Formula of the effective sample size, in words.
     """
 
-    effective_sample_size: float
-    definition: str
+    effective_sample_size: Amount
+    definition: Text
 
 
 @dataclass(frozen=True)
 class LedgerCharge:
-    """One charge of this release: its random name in the ledger and what it took."""
+    """One charge of this release: its random identifier in the ledger, and its cost."""
 
-    id: str
-    cost: Cost
+    id: Text
+    cost: StatedCost
 
 
 @dataclass(frozen=True)
 class LedgerBalance:
-    """What an account has spent, and the epsilon that this amounts to at the account's delta."""
+    """Total spent by an account, and the corresponding epsilon at the account's delta."""
 
-    cost: Cost
-    epsilon: float
+    cost: StatedCost
+    epsilon: Amount
 
 
 @dataclass(frozen=True)
 class LedgerBudget:
-    """The most the account may spend."""
+    """Upper limit of an account's spending."""
 
-    epsilon: float
-    mu_squared: float
+    epsilon: PositiveAmount
+    mu_squared: PositiveAmount
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The charges for this release and what its account had spent before and after them.
+    """Charges for this release, and the spending of its account before and after them.
 
     Attributes
     ----------
-    cohort
-        The custodian's name for it, or ``unnamed``.
-    unit, adjacency
-        What the account protects; budgets of others are kept apart.
-    delta
-        The account's one delta, at which every epsilon here is stated.
-    charges
-        Of this release; the last one bought the statistics.
-    before, after, budget
-        Of the account.
+    cohort : str
+        The custodian's name of the cohort, or ``unnamed``.
+    unit, adjacency : str
+        Privacy unit and neighbouring relation of the account, which has its own budget.
+    delta : float
+        The account's delta, at which every epsilon of the entry is stated.
+    charges : tuple of LedgerCharge
+        Charges of this release; the last one paid for the statistics.
+    before, after : LedgerBalance
+        Balances of the account before and after these charges.
+    budget : LedgerBudget
+        Budget of the account.
     """
 
-    cohort: str
-    unit: str
-    adjacency: str
-    delta: float
-    charges: tuple[LedgerCharge, ...]
+    cohort: Text
+    unit: Privacy
+    adjacency: Adjacency
+    delta: Delta
+    charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=2)]
     before: LedgerBalance
     after: LedgerBalance
     budget: LedgerBudget
@@ -255,67 +239,48 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Statement:
-    """Everything release.json says but the list of files and the signature.
+    """All of release.json except the stamp, scoring, the list of files and the signature.
 
-    A release without a guarantee (`private` False) has no `guarantee`, `mechanism` or `ledger`.
+    In a release without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are
+    None.
 
     Attributes
     ----------
-    created
-        UTC date, ``YYYY-MM-DD``; a time of day would say how long the computation took.
-    public_by_assumption
-        What the guarantee takes as public (`public_by_assumption`).
-    unprotected
-        Names of what is published without protection although it is nobody's but the cohort's;
-        empty in a private release.
+    software : Software
+        Program that computed the release.
+    created : str
+        UTC date, ``YYYY-MM-DD``. A time of day would reveal the duration of the computation.
+    private : bool
+        Whether the release has a guarantee.
+    guarantee, mechanism : Guarantee, StatedMechanism or None
+        Guarantee and the noise from which it follows.
+    cohort, public_inputs : Cohort, PublicInputs
+        Public sizes and inputs.
+    estimation, accuracy : Estimation, Accuracy
+        Post-processing of the noisy statistics, and its expected accuracy.
+    ledger : LedgerEntry or None
+        Payment for the release.
+    public_by_assumption : tuple of str
+        Assumptions of the guarantee (`primo_scale.publication.wording.public_by_assumption`).
+    unprotected : tuple of str
+        Names of data of the cohort that are published without protection; empty in a private
+        release.
     """
 
     software: Software
-    created: str
+    created: Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
     private: bool
     guarantee: Guarantee | None
-    mechanism: Mechanism | None
+    mechanism: StatedMechanism | None
     cohort: Cohort
     public_inputs: PublicInputs
     estimation: Estimation
     accuracy: Accuracy
     ledger: LedgerEntry | None
-    public_by_assumption: tuple[str, ...]
-    unprotected: tuple[str, ...]
+    public_by_assumption: tuple[Text, ...]
+    unprotected: tuple[Text, ...]
 
     @property
     def stamp(self) -> str:
-        """The line that every file of the release carries."""
-        if not self.private or self.guarantee is None:
-            return _not_private_stamp()
-        promise = self.guarantee
-        return _private_stamp(promise.epsilon, promise.delta, promise.adjacency, promise.unit)
-
-
-def stamp_of(document: Mapping[str, Any]) -> str:
-    """The stamp that goes with the guarantee in `document` (release.json as read)."""
-    promise = document["guarantee"]
-    if not document["private"] or promise is None:
-        return _not_private_stamp()
-    return _private_stamp(
-        promise["epsilon"], promise["delta"], promise["adjacency"], promise["unit"]
-    )
-
-
-def stamp_column(document: Mapping[str, Any]) -> str:
-    """Return the guarantee in `document` (release.json) as a column name, without blanks."""
-    promise = document["guarantee"]
-    if not document["private"] or promise is None:
-        return NOT_PRIVATE.replace(" ", "_")
-    return (
-        f"epsilon={promise['epsilon']:.12g},delta={promise['delta']:.12g},"
-        f"unit={promise['privacy']},adjacency={promise['adjacency']}"
-    )
-
-
-def _not_private_stamp() -> str:
-    return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
-
-
-def _private_stamp(epsilon: float, delta: float, adjacency: str, unit: str) -> str:
-    return f"({epsilon:.12g}, {delta:.12g})-differentially private, {adjacency}, {unit}"
+        """Line with the guarantee that every file of the release carries."""
+        return stamp_of(dataclasses.asdict(self))

@@ -1,59 +1,73 @@
-"""The public inputs of a release as release.json states them, and where each came from."""
+"""Public inputs of a release in release.json, and the origin of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from primo_scale.genotypes.coding import REFERENCE_UNIT
+from primo_scale.genotypes.genome_build import BUILD_NAMES
+from primo_scale.publication.schema_types import (
+    AtLeastOne,
+    Digest,
+    Natural,
+    Positive,
+    PositiveAmount,
+    Text,
+    one_of,
+)
 
 
 @dataclass(frozen=True)
 class ReferenceFrequencies:
-    """The public allele frequency file: its name without directories, and its digest."""
+    """Public file of allele frequencies: its name without directories, and its SHA-256 digest."""
 
-    file: str
-    sha256: str
+    file: Annotated[str, Meta(pattern="^[^/]+$")]
+    sha256: Digest
 
 
 @dataclass(frozen=True)
-class PhenotypeBounds:
-    """Public range and scale of one phenotype; `kind` is ``quantitative`` or ``binary``."""
+class StatedPhenotype:
+    """Public range and scale of one phenotype."""
 
-    name: str
+    name: Text
     kind: Literal["quantitative", "binary"]
     lower: float
     upper: float
     mean: float
-    sd: float
+    sd: PositiveAmount
 
 
 @dataclass(frozen=True)
-class CovariateBounds:
-    """Public range, centre and lattice units per raw unit of one covariate."""
+class StatedCovariate:
+    """Public range, centre, and lattice units per raw unit of one covariate."""
 
-    name: str
+    name: Text
     lower: float
     upper: float
     centre: float
-    scale: float
+    scale: PositiveAmount
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a public input came from.
+    """Origin of a public input.
 
     Attributes
     ----------
-    input
-        What it is, for a reader.
-    value
-        What was used, or where it stands in full.
-    source
-        The option that gave it, or the rule that made it from other public inputs.
+    input : str
+        Description of the input.
+    value : str
+        Value of the input, or the place where it is given in full.
+    source : str
+        Option that gave the value, or rule that computed it from other public inputs.
     """
 
-    input: str
-    value: str
-    source: str
+    input: Text
+    value: Text
+    source: Text
 
 
 @dataclass(frozen=True)
@@ -62,26 +76,32 @@ class PublicInputs:
 
     Attributes
     ----------
-    reference_frequencies
-        Where the genotype coding came from; ``uninformative`` codes every variant about 1.
-    genotype_unit, phenotype_unit, constant
-        Lattice units of one genotype unit, of one phenotype sd (s_y), and the constant kappa.
-    phenotypes, covariates
-        One entry a column, in the order of weights.tsv.gz.
-    ld_blocks
-        The rule that made the LD blocks.
-    genome_build
-        Genome build of the positions as the PGS Catalog names it; ``NR`` when not reported.
-    sources
-        Of all of these, and of the bounds that noise rests on.
+    reference_frequencies : ReferenceFrequencies or str
+        Origin of the genotype coding; ``uninformative`` codes every variant about 1.
+    genotype_unit : int
+        Lattice units of one allele copy.
+    phenotype_unit : int
+        Lattice units of one phenotype standard deviation, s_y.
+    constant : int
+        The constant kappa, in lattice units.
+    phenotypes : tuple of StatedPhenotype
+        One entry per phenotype, in the order of weights.tsv.gz.
+    covariates : tuple of StatedCovariate
+        One entry per covariate, in the order of covariates.tsv.
+    ld_blocks : str
+        Rule that made the LD blocks.
+    genome_build : str
+        Genome build of the positions in the PGS Catalog's notation; ``NR`` for not reported.
+    sources : tuple of Source
+        Origins of these inputs and of the bounds on which the noise is based.
     """
 
     reference_frequencies: ReferenceFrequencies | Literal["uninformative"]
-    genotype_unit: int
-    phenotype_unit: int
-    constant: int
-    phenotypes: tuple[PhenotypeBounds, ...]
-    covariates: tuple[CovariateBounds, ...]
-    ld_blocks: str
-    genome_build: str
-    sources: tuple[Source, ...]
+    genotype_unit: Annotated[int, one_of((1, REFERENCE_UNIT))]
+    phenotype_unit: Positive
+    constant: Natural
+    phenotypes: Annotated[tuple[StatedPhenotype, ...], AtLeastOne]
+    covariates: tuple[StatedCovariate, ...]
+    ld_blocks: Text
+    genome_build: Annotated[str, one_of(BUILD_NAMES)]
+    sources: Annotated[tuple[Source, ...], AtLeastOne]

@@ -1,160 +1,137 @@
-"""The mechanism of a release as release.json states it: every noisy statistic and its noise."""
+"""Mechanism of a release in release.json: every noisy statistic and its noise."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from primo_scale.publication.recompute_method import METHODS
+from primo_scale.publication.samplers import SAMPLERS
+from primo_scale.publication.schema_types import (
+    AtLeastOne,
+    Distinct,
+    Positive,
+    PositiveShare,
+    Scale,
+    Share,
+    Text,
+    one_of,
+)
+from primo_scale.publication.wording import STATISTICS
+
+PARTS = tuple(STATISTICS)[:7]
+"""Statistics of every release, with noise unless the guarantee assumes that they are public."""
 
 Layout = Literal["svec", "full"]
-
-STATISTICS = {
-    "gram": "X'X by LD block",
-    "fixed_cross": "X'C, genotypes by constant and covariates",
-    "phenotype_cross": "X'Y, genotypes by phenotypes",
-    "fixed_gram": "C'C, constant and covariates",
-    "fixed_phenotype": "C'Y, constant and covariates by phenotypes",
-    "phenotype_gram": "Y'Y, phenotypes",
-    "observed": "people with each phenotype",
-    "smallest_eigenvalue": "smallest eigenvalue of X'X",
-    "phenotype_moments": "sum, sum of squares and count of each phenotype",
-}
-"""Every statistic that can be measured, for a reader."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A proved way to draw noise, in the only words that release.json has for it.
-
-    Attributes
-    ----------
-    sampler
-        Its name.
-    exactness
-        How near its noise is to the ideal.
-    rng
-        From what randomness.
-    """
-
-    sampler: str
-    exactness: str
-    rng: str
-
-
-KEYSTREAM_DISTANCE = 4e-119
-"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
-
-# Earlier versions drew releases of few numbers, and phenotype moments, with OpenDP.
-OPENDP = Drawn(
-    "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
-    "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard deviation; its "
-    "distance to the ideal Gaussian mechanism has a multiplicative bound, which the calibration "
-    "leaves room for (docs/maths/noise.md)",
-    "operating system entropy, through OpenDP",
-)
-KEYSTREAM = Drawn(
-    "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
-    "Gaussian rounded to a lattice with at least 2^32 steps to a standard deviation, each draw "
-    f"within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in docs/maths/sampler.md",
-    "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee is "
-    "computational (docs/maths/sampler.md)",
-)
-
-
-KEYSTREAM_AND_OPENDP = replace(
-    KEYSTREAM, sampler=f"{KEYSTREAM.sampler}; phenotype moments: {OPENDP.sampler}"
+_Scales = Annotated[tuple[Scale, ...], AtLeastOne]
+_EXACTLY_SYMMETRIC_HAVE_TWO_SIGMAS = Meta(
+    extra_json_schema={
+        "if": {"properties": {"layout": {"const": "svec"}}},
+        "then": {"properties": {"off_diagonal_sigma": {"type": "array"}}},
+        "else": {"properties": {"off_diagonal_sigma": {"type": "null"}}},
+    }
 )
 
 
 @dataclass(frozen=True)
-class Query:
+class StatedQuery:
     """One noisy statistic of genotypes X, fixed columns C and phenotypes Y.
 
     Attributes
     ----------
-    name
-        ``gram`` (X'X by LD block), ``fixed_cross`` (X'C), ``phenotype_cross`` (X'Y),
-        ``fixed_gram`` (C'C), ``fixed_phenotype`` (C'Y), ``phenotype_gram`` (Y'Y), ``observed``
-        (people with each phenotype), ``smallest_eigenvalue`` (of X'X) or ``phenotype_moments``.
-    statistic
-        The same for a reader.
-    shape
-        Of the statistic; of the dense d x d matrix for ``gram``.
-    layout
-        ``svec``: symmetric, off-diagonal noise `off_diagonal_sigma`; ``full``: all alike.
-    sensitivity
-        Greatest l2 change between neighbours, of this statistic alone, in lattice units: one
-        number, or one for every LD block where blocks have bounds of their own.
-    sigma, off_diagonal_sigma
-        Standard deviations of the noise, in lattice units; as many.
-    fine_bits
-        The noise was drawn on multiples of 2^-fine_bits, then the sum rounded to integers.
+    name : str
+        Name of the statistic, a key of `STATISTICS`.
+    statistic : str
+        Description of the statistic, the value of that key.
+    shape : tuple of int
+        Shape of the statistic; of the dense d x d matrix for ``gram``.
+    layout : str
+        ``svec`` for a symmetric matrix with off-diagonal noise `off_diagonal_sigma`; ``full`` if
+        all entries have equal noise.
+    sensitivity : tuple of float
+        Largest l2 distance between the values of this statistic on neighbouring cohorts, in lattice
+        units: one number, or one per LD block if blocks have their own bounds.
+    sigma : tuple of float
+        Standard deviations of the noise in lattice units, as many as sensitivities.
+    off_diagonal_sigma : tuple of float or None
+        Standard deviations of the noise outside the diagonal of a symmetric matrix.
+    fine_bits : tuple of int
+        The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
     """
 
-    name: str
-    statistic: str
-    shape: tuple[int, ...]
+    name: Annotated[str, one_of(STATISTICS)]
+    statistic: Annotated[str, one_of(STATISTICS.values())]
+    shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=2)]
     layout: Layout
-    sensitivity: tuple[float, ...]
-    sigma: tuple[float, ...]
-    off_diagonal_sigma: tuple[float, ...] | None
-    fine_bits: tuple[int, ...]
+    sensitivity: _Scales
+    sigma: _Scales
+    off_diagonal_sigma: _Scales | None
+    fine_bits: Annotated[tuple[Annotated[int, Meta(ge=0, le=62)], ...], AtLeastOne]
 
 
 @dataclass(frozen=True)
-class Mechanism:
-    """How the noise was calibrated (docs/maths).
+class StatedMechanism:
+    """Calibration of the noise (docs/maths).
 
     Attributes
     ----------
-    method, summary, reason
-        Name in docs/methods.md, what it does, and why it was used: ``as given``, or what chose it.
-    calibration
-        Which theorem joins the queries: ``stacked``, ``by-block``, ``add-remove``, ``label`` or
+    method, summary, reason : str
+        Name in docs/methods.md, description, and the reason of the choice: ``as given``, or the
+        rule that chose the method.
+    calibration : str
+        Theorem that composes the queries: ``stacked``, ``by-block``, ``add-remove``, ``label`` or
         ``subsampled``.
-    split
-        t, which says how X'X and X'(C, Y) share the shift: D/A for one dense X'X, and 2 tau with
-        tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None where nothing is shared.
-    row_norm_squared
+    split : float or None
+        Parameter t, the division of the shift between X'X and X'(C, Y): D/A for one dense X'X, and
+        2 tau with tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if nothing is
+        divided.
+    row_norm_squared : int
         N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
         ``||x||^2 ||y||^2 <= N_x N_y`` instead.
-    block_norms_squared
-        beta_b of every LD block, where ``||x_b||^2 <= beta_b`` too and noise rests on it; else
-        None.
-    constant_and_covariates_norm_squared, phenotypes_norm_squared
+    block_norms_squared : tuple of int or None
+        beta_b of every LD block, if the noise is also based on ``||x_b||^2 <= beta_b``; else None.
+    constant_and_covariates_norm_squared, phenotypes_norm_squared : int
         N_c and N_y.
-    counts_share, eigenvalue_share
+    counts_share, eigenvalue_share : float
         Shares of the statistics' mu^2 spent on ``observed`` and ``smallest_eigenvalue``.
-    share
-        Share of the release's mu^2 spent on the statistics: 1, or less where phenotype moments
-        were bought first.
-    gram_copies
-        Noisy copies of X'X, each with noise of its own.
-    subsample
-        People of the secret subsample that X'X is summed over; None: everybody.
-    exact_parts
-        Statistics that are public under the promise and got no noise.
-    queries
-        All that was measured on the cohort with noise.
-    sampler, sampler_exactness, rng
-        How noise was drawn, how near that is to its ideal, and from what randomness.
+    share : float
+        Share of the release's mu^2 spent on the statistics: 1, or less after a purchase of
+        phenotype moments.
+    gram_copies : int
+        Number of noisy copies of X'X, with independent noise.
+    subsample : int or None
+        Number of people in the secret subsample over which X'X is summed; None for everybody.
+    exact_parts : tuple of str
+        Statistics that the guarantee assumes to be public and that have no noise.
+    queries : tuple of StatedQuery
+        All statistics that were measured on the cohort with noise.
+    sampler, sampler_exactness, rng : str
+        Sampler of the noise, its distance to the ideal distribution, and its source of randomness
+        (`primo_scale.publication.samplers`).
     """
 
-    method: str
-    summary: str
-    reason: str
-    calibration: str
-    split: float | None
-    row_norm_squared: int
-    block_norms_squared: tuple[int, ...] | None
-    constant_and_covariates_norm_squared: int
-    phenotypes_norm_squared: int
-    counts_share: float
-    eigenvalue_share: float
-    share: float
-    gram_copies: int
-    subsample: int | None
-    exact_parts: tuple[str, ...]
-    queries: tuple[Query, ...]
-    sampler: str
-    sampler_exactness: str
-    rng: str
+    method: Annotated[str, one_of(METHODS)]
+    summary: Text
+    reason: Text
+    calibration: Annotated[
+        str, one_of(("stacked", "by-block", "add-remove", "label", "subsampled"))
+    ]
+    split: Annotated[float, Meta(ge=1e-12, le=1e12)] | None
+    row_norm_squared: Positive
+    block_norms_squared: Annotated[tuple[Positive, ...], AtLeastOne] | None
+    constant_and_covariates_norm_squared: Positive
+    phenotypes_norm_squared: Positive
+    counts_share: Share
+    eigenvalue_share: Share
+    share: PositiveShare
+    gram_copies: Positive
+    subsample: Positive | None
+    exact_parts: Annotated[tuple[Annotated[str, one_of(PARTS)], ...], Distinct]
+    queries: Annotated[
+        tuple[Annotated[StatedQuery, _EXACTLY_SYMMETRIC_HAVE_TWO_SIGMAS], ...], AtLeastOne
+    ]
+    sampler: Annotated[str, one_of(each.name for each in SAMPLERS)]
+    sampler_exactness: Annotated[str, one_of(each.exactness for each in SAMPLERS)]
+    rng: Annotated[str, one_of(each.rng for each in SAMPLERS)]

@@ -15,22 +15,20 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.privacy.accuracy import Forecast
     from primo_scale.privacy.mechanism import Mechanism
-    from primo_scale.run.choices import ReleaseChoices
     from primo_scale.run.design import Budget, Design
     from primo_scale.run.estimation import Chosen
+    from primo_scale.run.request import FinalizeRequest
 
 
-def check_summed(design: Design, choices: ReleaseChoices, *, accept_noise: bool) -> None:
+def check_summed(design: Design, request: FinalizeRequest) -> None:
     """Check a release of finished statistics: its accuracy, and whether it opens a budget.
 
     Parameters
     ----------
     design
         Public choices of the run.
-    choices
+    request
         Release asked for.
-    accept_noise
-        Whether the operator accepts a release that is noise.
 
     Raises
     ------
@@ -40,11 +38,11 @@ def check_summed(design: Design, choices: ReleaseChoices, *, accept_noise: bool)
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.run.estimation import choose
 
-    store, budget = open_genotype_store(parse_location(design.genotype_store)), choices.budget
-    chosen = choose(design, None if budget is None else design.promise(budget), choices.methods)
-    check_accuracy(design, store.variants, chosen, budget, accept_noise=accept_noise)
+    store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
+    chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
+    check_accuracy(design, store.variants, chosen, budget, accept_noise=request.accept_noise)
     if budget is not None:
-        announce_opening(store, design, budget, ledger=choices.ledger, cohort=choices.cohort)
+        announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
 
 
 def check_accuracy(
@@ -54,8 +52,8 @@ def check_accuracy(
     budget: Budget | None,
     *,
     accept_noise: bool,
-) -> None:
-    """Print the accuracy to expect, and refuse a release that would be noise.
+) -> Forecast | None:
+    """Log the accuracy to expect and return it, and refuse a release that would be noise.
 
     Parameters
     ----------
@@ -82,7 +80,7 @@ def check_accuracy(
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
     if budget is None or chosen is None or not design.clipped:
-        return
+        return None
     expected = forecast_release(
         design, variants, design.mechanism(budget, recipe_of(design, chosen))
     )
@@ -94,7 +92,7 @@ def check_accuracy(
         expected.without_noise,
     )  # fmt: skip
     if not expected.is_noise:
-        return
+        return expected
     if not accept_noise:
         raise UsageError(
             "the weights of this release would be noise: they are expected to explain too little "
@@ -106,6 +104,7 @@ def check_accuracy(
             "--epsilon; or give --accept-noise to spend the budget on it all the same",
         )
     LOGGER.warning("the weights of this release will be noise, as --accept-noise accepts")
+    return expected
 
 
 def forecast_release(design: Design, variants: VariantTable, mechanism: Mechanism) -> Forecast:

@@ -19,11 +19,11 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, Promise
 from primo_scale.privacy.scales import counts_share, eigenvalue_sensitivity
 from primo_scale.publication import statement as said
-from primo_scale.publication import statement_mechanism as stated
+from primo_scale.publication.samplers import KEYSTREAM
+from primo_scale.publication.statement_mechanism import PARTS, StatedMechanism, StatedQuery
+from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
 
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
-# Measured in every release, with noise unless the promise takes them as public.
-_PARTS = tuple(stated.STATISTICS)[:7]
 _LIBRARIES = ("scipy", "cryptography")
 
 
@@ -62,20 +62,20 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
     return said.Guarantee(
         epsilon=promise.epsilon,
         delta=promise.delta,
-        cost=said.Cost(cost.mu_squared, cost.epsilon, cost.delta),
+        cost=said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta),
         mu=math.sqrt(cost.mu_squared),
         adjacency=str(promise.adjacency),
         privacy=str(promise.privacy),
-        unit=said.unit_in_words(promise.privacy, promise.adjacency),
-        accountant=said.Accountant(said.accountant_in_words(subsampled=cost.delta > 0), versions),
+        unit=unit_in_words(promise.privacy, promise.adjacency),
+        accountant=said.Accountant(accountant_in_words(subsampled=cost.delta > 0), versions),
     )
 
 
-def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
+def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
     """State every noisy statistic and what its noise rests on."""
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     block_norms, noise = _block_norms(mechanism), _noise(mechanism, also)
-    return stated.Mechanism(
+    return StatedMechanism(
         method=also.method,
         summary=also.summary,
         reason=also.reason,
@@ -90,15 +90,15 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> stated.Mechanism:
         share=promise.share,
         gram_copies=recipe.gram_copies,
         subsample=recipe.subsample,
-        exact_parts=tuple(name for name in _PARTS if not any(noise[name])),
+        exact_parts=tuple(name for name in PARTS if not any(noise[name])),
         queries=tuple(
             _query(name, sigmas, mechanism, also.n_fixed)
             for name, sigmas in noise.items()
             if any(sigmas)
         ),
-        sampler=stated.KEYSTREAM.sampler,
-        sampler_exactness=stated.KEYSTREAM.exactness,
-        rng=stated.KEYSTREAM.rng,
+        sampler=KEYSTREAM.name,
+        sampler_exactness=KEYSTREAM.exactness,
+        rng=KEYSTREAM.rng,
     )
 
 
@@ -138,13 +138,13 @@ def _noise(mechanism: Mechanism, also: Stated) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _query(name: str, sigmas: Sequence[float], mechanism: Mechanism, n_fixed: int) -> stated.Query:
+def _query(name: str, sigmas: Sequence[float], mechanism: Mechanism, n_fixed: int) -> StatedQuery:
     symmetric = name in _SYMMETRIC
     beside = tuple(off_diagonal_sigma(sigma) for sigma in sigmas)
     drawn = beside if symmetric else sigmas
-    return stated.Query(
+    return StatedQuery(
         name=name,
-        statistic=stated.STATISTICS[name],
+        statistic=STATISTICS[name],
         shape=_shape(name, mechanism, n_fixed),
         layout="svec" if symmetric else "full",
         sensitivity=_sensitivities(name, mechanism),

@@ -15,7 +15,8 @@ from primo_scale.ledger.spending import total_cost
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement as said
 from primo_scale.publication import statement_inputs as inputs
-from primo_scale.publication.statement_mechanism import Mechanism as StatedMechanism
+from primo_scale.publication.statement_mechanism import StatedMechanism
+from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def make_statement(
         public_by_assumption=(
             ()
             if payment is None
-            else said.public_by_assumption(str(design.privacy), str(design.adjacency))
+            else public_by_assumption(str(design.privacy), str(design.adjacency))
         ),
         unprotected=() if payment is not None else _UNPROTECTED,
     )
@@ -132,8 +133,8 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicIn
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
         constant=outcomes.constant,
-        phenotypes=tuple(inputs.PhenotypeBounds(**asdict(p)) for p in outcomes.phenotypes),
-        covariates=tuple(inputs.CovariateBounds(**asdict(c)) for c in outcomes.covariates),
+        phenotypes=tuple(inputs.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(inputs.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
         genome_build=genome_build.name,
         sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
@@ -233,5 +234,5 @@ def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
     return said.LedgerBalance(_stated(cost), composed_epsilon(cost, delta))
 
 
-def _stated(cost: Cost) -> said.Cost:
-    return said.Cost(cost.mu_squared, cost.epsilon, cost.delta)
+def _stated(cost: Cost) -> said.StatedCost:
+    return said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta)

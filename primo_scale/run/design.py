@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import (
@@ -149,11 +149,11 @@ class Design:
         return self.n_samples if self.nominal_n is None else self.nominal_n
 
     @property
-    def row_rule(self) -> RowRule | None:
+    def clipping_rule(self) -> ClippingRule | None:
         """How records are clipped; None: not at all, and they can never be private."""
         if not self.clipped:
             return None
-        return RowRule(
+        return ClippingRule(
             _LONG_RECORDS[self.privacy],
             self.row_norm,
             self.block_norms,

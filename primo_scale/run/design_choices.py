@@ -1,14 +1,14 @@
-"""From the options of the command line to a design: every public choice, with its reason."""
+"""The public choices of a design, made from a request, with their reasons."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
     block_row_norms,
@@ -16,17 +16,25 @@ from primo_scale.genotypes.coding import (
     reference_coding,
     uninformative_coding,
 )
-from primo_scale.genotypes.frequencies import MatchedFrequencies, read_reference_frequencies
+from primo_scale.genotypes.frequencies import MatchedFrequencies
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import VariantTable
-from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.bounds import (
+    CovariateBounds,
+    PhenotypeBounds,
+    read_covariate_bounds,
+    read_phenotype_bounds,
+)
+from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import (
     choose_phenotype_clip,
     phenotype_norm,
 )
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.run.design import Budget, Design, PaidMoments
+from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import (
     sha256_of_file,
 )
@@ -39,51 +47,43 @@ _FIXED_WEIGHT = 0.25
 _NO_TRADE_OFF = math.inf
 
 
-@dataclass(frozen=True)
-class ModelChoices:
-    """Options of the command line that shape the statistics; all public.
+def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
+    """Return the public bounds of the phenotypes asked for, from headers and bounds alone."""
+    header = open_outcome_table(tables.pheno)
+    names = tables.pheno_name or header.names
+    header.check_names(names)  # a mistyped name is not a matter of bounds
+    return read_phenotype_bounds(_bounds(tables.pheno_bounds), names)
 
-    Attributes
+
+def outcome_coding(
+    tables: OutcomeTables, privacy: Privacy, moments: PaidMoments | None
+) -> OutcomeCoding:
+    """Return the public coding of phenotypes and covariates.
+
+    Parameters
     ----------
-    ref_freq
-        Public allele frequencies, or None for the uninformative coding.
-    ld_blocks
-        As given: None, ``window:N`` or a path.
-    row_norm
-        Bound on the norm of a coded genotype row in units of the coding, or None for the default.
-    privacy, adjacency
-        What is protected, and against which neighbours.
-    nominal_n
-        Public size to plan with, where the number of people is private.
-    subsample
-        People that X'X is summed over, or None for everybody.
-    budget
-        What the phenotype clip is planned for; None: not known yet.
-    non_private
-        No clipping, and nothing that comes of the statistics can be private.
+    tables
+        Tables and their public bounds.
+    privacy
+        Guarantee that the statistics are prepared for.
+    moments
+        Means and sds of the phenotypes that were paid for, or None.
     """
-
-    ref_freq: Path | None
-    ld_blocks: str | None
-    row_norm: float | None
-    privacy: PrivacyUnit
-    adjacency: Adjacency
-    nominal_n: int | None
-    subsample: int | None
-    budget: Budget | None
-    non_private: bool
-
-
-def match_frequencies(choices: ModelChoices, variants: VariantTable) -> MatchedFrequencies | None:
-    """Public frequencies of the variants, where a panel was given."""
-    if choices.ref_freq is None:
-        return None
-    return read_reference_frequencies(choices.ref_freq, variants)
+    phenotypes = phenotype_bounds(tables)
+    if moments is not None:
+        phenotypes = with_moments(phenotypes, moments.bought)
+    covariates: tuple[CovariateBounds, ...] = ()
+    if tables.covar is not None:
+        columns = open_outcome_table(tables.covar).names
+        covariates = read_covariate_bounds(_bounds(tables.covar_bounds), columns)
+    weight = outcome_weight(len(phenotypes), len(covariates), clipped=not privacy.non_private)
+    return code_outcomes(phenotypes, covariates, weight=weight)
 
 
 def make_design(
     store: GenotypeStore,
-    choices: ModelChoices,
+    model: Model,
+    privacy: Privacy,
     *,
     matched: MatchedFrequencies | None,
     outcomes: OutcomeCoding,
@@ -95,8 +95,8 @@ def make_design(
     ----------
     store
         For the variant list and the number of people, which are public.
-    choices
-        From the command line.
+    model, privacy
+        Public choices of the request.
     matched
         Frequencies of the reference panel, or None.
     outcomes
@@ -109,34 +109,34 @@ def make_design(
     UsageError
         A subsample that no release could use, or a bound on rows that leaves no room.
     """
-    boundaries = block_boundaries(choices.ld_blocks, store.variants)
+    boundaries = block_boundaries(model.ld_blocks, store.variants)
     coding = (
         uninformative_coding(store.n_variants) if matched is None else reference_coding(matched)
     )
     unplanned = Design(
         n_samples=store.n_samples,
-        nominal_n=choices.nominal_n,
-        privacy=choices.privacy,
-        adjacency=choices.adjacency,
-        subsample=choices.subsample,
+        nominal_n=privacy.nominal_n,
+        privacy=privacy.unit,
+        adjacency=privacy.adjacency,
+        subsample=privacy.subsample,
         boundaries=boundaries,
-        ld_blocks=_ld_blocks_rule(choices.ld_blocks),
+        ld_blocks=_ld_blocks_rule(model.ld_blocks),
         genotypes=coding,
         outcomes=outcomes,
         reference=None if matched is None else _reference(matched),
-        row_norm=_row_norm(coding, choices),
+        row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
         moments=moments,
-        clipped=not choices.non_private,
+        clipped=not privacy.non_private,
         genotype_store=str(store.path.resolve()),
     )
-    if choices.non_private:
+    if privacy.non_private:
         return unplanned
-    if choices.subsample is not None:  # whatever the budget, which may not be known yet
-        promise = Promise(1.0, 1e-6, choices.privacy, choices.adjacency)
-        check_recipe(promise, Recipe(subsample=choices.subsample), unplanned.bounds)
-    return _planned(_with_block_norms(unplanned), choices.budget)
+    if privacy.subsample is not None:  # whatever the budget, which may not be known yet
+        promise = Promise(1.0, 1e-6, privacy.unit, privacy.adjacency)
+        check_recipe(promise, Recipe(subsample=privacy.subsample), unplanned.bounds)
+    return _planned(_with_block_norms(unplanned), privacy.budget)
 
 
 def _planned(design: Design, budget: Budget | None) -> Design:
@@ -172,12 +172,12 @@ def _with_block_norms(design: Design) -> Design:
     return by_block if blocks < dense else design
 
 
-def outcome_weight(n_phenotypes: int, n_covariates: int, choices: ModelChoices) -> float:
+def outcome_weight(n_phenotypes: int, n_covariates: int, *, clipped: bool) -> float:
     """Public weight of the constant and of each covariate, beside a phenotype's 1.
 
     A heavier column gets relatively less noise but takes more of the common bound N_z.
     """
-    if choices.non_private:
+    if not clipped:
         return 1.0
     return min(1.0, _FIXED_WEIGHT * math.sqrt(n_phenotypes / (1 + n_covariates)))
 
@@ -192,24 +192,29 @@ def _ld_blocks_rule(specification: str | None) -> str:
     return f"{path.name} (SHA-256 {sha256_of_file(path)})"
 
 
-def _row_norm(coding: GenotypeCoding, choices: ModelChoices) -> int:
-    if choices.non_private:
+def _bounds(path: Path | None) -> Path:
+    assert path is not None, "OutcomeTables refuses a table without bounds"
+    return path
+
+
+def _row_norm(coding: GenotypeCoding, model: Model, *, clipped: bool) -> int:
+    if not clipped:
         return coding.max_squared_norm
-    if choices.row_norm is None:
+    if model.row_norm is None:
         return default_row_norm(coding)
     if coding.unit == 1:
         raise UsageError(
             "rows of -1, 0 and 1 cannot be scaled back without losing them",
             where="--row-norm",
-            value=choices.row_norm,
+            value=model.row_norm,
             remedy="Give --ref-freq, whose coding is finer, or leave --row-norm out",
         )
-    squared = math.floor(min(choices.row_norm * coding.unit, 2.0**31) ** 2)
+    squared = math.floor(min(model.row_norm * coding.unit, 2.0**31) ** 2)
     if squared < 1:
         raise UsageError(
             "the bound on the genotype rows leaves no room",
             where="--row-norm",
-            value=choices.row_norm,
+            value=model.row_norm,
             remedy="A standardised row of d variants has a norm of about sqrt(d)",
         )
     return min(squared, coding.max_squared_norm)

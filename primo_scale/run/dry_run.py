@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from primo_scale.accumulation.clipping_rules import may_clip, multiplier_columns
 from primo_scale.accumulation.disk_size import disk_bytes, partial_bytes
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.resource_needs import (
+    Needs,
     Where,
     described,
+    expected_seconds,
     needs_of,
     refuse_if_too_small,
 )
@@ -33,17 +34,15 @@ from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.kernels.packed import packed_width
 from primo_scale.machine import usable_cpus
-from primo_scale.run.choices import ExecutionChoices, selection_from
 from primo_scale.run.design import Design
+from primo_scale.run.execution import Execution
 from primo_scale.run.log_records import LOGGER
 from primo_scale.run.release_directory import refuse_unwritable
 from primo_scale.run.release_memory import ReleaseNeeds, memory_line
+from primo_scale.run.request_parts import GenotypeFiles
 from primo_scale.run.work_directory import work_places
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location
-
-NOTHING_REFUSED = "dry run: nothing is refused, and nothing was changed"
-"""Last line of a dry run that finds nothing wrong."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +62,15 @@ class PlannedGenotypes(GenotypeStore):
         return self.plan.variants
 
 
-def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeStore:
-    """The finished store of ``gwas_release``, or what an ingest would make of the filesets.
+def genotypes_to_come(files: GenotypeFiles, destination: Path) -> GenotypeStore:
+    """Return the finished store at `destination`, or the tables of the store to be written there.
 
     Reads .bim and .fam and the lists of the filters, and of a .bed its size and first bytes.
 
     Parameters
     ----------
-    options
-        ``bfile`` and what `selection_from` reads.
+    files
+        Filesets and filters.
     destination
         Where the store is or would be.
 
@@ -80,8 +79,7 @@ def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeSto
     InputError
         As an ingest.
     """
-    prefixes = [Path(prefix) for prefix in options["bfile"]]
-    plan = plan_ingest(prefixes, destination, selection=selection_from(options))
+    plan = plan_ingest(files.bfile, destination, selection=files.selection)
     finished = open_genotype_store(destination) if destination.exists() else None
     request, sources = recorded_request(plan)
     if request is not None:
@@ -100,14 +98,33 @@ def genotypes_to_come(options: dict[str, Any], destination: Path) -> GenotypeSto
     )
 
 
+@dataclass(frozen=True)
+class SummationForecast:
+    """Forecast of an accumulation. PRIVATE: it tells the number of people.
+
+    Attributes
+    ----------
+    needs
+        Tasks, memory and disk.
+    kernel
+        Name of the product kernel.
+    seconds
+        Predicted time on the cores of this machine, or on one such core where others compute.
+    """
+
+    needs: Needs
+    kernel: str
+    seconds: float
+
+
 def preflight(
     store: GenotypeStore,
     design: Design,
-    execution: ExecutionChoices,
+    execution: Execution,
     work_dir: Path,
     release: ReleaseNeeds,
-) -> None:
-    """Say what the accumulation and a release need, and refuse the former if that is not there.
+) -> SummationForecast:
+    """Log what the accumulation and a release need, and refuse an accumulation without it.
 
     Raises
     ------
@@ -144,9 +161,10 @@ def preflight(
         LOGGER.info("%s", line)
     LOGGER.info("%s", memory_line(release))
     refuse_if_too_small(needs, where)
+    return SummationForecast(needs, work.kernel, expected_seconds(work, rates, where))
 
 
-def _more_disk(work: Workload, execution: ExecutionChoices, noisy: int) -> int:
+def _more_disk(work: Workload, execution: Execution, noisy: int) -> int:
     """Bytes beyond `disk_bytes` that the work directory takes, or in a bucket does not.
 
     Private statistics are written beside the exact ones, when partial sums are gone.
@@ -162,7 +180,7 @@ def _more_disk(work: Workload, execution: ExecutionChoices, noisy: int) -> int:
 
 def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:
     """What the accumulation of a design takes, on this machine's kernels, compiled here if new."""
-    genotypes, rule = design.genotypes, design.row_rule
+    genotypes, rule = design.genotypes, design.clipping_rule
     largest = genotypes.max_code
     return Workload(
         plan=default_plan(design.layout, design.n_samples),

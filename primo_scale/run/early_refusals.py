@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import finished_plan_digest
-from primo_scale.genotypes.frequencies import refuse_few_matches
-from primo_scale.ledger.cohort_account import find_paying_cohort
+from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ReleaseRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
@@ -24,33 +22,68 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.accuracy_forecast import check_accuracy
-from primo_scale.run.choices import outcome_coding
 from primo_scale.run.design import PaidMoments, load_design
-from primo_scale.run.design_choices import make_design, match_frequencies
-from primo_scale.run.dry_run import preflight
-from primo_scale.run.estimation import MethodChoices, choose, recipe_of
+from primo_scale.run.design_choices import make_design, outcome_coding
+from primo_scale.run.dry_run import SummationForecast, preflight
+from primo_scale.run.estimation import choose, recipe_of
 from primo_scale.run.log_records import LOGGER
-from primo_scale.run.payments import announce_opening
+from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.publishing import check_publishable, log_genome_build
 from primo_scale.run.release_directory import refuse_other_release, refuse_unwritable
-from primo_scale.run.release_memory import refuse_small_memory, release_needs
-from primo_scale.run.work_directory import NOISE, last_claimed, other_statistics, work_places
+from primo_scale.run.release_memory import ReleaseNeeds, refuse_small_memory, release_needs
+from primo_scale.run.request_parts import Fit
+from primo_scale.run.work_directory import (
+    DESIGN,
+    NOISE,
+    last_claimed,
+    other_statistics,
+    work_places,
+)
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.frequencies import MatchedFrequencies
     from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.outcomes.coding import OutcomeCoding
-    from primo_scale.run.choices import OutcomeChoices, RunChoices
-    from primo_scale.run.design import Design
-    from primo_scale.run.design_choices import ModelChoices
+    from primo_scale.privacy.accuracy import Forecast
+    from primo_scale.run.design import Budget, Design
     from primo_scale.run.estimation import Chosen
+    from primo_scale.run.request import AccumulateRequest, FinalizeRequest
+    from primo_scale.run.request_parts import Model, OutcomeTables
 
 _EXAMPLES = 5
 
 
+@dataclass(frozen=True)
+class PlannedRun:
+    """Settled design and forecasts of a run. PRIVATE: they tell the number of people.
+
+    Attributes
+    ----------
+    design
+        Public choices of the run, before phenotype moments are bought.
+    matched
+        Frequencies of the reference panel for the variants, or None.
+    chosen
+        Method of the release; None where no release is planned yet.
+    accuracy
+        Accuracy to expect; None for a release without noise, or where none is planned yet.
+    summation
+        Forecast of the accumulation; None where the statistics are finished.
+    release
+        Memory and disk that the release takes.
+    """
+
+    design: Design
+    matched: MatchedFrequencies | None
+    chosen: Chosen | None
+    accuracy: Forecast | None
+    summation: SummationForecast | None
+    release: ReleaseNeeds
+
+
 def check_before_work(
-    store: GenotypeStore, work_dir: Path, asked: RunChoices
-) -> MatchedFrequencies | None:
+    store: GenotypeStore, request: AccumulateRequest, release: FinalizeRequest | None
+) -> PlannedRun:
     """Refuse what public inputs, headers, the ledger, the tables and this machine refuse.
 
     Phenotype moments, if they are asked for, are paid for later: no size depends on them.
@@ -59,15 +92,15 @@ def check_before_work(
     ----------
     store
         Genotypes, or the tables of genotypes that are still to be ingested.
-    work_dir
-        Work directory, which need not exist; what an earlier run left there is taken into account.
-    asked
-        Choices of the command line.
+    request
+        Request to sum. Its work directory need not exist; what an earlier run left there counts.
+    release
+        Request of the release that the same run makes, or None.
 
     Returns
     -------
-    MatchedFrequencies or None
-        Frequencies of the reference panel for the variants of `store`, for the design of the run.
+    PlannedRun
+        Settled design and the forecasts of the run.
 
     Raises
     ------
@@ -78,40 +111,45 @@ def check_before_work(
     ResourceError
         Too little memory or disk.
     """
-    coding = outcome_coding(asked.outcomes, asked.model, None)
+    tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
+    coding = outcome_coding(tables, privacy, None)
     check_publishable(store.variants, coding)
-    matched = _matched_frequencies(asked.model, store)
-    design = make_design(store, asked.model, matched=matched, outcomes=coding, moments=None)
-    _warn_of_public_inputs(design, asked.outcomes)
-    chosen = _chosen(design, asked)
-    stored_noise = NoiseStore(work_dir / NOISE).charges()
-    if asked.release is not None:
-        build = log_genome_build(asked.release.genome_build, store.variants)
-        refuse_other_release(asked.release, design, build, stored_noise)
-    budget = None if asked.model.non_private else asked.model.budget
-    check_accuracy(design, store.variants, chosen, budget, accept_noise=asked.accept_noise)
+    matched = _matched_frequencies(request.model, store)
+    design = make_design(
+        store, request.model, privacy, matched=matched, outcomes=coding, moments=None
+    )
+    _warn_of_public_inputs(design, tables)
+    chosen = _chosen(design, budget, release)
+    stored_noise = NoiseStore(request.work_dir / NOISE).charges()
+    if release is not None:
+        build = log_genome_build(release.genome_build, store.variants)
+        refuse_other_release(release, design, build, stored_noise)
+    accuracy = check_accuracy(
+        design, store.variants, chosen, budget, accept_noise=request.accept_noise
+    )
     if chosen is not None:
-        _refuse_unaffordable(store, work_dir, asked, design=design, chosen=chosen)
-    if budget is not None and (asked.release is not None or asked.outcomes.pay_moments):
-        announce_opening(store, design, budget, ledger=asked.ledger, cohort=asked.cohort)
-    needs = release_needs(design, chosen if asked.release is not None else None)
-    summed, aligned = _finished_stages(work_dir, asked)
+        _refuse_unaffordable(store, request, design, chosen, pays=release is not None)
+    if budget is not None and (release is not None or tables.pheno_moments):
+        announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
+    needs = release_needs(design, chosen if release is not None else None)
+    summed, aligned = _finished_stages(request)
+    summation = None
     if summed:
-        _refuse_other_design(work_dir, design, asked)
+        _refuse_other_design(design, request)
     else:
-        preflight(store, design, asked.execution, work_dir, needs)
-    if asked.release is not None:
+        summation = preflight(store, design, request.execution, request.work_dir, needs)
+    if release is not None:
         refuse_small_memory(needs)
     if not (summed or aligned):
-        _read_tables(store, asked.outcomes, coding)
-    return matched
+        _read_tables(store, tables, coding)
+    return PlannedRun(design, matched, chosen, accuracy, summation, needs)
 
 
-def _matched_frequencies(model: ModelChoices, store: GenotypeStore) -> MatchedFrequencies | None:
+def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequencies | None:
     """Return the panel's frequencies, if there is a panel, and log how it fits."""
-    matched = match_frequencies(model, store.variants)
-    if matched is None:
+    if model.ref_freq is None:
         return None
+    matched = read_reference_frequencies(model.ref_freq, store.variants)
     LOGGER.info(
         "--ref-freq: %d variants matched (%d with alleles swapped, %d on the other strand, "
         "%d strand-ambiguous and taken as labelled), %d with other alleles, %d absent",
@@ -122,7 +160,7 @@ def _matched_frequencies(model: ModelChoices, store: GenotypeStore) -> MatchedFr
     return matched
 
 
-def _warn_of_public_inputs(design: Design, outcomes: OutcomeChoices) -> None:
+def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     """Log what is allowed and costs accuracy."""
     if design.clipped and design.row_norm < design.genotypes.variance:
         LOGGER.warning(
@@ -130,10 +168,11 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeChoices) -> None:
             "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
             / design.genotypes.unit,
         )  # fmt: skip
-    if outcomes.pay_moments:  # their sds are bought
+    if outcomes.pheno_moments:  # their sds are bought
         return
     phenotypes = design.outcomes.phenotypes
-    path = outcomes.phenotypes.bounds
+    path = outcomes.pheno_bounds
+    assert path is not None
     without = phenotypes_without_sd(path, [p.name for p in phenotypes])
     assumed = [f"{p.name} {p.sd:g}" for p in phenotypes if p.name in without]
     if assumed:
@@ -146,81 +185,74 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeChoices) -> None:
         )  # fmt: skip
 
 
-def _chosen(design: Design, asked: RunChoices) -> Chosen | None:
+def _chosen(
+    design: Design, budget: Budget | None, release: FinalizeRequest | None
+) -> Chosen | None:
     """Return how weights will be made, as far as it is known; None: no release is planned yet."""
-    budget, release = asked.model.budget, asked.release
     if release is None and budget is None:
         return None
-    methods = MethodChoices("auto", None, None) if release is None else release.methods
-    return choose(design, None if budget is None else design.promise(budget), methods)
+    fit = Fit() if release is None else release.fit
+    return choose(design, None if budget is None else design.promise(budget), fit)
 
 
 def _refuse_unaffordable(
-    store: GenotypeStore, work_dir: Path, asked: RunChoices, *, design: Design, chosen: Chosen
+    store: GenotypeStore, request: AccumulateRequest, design: Design, chosen: Chosen, *, pays: bool
 ) -> None:
     """Ask the ledger whether it would pay for the release, unless its noise may be at hand."""
-    budget = asked.model.budget
+    budget, moments = request.privacy.budget, request.outcomes.pheno_moments
     if budget is None:
         return
-    path = asked.ledger or default_ledger_path()
-    if asked.release is not None or asked.outcomes.pay_moments:  # this command writes to it
+    path = request.ledger or default_ledger_path()
+    if pays or moments:  # this run writes to it
         refuse_unwritable(path)
-    noise_store = NoiseStore(work_dir / NOISE)
+    noise_store = NoiseStore(request.work_dir / NOISE)
     used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget that the release needs
         return
-    bought = read_moments(noise_store) if asked.outcomes.pay_moments else None
+    bought = read_moments(noise_store) if moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
-        paying_cohort = find_paying_cohort(
-            ledger,
-            store.cohort_digest,
-            store.samples.individual,
-            asked.cohort,
-            unit=design.privacy,
-            adjacency=design.adjacency,
-        )
-        request = ReleaseRequest(
-            paying_cohort.account,
+        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
+        charge = ReleaseRequest(
+            payer.account,
             "",
             budget.epsilon,
             budget.delta,
             cost,
-            paying_cohort.people_digest,
-            paying_cohort.roster,
+            payer.people_digest,
+            payer.roster,
         )
-        ledger.ask(request, stored_noise=noise_store.charges())
+        ledger.ask(charge, stored_noise=noise_store.charges())
 
 
-def _finished_stages(work_dir: Path, asked: RunChoices) -> tuple[bool, bool]:
+def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     """Return whether the statistics are summed and whether the outcomes are aligned."""
-    bucket = asked.execution.object_store
-    if bucket is not None and last_claimed(work_dir) != str(bucket):
+    bucket = request.execution.object_store
+    if bucket is not None and last_claimed(request.work_dir) != str(bucket):
         return False, False  # nothing of this work directory lies there
-    places = work_places(work_dir, bucket)
+    places = work_places(request.work_dir, bucket)
     return finished_plan_digest(places.statistics) is not None, is_aligned(places.outcomes)
 
 
-def _refuse_other_design(work_dir: Path, design: Design, asked: RunChoices) -> None:
+def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
     """Refuse finished statistics of another design, as the run would; moments are not known yet."""
-    path = work_dir / "design.json"
-    if asked.outcomes.pay_moments or not path.is_file():
+    work_dir = request.work_dir
+    path = work_dir / DESIGN
+    if request.outcomes.pheno_moments or not path.is_file():
         return
     if load_design(path).digest != design.digest:
-        raise other_statistics(work_places(work_dir, asked.execution.object_store).statistics)
+        raise other_statistics(work_places(work_dir, request.execution.object_store).statistics)
 
 
-def _read_tables(store: GenotypeStore, outcomes: OutcomeChoices, coding: OutcomeCoding) -> None:
+def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:
     """Read every value that will be used once: what is wrong shows now, not after the ingest."""
-    tables = [(outcomes.phenotypes, tuple(p.name for p in coding.phenotypes))]
-    if outcomes.covariates is not None:
-        tables.append((outcomes.covariates, tuple(c.name for c in coding.covariates)))
+    tables = [(outcomes.pheno, tuple(p.name for p in coding.phenotypes))]
+    if outcomes.covar is not None:
+        tables.append((outcomes.covar, tuple(c.name for c in coding.covariates)))
     for table, names in tables:
-        people = match_people(
-            open_outcome_table(table.values), names, store.samples, level=logging.INFO
-        )
+        people = match_people(open_outcome_table(table), names, store.samples, level=logging.INFO)
         for _ in people:
             pass

@@ -18,7 +18,7 @@ from primo_scale.methods.catalogue import (
     estimator_for,
     method_named,
 )
-from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
 from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
@@ -27,44 +27,10 @@ from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, no_nois
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.design_choices import ModelChoices
+from primo_scale.run.request_parts import Fit
 from primo_scale.storage.block_matrices import BlockMatrices
 
 NOT_PRIVATE_METHOD = "reuse-cov-gauss"
-
-
-@dataclass(frozen=True)
-class MethodChoices:
-    """How to make weights, as given on the command line.
-
-    Attributes
-    ----------
-    method
-        ``auto`` or a name.
-    shrinkage
-        Name of a rule, or None for the method's own.
-    ridge
-        Penalty in units of the coding, or None for automatic.
-    """
-
-    method: str
-    shrinkage: str | None
-    ridge: float | None
-
-    @property
-    def estimator(self) -> Estimator | None:
-        """The rule asked for, or None: the method's own.
-
-        Raises
-        ------
-        UsageError
-            Two were asked for.
-        """
-        if self.ridge is not None and self.shrinkage is not None:
-            raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
-        if self.ridge is not None:
-            return Estimator.RIDGE
-        return None if self.shrinkage is None else Estimator(self.shrinkage)
 
 
 @dataclass(frozen=True)
@@ -105,7 +71,7 @@ class Solved:
     response: ClipResponse
 
 
-def choose(design: Design, promise: Promise | None, choices: MethodChoices) -> Chosen:
+def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
     """Settle the method and its rule; no promise: statistics without noise.
 
     Raises
@@ -114,32 +80,16 @@ def choose(design: Design, promise: Promise | None, choices: MethodChoices) -> C
         A method that does not serve this kind of privacy, is none, or leaves no choice of rule.
     """
     if promise is None:
-        if choices.shrinkage is not None:
+        if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
-        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", Estimator.RIDGE)
-    if choices.method != "auto":
-        method, reason = method_named(choices.method, promise.privacy), "as given"
+        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
+    if fit.method != "auto":
+        method, reason = method_named(fit.method, promise.privacy), "as given"
     elif design.subsample is not None:
         method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
     else:
         method, reason = choose_method(promise, design.sizes)
-    return Chosen(method, reason, estimator_for(method, choices.estimator))
-
-
-def check_method(model: ModelChoices, choices: MethodChoices) -> None:
-    """Refuse a method that this kind of statistics cannot serve, before they are summed.
-
-    Raises
-    ------
-    UsageError
-        As `choose`.
-    """
-    chosen = choices.estimator
-    if model.non_private or choices.method == "auto":
-        return
-    method = method_named(choices.method, model.privacy)
-    method.recipe(1, model.subsample)
-    estimator_for(method, chosen)
+    return Chosen(method, reason, estimator_for(method, fit.estimator))
 
 
 def recipe_of(design: Design, chosen: Chosen) -> Recipe:
@@ -180,7 +130,7 @@ def solve_release(
         unit=unit,
         rescale=rescale,
         prior=_prior(design, rescale, response),
-        penalty=penalty if chosen.estimator is Estimator.RIDGE else None,
+        penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     return Solved(chosen, solution, response)

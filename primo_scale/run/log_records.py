@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from pathlib import Path
 
+from primo_scale.errors import InterruptedRun, PrimoError
 from primo_scale.interruption import check
 
 LOGGER = logging.getLogger("primo_scale")
 """Logger of every run."""
+
+COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=())
+"""Words of the command line that runs; empty in a program that calls the library."""
+AS_JSON: ContextVar[bool] = ContextVar("log as JSON", default=False)
+"""Whether the log is written as JSON lines."""
+LOGGED_IN: ContextVar[Path | None] = ContextVar("logged in", default=None)
+"""Log of the last run of this program, which explains its error; None before the first run."""
 
 NOTE = "note"
 """The event of a line that says nothing but its message."""
@@ -79,3 +89,22 @@ class JsonLines(logging.Formatter):
 def text_with_time() -> logging.Formatter:
     """Time and message."""
     return logging.Formatter("%(asctime)s %(message)s", _TEXT_TIME)
+
+
+def error_record(error: PrimoError) -> logging.LogRecord:
+    """Return the log record of an error, with the command that continues an interrupted run."""
+    fields: dict[str, object] = {"exit_code": error.exit_code, "what": error.what, **error.facts}
+    message = f"error: {error}"
+    if isinstance(error, InterruptedRun) and COMMAND_LINE.get():
+        fields["continue"] = shlex.join(COMMAND_LINE.get())
+        message += f". To continue: {fields['continue']}"
+    return new_record(logging.ERROR, message, "error", fields)
+
+
+def new_record(
+    level: int, message: str, event: str, fields: dict[str, object]
+) -> logging.LogRecord:
+    """Return a record of the project's logger, for handlers that it is given to directly."""
+    return LOGGER.makeRecord(
+        LOGGER.name, level, __file__, 0, message, (), None, extra=about(event, fields)
+    )

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primo_scale.interruption import deferred
 from primo_scale.run.log_records import stage
-from primo_scale.run.payments import log_payment
+from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.work_directory import NOISE
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.run.choices import RunChoices
     from primo_scale.run.design import PaidMoments
+    from primo_scale.run.request import AccumulateRequest
 
 FILE = "phenotype_moments.json"
 
 
-def moments_stage(store: GenotypeStore, asked: RunChoices, work_dir: Path) -> PaidMoments | None:
+def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMoments | None:
     """Pay for the moments, or find them paid for; return None where they were not asked for.
 
     Parameters
     ----------
     store
         Genotype store, for its people.
-    asked
-        Choices of the command line, which `check_before_work` has let pass.
-    work_dir
-        Directory where the noisy moments are kept for a retry.
+    request
+        Request that `check_before_work` has let pass. Its work directory keeps the noisy moments
+        for a retry.
 
     Raises
     ------
@@ -37,38 +35,28 @@ def moments_stage(store: GenotypeStore, asked: RunChoices, work_dir: Path) -> Pa
     InputError
         The work directory holds moments of another request.
     """
-    outcomes, model = asked.outcomes, asked.model
-    if not outcomes.pay_moments or model.budget is None:
+    tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
+    if not tables.pheno_moments or budget is None:
         return None
-    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger, default_ledger_path
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.mechanism import Promise
     from primo_scale.privacy.noise_store import NoiseStore
     from primo_scale.privacy.phenotype_moments import pay_for_moments
-    from primo_scale.run.choices import phenotype_bounds
     from primo_scale.run.design import PaidMoments
+    from primo_scale.run.design_choices import phenotype_bounds
 
-    bounds = phenotype_bounds(outcomes)
-    promise = Promise(model.budget.epsilon, model.budget.delta, model.privacy, model.adjacency)
-    noise_store = NoiseStore(work_dir / NOISE)
+    bounds = phenotype_bounds(tables)
+    promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
+    noise_store = NoiseStore(request.work_dir / NOISE)
     with stage("phenotype moments"):
-        raw = sum_moments(outcomes.phenotypes.values, store.samples, bounds)
-        path = asked.ledger or default_ledger_path()
+        raw = sum_moments(tables.pheno, store.samples, bounds)
+        path = request.ledger or default_ledger_path()
         with Ledger(path, create=not noise_store.used_charges()) as ledger:
-            paying_cohort = find_paying_cohort(
-                ledger,
-                store.cohort_digest,
-                store.samples.individual,
-                asked.cohort,
-                unit=model.privacy,
-                adjacency=model.adjacency,
-            )
+            payer = paying_cohort_of(ledger, store, request.cohort, privacy.unit, privacy.adjacency)
             with deferred():
                 bought, receipt = pay_for_moments(
-                    raw, promise, noise_store, ledger=ledger, paying_cohort=paying_cohort
+                    raw, promise, noise_store, ledger=ledger, paying_cohort=payer
                 )
-                log_payment(
-                    "phenotype means and sds", receipt, ledger.balance(paying_cohort.account)
-                )
-    return PaidMoments(bought, model.budget)
+                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
+    return PaidMoments(bought, budget)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from primo_scale.run.log_records import LOGGER, about
 from primo_scale.run.release_directory import exists_already, refuse_damaged
 
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.publication.publish import Signer
     from primo_scale.publication.weights import ScoringWeights
-    from primo_scale.run.choices import ReleaseChoices
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.design import Design
     from primo_scale.run.estimation import Chosen, Solved
+    from primo_scale.run.request import FinalizeRequest
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
 def publish(
     design: Design,
     private: PrivateStatistics,
-    choices: ReleaseChoices,
+    request: FinalizeRequest,
     *,
     variants: VariantTable,
     chosen: Chosen,
@@ -96,31 +94,30 @@ def publish(
 
     # A local Dask cluster leaves one BLAS thread in this process's environment.
     with threadpool_limits(limits=usable_cpus()):
-        solved = solve_release(design, private, chosen, ridge=choices.methods.ridge)
+        solved = solve_release(design, private, chosen, ridge=request.fit.ridge)
     payment = None if paid is None else paid.payment
-    build = settle_genome_build(choices.genome_build, variants)
+    build = settle_genome_build(request.genome_build, variants)
     statement = make_statement(design, solved, payment, genome_build=build)
-    if choices.out.exists():
-        if not is_same_release(choices.out, statement):
-            raise exists_already(choices.out)
-        refuse_damaged(choices.out)
-        LOGGER.info("%s: this release is published already", choices.out)
+    if request.out.exists():
+        if not is_same_release(request.out, statement):
+            raise exists_already(request.out)
+        refuse_damaged(request.out)
+        LOGGER.info("%s: this release is published already", request.out)
     else:
         weights = _scoring_weights(design, solved, variants)
         publish_release(
-            choices.out,
+            request.out,
             weights,
             statement,
-            _public_options(design, choices, build.name),
+            _public_options(design, request, build.name),
             signer=None if paid is None else paid.signer,
         )
     LOGGER.info("%s", statement.stamp)
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
-    click.echo(f"release: {choices.out}")
-    out = choices.out.absolute()
-    log_scoring_command(choices.out)
+    out = request.out.absolute()
+    log_scoring_command(request.out)
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(choices.out / "release.json")
+    return sha256_of_file(request.out / "release.json")
 
 
 def log_scoring_command(release: Path) -> None:
@@ -149,15 +146,15 @@ def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> 
     )
 
 
-def _public_options(design: Design, choices: ReleaseChoices, build: str) -> dict[str, str]:
+def _public_options(design: Design, request: FinalizeRequest, build: str) -> dict[str, str]:
     """Options that the release may repeat: no path, nothing of the custodian's own."""
     options = {
         "ld-blocks": Path(design.ld_blocks).name,
         "privacy": str(design.privacy),
         "adjacency": str(design.adjacency),
-        "method": choices.methods.method,
-        "shrinkage": choices.methods.shrinkage or "auto",
-        "ridge": "auto" if choices.methods.ridge is None else f"{choices.methods.ridge:g}",
+        "method": request.fit.method,
+        "shrinkage": request.fit.shrinkage or "auto",
+        "ridge": "auto" if request.fit.ridge is None else f"{request.fit.ridge:g}",
         "genome-build": build,
     }
     if design.nominal_n is not None:
@@ -166,10 +163,10 @@ def _public_options(design: Design, choices: ReleaseChoices, build: str) -> dict
         options["subsample"] = str(design.subsample)
     if design.reference is not None:
         options["ref-freq"] = design.reference["file"]
-    if choices.budget is None:
+    if request.budget is None:
         return {**options, "non-private": "yes"}
     return {
         **options,
-        "epsilon": f"{choices.budget.epsilon!r}",
-        "delta": f"{choices.budget.delta!r}",
+        "epsilon": f"{request.budget.epsilon!r}",
+        "delta": f"{request.budget.delta!r}",
     }

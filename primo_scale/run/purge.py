@@ -16,12 +16,16 @@ from typing import Any
 from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
-from primo_scale.run.choices import EXECUTION_OPTIONS
+from primo_scale.run.execution import Execution
 from primo_scale.run.log_records import LOGGER
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.release_directory import refuse_damaged
+from primo_scale.run.request import FinalizeRequest, ReleaseRequest, Request, options_of
+from primo_scale.run.run_log import RUN_LOG
 from primo_scale.run.work_directory import (
     CLAIMS,
+    DESIGN,
+    LOCK,
     NOISE,
     OUTCOMES,
     PARTIALS,
@@ -46,16 +50,18 @@ _INTERMEDIATES = (
     STATISTICS,
     NOISE,
     "scratch",
-    "design.json",
+    DESIGN,
     "phenotype_moments.json",
     "statistics.charge",
-    "run.log",
+    RUN_LOG,
     PROGRESS_FILE,
     CLAIMS,
 )
 _EXAMPLES = 3
 # How a release was computed does not make it another one.
-_BESIDE_THE_POINT = {"accept_noise", "purge_intermediates", "encryption_key", *EXECUTION_OPTIONS}
+_BESIDE_THE_POINT = {"accept-noise", "purge-intermediates", "encryption-key"} | {
+    name for name, _ in options_of(Execution())
+}
 
 
 @dataclass(frozen=True)
@@ -87,43 +93,36 @@ class _Purged:
         return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
 
 
-def purge(work_dir: Path, out: Path, options: dict[str, Any], *, genotypes: bool) -> None:
+def purge(request: FinalizeRequest | ReleaseRequest) -> None:
     """Note durably which release is done, then delete what it was made from.
+
+    The genotype store goes too where the request is of a whole release, which made it.
 
     Parameters
     ----------
-    work_dir
-        Locked by this run.
-    out
-        The release, published and recorded in the ledger.
-    options
-        Of the command line.
-    genotypes
-        Whether the genotype store in the work directory is the command's own.
+    request
+        Request of a release that is published and recorded in the ledger; this run holds the lock
+        of its work directory.
     """
     note = _Purged(
-        release=str(out.resolve()),
-        document_sha256=sha256_of_file(out / "release.json"),
-        request_sha256=_request(options),
-        genotypes=genotypes,
+        release=str(request.out.resolve()),
+        document_sha256=sha256_of_file(request.out / "release.json"),
+        request_sha256=_digest(request),
+        genotypes=isinstance(request, ReleaseRequest),
     )
-    write_atomically(work_dir / _NOTE, canonical_json(asdict(note)))
-    _delete(work_dir, note)
+    write_atomically(request.work_dir / _NOTE, canonical_json(asdict(note)))
+    _delete(request.work_dir, note)
 
 
-def is_done_and_purged(
-    work_dir: Path, options: dict[str, Any] | None, *, read_only: bool = False
-) -> bool:
-    """Return whether the release that these options ask for is published and purged.
+def is_done_and_purged(request: Request, *, read_only: bool = False) -> bool:
+    """Return whether the release that a request asks for is published and purged.
 
     A deletion that was interrupted is finished.
 
     Parameters
     ----------
-    work_dir
-        Locked by this run.
-    options
-        Of the command line; None: of a command that needs the intermediates.
+    request
+        Request of a run that holds the lock of its work directory.
     read_only
         Leave an interrupted deletion as it is.
 
@@ -132,6 +131,7 @@ def is_done_and_purged(
     InputError
         They were purged after another release, or that release is damaged or no longer there.
     """
+    work_dir = request.work_dir
     path = work_dir / _NOTE
     if not path.is_file():
         return False
@@ -141,7 +141,7 @@ def is_done_and_purged(
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, "release.json")
-    same = options is not None and _request(options) == note.request_sha256
+    same = _digest(request) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
         raise InputError(
             "its intermediates were purged after a release, which this is not"
@@ -176,14 +176,16 @@ def warn_of_intermediates(work_dir: Path) -> None:
     )  # fmt: skip
 
 
-def _request(options: dict[str, Any]) -> str:
-    """Digest of the options that shape a release."""
-    shaping = {
-        name: str(value.resolve()) if isinstance(value, Path) else value
-        for name, value in options.items()
-        if name not in _BESIDE_THE_POINT
-    }
-    return sha256_of_json(shaping)
+def _digest(request: Request) -> str:
+    """Return the digest of the options that shape a release."""
+    shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _BESIDE_THE_POINT}
+    return sha256_of_json({"request": type(request).__name__, **shaping})
+
+
+def _comparable(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_comparable(part) for part in value]
+    return str(value.resolve()) if isinstance(value, Path) else value
 
 
 def _delete(work_dir: Path, note: _Purged) -> None:
@@ -194,5 +196,5 @@ def _delete(work_dir: Path, note: _Purged) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    left = sorted(path.name for path in work_dir.iterdir() if path.name not in ("lock", _NOTE))
+    left = sorted(path.name for path in work_dir.iterdir() if path.name not in (LOCK, _NOTE))
     LOGGER.info("purged %s%s", work_dir, f"; left there: {', '.join(left)}" if left else "")

@@ -11,8 +11,8 @@ from primo_scale.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.genome_build import GenomeBuild
-    from primo_scale.run.choices import ReleaseChoices
     from primo_scale.run.design import Design
+    from primo_scale.run.request import FinalizeRequest
 
 
 def check_out(out: Path) -> None:
@@ -43,14 +43,14 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def refuse_other_release(
-    choices: ReleaseChoices, design: Design, build: GenomeBuild, stored_noise: Collection[str]
+    request: FinalizeRequest, design: Design, build: GenomeBuild, stored_noise: Collection[str]
 ) -> None:
     """Refuse a place that holds another release than the one asked for, as far as can be told.
 
     Parameters
     ----------
-    choices
-        The release asked for.
+    request
+        Release asked for.
     design
         Public choices of the run.
     build
@@ -65,18 +65,18 @@ def refuse_other_release(
     """
     from primo_scale.run.describe_release import states_inputs
 
-    document = _read_release(choices.out)
+    document = _read_release(request.out)
     if document is None:
         return
-    charge = charge_of(choices.out)
-    if choices.budget is None:
+    charge = charge_of(request.out)
+    if request.budget is None:
         same = charge is None and states_inputs(document, design, build)
     else:
         stated = document["guarantee"] or {}
         budget = (stated.get("epsilon"), stated.get("delta"))
-        same = charge in stored_noise and budget == (choices.budget.epsilon, choices.budget.delta)
+        same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
     if not same:
-        raise exists_already(choices.out)
+        raise exists_already(request.out)
 
 
 def check_private_places(out: Path, places: Mapping[str, Path]) -> None:

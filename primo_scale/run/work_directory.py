@@ -14,11 +14,12 @@ from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
 if TYPE_CHECKING:
-    from primo_scale.storage.location_store import LocationStore
+    from primo_scale.storage.base_store import BaseStore
 
 STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
+DESIGN, LOCK = "design.json", "lock"
 """Names in the work directory."""
 _CLAIM = "claim"  # in a bucket
 
@@ -130,7 +131,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
         Another work directory uses the prefix, or left sums there; or the service knows no
         conditional put.
     """
-    from primo_scale.storage.location_store import no_conditional_put
+    from primo_scale.storage.base_store import no_conditional_put
     from primo_scale.storage.stores import store_at
 
     before = _Claims.of(work_dir) or _Claims(secrets.token_hex(16), ())
@@ -155,8 +156,8 @@ def claim(object_store: Location, work_dir: Path) -> None:
     LOGGER.debug("outcomes and sums: %s", object_store)
 
 
-def _refuse_unclaimed_sums(object_store: Location, store: LocationStore) -> None:
-    from primo_scale.storage.location_store import HEADER
+def _refuse_unclaimed_sums(object_store: Location, store: BaseStore) -> None:
+    from primo_scale.storage.base_store import HEADER
 
     sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:

@@ -1,1 +1,1 @@
-"""The only package that knows Zarr: chunked arrays, atomic commits, checksums, format versions."""
+"""Zarr stores on disks and in buckets: atomic commits, checksums, encryption, format versions."""

@@ -1,7 +1,7 @@
-"""The arrays that raw and private statistics are made of, one LD block at a time.
+"""Storage of raw and private statistics, by LD blocks.
 
-For genotypes X (n x d) in diagonal blocks b, and outcome-side columns Z (n x q: the constant, the
-covariates, the phenotypes)::
+For genotypes X (n x d) whose columns are cut into LD blocks b, and outcome-side columns Z (n x q:
+the constant, the covariates, the phenotypes)::
 
     gram/b         (d_b, d_b)   X_b' X_b; noisy copies beyond the first are gram/b-1, ...
     cross/b        (d_b, q)     X_b' Z
@@ -9,14 +9,15 @@ covariates, the phenotypes)::
     observed       (l,)         people with each phenotype
     eigenvalue     (1,)         noisy smallest eigenvalue of X'X, where it was measured
 
-All are int64, but X'X is int32 where no entry can be larger. It is stored as the tiles of its
-upper triangle, one a chunk, those on the diagonal whole: **there is nothing below**, where Zarr
-alone would read zeros. X_b'Z is stored in panels. So whatever d, reading and writing take the
-memory of a few pieces (`primo_scale.storage.tiles`).
+All arrays are int64, except that X'X is int32 where that holds the largest possible entry. X'X is
+stored as the tiles of its upper triangle, one tile per chunk and tiles on the diagonal complete.
+**Nothing is stored below the diagonal tiles**: Zarr alone would read zeros there. X_b'Z is stored
+in panels. Reading and writing need the memory of a few pieces for any d
+(`primo_scale.storage.tiles`).
 
-The digest of a store is SHA-256 of its shape (int64: constant and covariates, phenotypes, copies,
-boundaries) and of the SHA-256 of every piece in the order above, block by block; a piece counts as
-the little-endian bytes of int32 where all its integers fit into that, and else of int64.
+The digest of a store is the SHA-256 of its shape (int64: number of constant and covariates, of
+phenotypes, of copies, then the boundaries) and of the SHA-256 of every piece in the order above,
+block by block. A piece enters as little-endian int32 if all its integers fit, else as int64.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ from primo_scale.storage.tiles import (
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Integers = Int32 | Int64
-_Piece = tuple[str, tuple[int, ...]]  # an array and the grid position of a chunk of it
+_Piece = tuple[str, tuple[int, ...]]  # name of an array and grid position of a chunk in it
 _INT32_END, _INT64_END = 1 << 31, 1 << 63
 _OPEN_ARRAYS = 64
 
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Shapes of a set of block statistics; everything here is public.
+    """Public shapes of a set of block statistics.
 
     Attributes
     ----------
@@ -99,28 +100,28 @@ class BlockLayout:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Variants in each block."""
+        """Number of variants in each block."""
         return tuple(self.size(block) for block in range(self.n_blocks))
 
     def size(self, block: int) -> int:
-        """Variants in one block."""
+        """Return the number of variants in one block."""
         return self.boundaries[block + 1] - self.boundaries[block]
 
     def variants(self, block: int) -> slice:
-        """Variants of one block."""
+        """Return the indices of the variants in one block."""
         return slice(self.boundaries[block], self.boundaries[block + 1])
 
     def tiles(self, block: int) -> Iterator[Tile]:
-        """The stored tiles of X_b'X_b."""
+        """Yield the stored tiles of X_b'X_b."""
         return upper_tiles(self.size(block))
 
     def panels(self, block: int) -> Iterator[Panel]:
-        """The stored panels of X_b'Z."""
+        """Yield the stored panels of X_b'Z."""
         return panels(self.size(block), self.n_outcomes)
 
 
 def stored_bytes(layout: BlockLayout, *, gram_copies: int = 1) -> int:
-    """Largest size on the disk of a store, in which there may be several copies of X'X."""
+    """Return the largest size of a store in bytes, with `gram_copies` copies of X'X."""
     arrays, total = _array_layouts(layout, gram_copies, np.dtype(np.int64)), 0
     for block, size in enumerate(layout.sizes):
         across = -(-size // tile_side(size))
@@ -132,9 +133,18 @@ def stored_bytes(layout: BlockLayout, *, gram_copies: int = 1) -> int:
 
 @dataclass(frozen=True)
 class BlockMatrices:
-    """Reads a store of block statistics; what is asked for is loaded, and nothing else.
+    """Reader of a store of block statistics, which loads each matrix or piece on request.
 
-    Whoever opens one checks first that the store is complete (`primo_scale.storage.groups`).
+    The caller checks first that the store is complete (`primo_scale.storage.groups`).
+
+    Attributes
+    ----------
+    path
+        Location of the store.
+    kind
+        Kind of the group.
+    layout
+        Shapes of the statistics.
     """
 
     path: Location
@@ -143,11 +153,11 @@ class BlockMatrices:
 
     @property
     def gram_copies(self) -> int:
-        """Copies of X'X, each with noise of its own."""
+        """Number of copies of X'X, each with its own noise."""
         return int(str(attributes_of(self._group)["gram_copies"]))
 
     def gram(self, block: int, copy: int = 0) -> Int64:
-        """X_b' X_b, shape (d_b, d_b): 8 d_b^2 bytes of memory, 3.2 GB at d_b = 20,000."""
+        """Return X_b' X_b, shape (d_b, d_b): 8 d_b^2 bytes, or 3.2 GB for 20,000 variants."""
         array, size = self._array(_gram_name(block, copy)), self.layout.size(block)
         whole = np.empty((size, size), dtype=np.int64)
 
@@ -160,38 +170,38 @@ class BlockMatrices:
         in_threads(fill, self.layout.tiles(block))
         return whole
 
-    def gram_tiles(self, block: int, copy: int = 0) -> Iterator[tuple[Tile, Int64]]:
-        """The tiles of the upper triangle of X_b' X_b, one in memory at a time."""
-        array = self._array(_gram_name(block, copy))
+    def gram_tiles(self, block: int) -> Iterator[tuple[Tile, Int64]]:
+        """Yield the tiles of the upper triangle of X_b' X_b, one in memory at a time."""
+        array = self._array(_gram_name(block, 0))
         for tile in self.layout.tiles(block):
             yield tile, read_block(array, tile.selection).astype(np.int64, copy=False)
 
     def cross(self, block: int) -> Int64:
-        """X_b' Z, shape (d_b, q)."""
+        """Return X_b' Z, shape (d_b, q)."""
         return self._whole(f"cross/{block}")
 
     def cross_panels(self, block: int) -> Iterator[tuple[Panel, Int64]]:
-        """The panels of X_b' Z, one in memory at a time."""
+        """Yield the panels of X_b' Z, one in memory at a time."""
         array = self._array(f"cross/{block}")
         for panel in self.layout.panels(block):
             yield panel, read_block(array, (panel.rows, slice(None)))
 
     def outcome_gram(self) -> Int64:
-        """Z' Z, shape (q, q)."""
+        """Return Z' Z, shape (q, q)."""
         return self._whole("outcome_gram")
 
     def observed(self) -> Int64:
-        """Number of people with each phenotype, shape (l,)."""
+        """Return the number of people with each phenotype, shape (l,)."""
         return self._whole("observed")
 
     def smallest_eigenvalue(self) -> int | None:
-        """Smallest eigenvalue of X'X, noisy and rounded, or None where it was not measured."""
+        """Return the noisy, rounded smallest eigenvalue of X'X, or None if it was not measured."""
         if not has_array(self._group, "eigenvalue"):
             return None
         return int(self._whole("eigenvalue")[0])
 
     def sha256(self) -> str:
-        """Digest of the integers and their shapes, whatever their history; reads all of them."""
+        """Return the digest of all integers and shapes, which reads the whole store."""
         copies, measured = self.gram_copies, has_array(self._group, "eigenvalue")
         opened = lru_cache(maxsize=_OPEN_ARRAYS)(self._array)
 
@@ -212,24 +222,28 @@ class BlockMatrices:
 
     @cached_property
     def _group(self) -> Group:
-        """Opened once: in a bucket every opening is some requests."""
+        """Group of the store, opened once: opening one in a bucket takes several requests."""
         return open_group(self.path, self.kind, complete=False)
 
 
 class BlockMatricesWriter:
-    """Writes a store of block statistics, piece by piece; it counts only after `finish`.
+    """Writer of a store of block statistics, piece by piece; `finish` makes the store complete.
 
-    Pieces may be written from several threads. Digests are taken of what is in memory, so that
-    `sha256` reads nothing back.
+    Several threads may write pieces. Each digest is computed from memory, so that `sha256` does
+    not read the store.
 
     Parameters
     ----------
-    path, kind, layout
-        The store.
+    path
+        Location of the store.
+    kind
+        Kind of the group.
+    layout
+        Shapes of the statistics.
     gram_copies
-        Copies of X'X.
+        Number of copies of X'X.
     largest_gram
-        No entry of X'X is larger in magnitude; decides how many bytes one takes.
+        Bound on the magnitude of the entries of X'X, which determines their data type.
     """
 
     def __init__(
@@ -253,35 +267,41 @@ class BlockMatricesWriter:
         self._digests: dict[_Piece, bytes] = {}
 
     def write_gram_tile(self, block: int, tile: Tile, values: Integers, copy: int = 0) -> None:
-        """Store one of the layout's tiles of X_b' X_b."""
+        """Write one of the layout's tiles of X_b' X_b."""
         self._write(_gram_name(block, copy), (tile.row, tile.column), values)
 
     def write_cross_panel(self, block: int, panel: Panel, values: Int64) -> None:
-        """Store one of the layout's panels of X_b' Z."""
+        """Write one of the layout's panels of X_b' Z."""
         self._write(f"cross/{block}", (panel.number, 0), values)
 
     def write_outcome_gram(self, values: Int64) -> None:
-        """Store Z' Z."""
+        """Write Z' Z."""
         self._write("outcome_gram", (0, 0), values)
 
     def write_observed(self, values: Int64) -> None:
-        """Store the number of people with each phenotype."""
+        """Write the number of people with each phenotype."""
         self._write("observed", (0,), values)
 
     def write_smallest_eigenvalue(self, value: int) -> None:
-        """Store the noisy smallest eigenvalue of X'X."""
+        """Write the noisy smallest eigenvalue of X'X."""
         array = create_array(self._group, "eigenvalue", shape=(1,), chunks=(1,), dtype=np.int64)
         self._arrays["eigenvalue"] = array
         self._write("eigenvalue", (0,), np.array([value], dtype=np.int64))
 
     def sha256(self) -> str:
-        """What `BlockMatrices.sha256` will say, once every piece is written."""
+        """Return the digest of the store, as `BlockMatrices.sha256`, when every piece is written.
+
+        Raises
+        ------
+        KeyError
+            A piece is not written yet.
+        """
         pieces = _pieces(self._layout, self._copies, measured="eigenvalue" in self._arrays)
         digests = [self._digests[piece] for piece in pieces]
         return _digest_of_all(self._layout, self._copies, digests)
 
     def finish(self, attributes: Mapping[str, Any]) -> BlockMatrices:
-        """Flush the store to the disk, declare it complete and give a reader of it."""
+        """Flush the store, mark it as complete and return a reader of it."""
         flush(self._group)
         mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
@@ -290,10 +310,10 @@ class BlockMatricesWriter:
         array = self._arrays[name]
         narrowed = _narrowed(values)
         if narrowed.dtype.itemsize > array.dtype.itemsize:
-            raise ValueError(f"an entry of {name} is larger than was said")
+            raise ValueError(f"an entry of {name} is larger than largest_gram")
         self._digests[name, index] = _digest(narrowed)
         write_block(array, _selection(array, index), values)
-        # Now, while other threads compute: at the end it would be the disk alone that works.
+        # Flushed here, the disk works while other threads compute.
         flush_chunk(array, index)
 
 
@@ -304,7 +324,7 @@ def _gram_name(block: int, copy: int) -> str:
 def _array_layouts(
     layout: BlockLayout, gram_copies: int, gram_type: np.dtype[np.signedinteger[Any]]
 ) -> dict[str, ArrayLayout]:
-    """Every array of a store but the eigenvalue."""
+    """Return the layout of every array except for the eigenvalue, by name."""
     q, phenotypes = layout.n_outcomes, layout.n_phenotypes
     layouts = {
         "outcome_gram": ArrayLayout((q, q), (q, q), np.int64),
@@ -320,7 +340,7 @@ def _array_layouts(
 
 
 def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterator[_Piece]:
-    """Every piece of a store, in the order of its digest."""
+    """Yield every piece of a store, in the order of its digest."""
     for block in range(layout.n_blocks):
         for copy in range(gram_copies):
             name = _gram_name(block, copy)
@@ -333,7 +353,7 @@ def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterato
 
 
 def _selection(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
-    """What the chunk at a grid position covers."""
+    """Return the part of an array that the chunk at a grid position covers."""
     return tuple(
         slice(i * size, min((i + 1) * size, extent))
         for i, size, extent in zip(index, array.chunks, array.shape, strict=True)
@@ -341,7 +361,7 @@ def _selection(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def _narrowed(values: Integers) -> Integers:
-    """The same integers in the smaller of the two types that hold them all."""
+    """Return the integers as int32 if all of them fit, else as int64."""
     if values.dtype == np.int32 or values.size == 0:
         return values
     fits = values.min() >= -_INT32_END and values.max() < _INT32_END

@@ -1,4 +1,4 @@
-"""Private JSON documents of a work directory: read whole and of the right form, or refused."""
+"""Validated reading of the private JSON documents of a work directory."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ T = TypeVar("T")
 
 
 def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
-    """Read a JSON object from a file and return what it stands for.
+    """Read a JSON object from a file and parse it.
 
     Parameters
     ----------
     path
         Existing file.
     parse
-        Function from the members of the object to the result. A ValueError, LookupError, TypeError
-        or AttributeError in it means that a member is missing or of another type.
+        Function from the members of the object to the result. It raises ValueError, LookupError,
+        TypeError or AttributeError where a member is missing or of another type.
     remedy
         What the user can do about a damaged file, as a sentence.
 
     Raises
     ------
     InputError
-        The file holds no JSON object, or not the expected one.
+        The file is not a JSON object with the expected members.
     """
     try:
         document = json.loads(path.read_bytes())
         if not isinstance(document, dict):
-            raise TypeError("no JSON object")
+            raise TypeError("not a JSON object")
         return parse(document)
     except (
         ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
@@ -42,7 +42,13 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
 
 
 def of_type(kind: type[T], value: object) -> T:
-    """Return a value of a document, or raise TypeError where it is of another type."""
+    """Return a value of a document.
+
+    Raises
+    ------
+    TypeError
+        The value is not of type `kind`.
+    """
     if not isinstance(value, kind):
-        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+        raise TypeError(f"found {type(value).__name__}, expected {kind.__name__}")
     return value

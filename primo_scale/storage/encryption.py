@@ -1,18 +1,17 @@
-"""Encryption at rest: the user's key, and what of a store is sealed with it.
+"""Encryption at rest with a key of the user.
 
-AES-256-GCM under a key of the store's own, derived (HKDF-SHA-256) from the user's key and the
-store's random name; a fresh random nonce of 96 bits for each object, which come to far fewer than
-the 2^32 that NIST SP 800-38D allows for one key.
+Objects are encrypted with AES-256-GCM. Each store has its own key, which HKDF-SHA-256 derives from
+the user's key and the store's random name. Each object has a fresh random nonce of 96 bits; a store
+has far fewer objects than the 2^32 that NIST SP 800-38D allows for one key.
 
-A sealed text is nonce | ciphertext | tag. Bound to it, so that it opens nowhere else: the user's
-key, the store, and the name of the object in the store (``gram/0/c/1/2``, ``gram/0/zarr.json``),
-which for a chunk is its array and its place there. Whoever can write to the work directory can
-take objects away, which is found, or put back what the same store held before under the same name,
-which is not.
+An encrypted object is nonce | ciphertext | tag. The tag authenticates the user's key, the store and
+the object's key in the store (``gram/0/c/1/2``, ``gram/0/zarr.json``), which for a chunk names its
+array and its grid position. Somebody who can write to the work directory can delete objects, which
+is detected, or restore an earlier object of the same store and key, which is not.
 
-The key is in a file of the user's. Every process finds the file by the environment variable
-`KEY_VARIABLE`, which local workers inherit; workers elsewhere are started with it. The key is never
-written to a store, and it is no part of a task.
+The user's key is in a file. Every process finds the file by the environment variable
+`KEY_VARIABLE`. Local workers inherit the variable; other workers are started with it. The key is
+never part of a store or a task.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -45,14 +45,15 @@ _MAKE = "python -m pipelines.encryption_key"
 
 @dataclass(frozen=True)
 class EncryptionKey:
-    """The user's key.
+    """Key of the user.
 
     Attributes
     ----------
     secret
-        32 bytes.
+        Key, 32 bytes.
     identifier
-        Says which key it is and nothing about it: stores carry it, so that a wrong key is named.
+        Public identifier of the key, as hexadecimal text. Stores hold it, so that an error can name
+        the wrong key.
     """
 
     secret: bytes = field(repr=False)
@@ -60,36 +61,37 @@ class EncryptionKey:
 
 
 @dataclass(frozen=True)
-class Sealing:
-    """How a store is encrypted; this much of it stands in its metadata.
+class StoreEncryption:
+    """Encryption of one store, as its metadata document records it.
 
     Attributes
     ----------
     key
         Identifier of the user's key.
     store
-        Random name, from which and the user's key comes the key of this store.
+        Random name of the store, as hexadecimal text. The store's key is derived from this name and
+        the user's key.
     """
 
     key: str
     store: str
 
-    def seal(self, content: bytes | memoryview, about: str) -> bytes:
-        """Encrypt `content`; it opens only as what it is `about`."""
+    def encrypt(self, content: bytes | memoryview, about: str) -> bytes:
+        """Encrypt `content` and authenticate `about`, which `decrypt` must be given again."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + _cipher(self).encrypt(nonce, content, about.encode())
 
-    def open(self, sealed: bytes | memoryview, about: str) -> bytes:
-        """Decrypt.
+    def decrypt(self, encrypted: bytes | memoryview, about: str) -> bytes:
+        """Return the content that `encrypt` was given.
 
         Raises
         ------
         ValueError
-            It was changed, or is about something else.
+            The encrypted text was changed, or `about` differs.
         InputError
-            The key in effect is not the store's.
+            The key in effect is not that of the store.
         """
-        nonce, rest = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        nonce, rest = encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:]
         try:
             return _cipher(self).decrypt(bytes(nonce), rest, about.encode())
         except InvalidTag:
@@ -97,12 +99,12 @@ class Sealing:
 
 
 def make_key_file(path: Path) -> EncryptionKey:
-    """Write 32 bytes of the operating system's entropy to a new file, mode 0600.
+    """Write a random key of 32 bytes to a new file with mode 0600.
 
     Raises
     ------
     InputError
-        `path` exists: the key there may be all that opens something.
+        `path` exists: data may depend on the key in it.
     """
     with disk_errors_explained(path):
         try:
@@ -122,106 +124,126 @@ def read_key_file(path: Path) -> EncryptionKey:
     Raises
     ------
     InputError
-        There is none, it is not 32 bytes, or others may read it.
+        The file does not exist, is not 32 bytes long, or other users may read it.
     """
     if not path.is_file():
         raise InputError("no such key file", where=path, remedy=f"Make one: {_MAKE} FILE")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise InputError(
-            "the encryption key is open to others",
+            "other users may read the encryption key",
             where=path,
             value=f"mode {mode:04o}",
-            limit="0600",
-            remedy=f"Run chmod 600 {path}, and think of who may have read it",
+            expected="0600",
+            remedy=f"Run chmod 600 {path}, and consider who may have read the key",
         )
     secret = path.read_bytes()
     if len(secret) != KEY_BYTES:
         raise InputError(
-            "is no encryption key",
+            "is not an encryption key",
             where=path,
             value=f"{len(secret)} bytes",
-            limit=f"{KEY_BYTES} bytes",
+            expected=f"{KEY_BYTES} bytes",
             remedy=f"Make one: {_MAKE} FILE",
         )
     return EncryptionKey(secret, _derived(secret, b"", b"primo_scale key identifier")[:8].hex())
 
 
-def use_key_file(path: Path | None) -> None:
-    """Encrypt with the key in `path`, in this process and those it starts.
+@contextmanager
+def encrypted_with(path: Path | None) -> Iterator[None]:
+    """Encrypt with the key in `path` during the block, in this process and those it starts.
 
-    None leaves it at the environment variable: its key if it is set, else no encryption.
+    None stands for the key file that `KEY_VARIABLE` names, or for no encryption if it is not set.
 
     Raises
     ------
     InputError
-        As `read_key_file`: before hours of work rather than after them.
+        As `read_key_file`.
     """
-    chosen = str(path) if path is not None else os.environ.get(KEY_VARIABLE)
-    if chosen:
-        os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
-        key_in_effect()
+    before = os.environ.get(KEY_VARIABLE)
+    chosen = str(path) if path is not None else before
+    try:
+        if chosen:
+            os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
+            key_in_effect()
+        yield
+    finally:
+        if before is not None:
+            os.environ[KEY_VARIABLE] = before
+        else:
+            os.environ.pop(KEY_VARIABLE, None)
 
 
 def key_in_effect() -> EncryptionKey | None:
-    """The key that the environment variable names a file of; None: nothing is encrypted."""
+    """Return the key in the file that the environment variable names, or None without one."""
     path = os.environ.get(KEY_VARIABLE)
     return _key_at(path) if path else None
 
 
-def new_sealing() -> Sealing | None:
-    """How a new store is to be encrypted; None: not at all."""
+def new_store_encryption() -> StoreEncryption | None:
+    """Return the encryption of a new store, or None without a key."""
     key = key_in_effect()
-    return None if key is None else Sealing(key.identifier, secrets.token_hex(_STORE_NAME_BYTES))
+    return (
+        None
+        if key is None
+        else StoreEncryption(key.identifier, secrets.token_hex(_STORE_NAME_BYTES))
+    )
 
 
-def check_key(sealing: Sealing | None, where: str | Path) -> None:
-    """Refuse a store that the key in effect does not open, or that is open where it should not be.
+def check_key(encryption: StoreEncryption | None, where: str | Path) -> None:
+    """Refuse a store that does not match the key in effect.
 
     Raises
     ------
     InputError
-        No key for an encrypted store, another's key, or a key for a store that is not encrypted.
+        An encrypted store without a key or with another key, or an unencrypted store with a key.
     """
     key = key_in_effect()
-    if sealing is None and key is not None:
+    if encryption is None and key is not None:
         raise InputError(
-            "was written without encryption, and a key is given",
+            "is not encrypted, but a key is given",
             where=where,
             remedy="Use another --work-dir, or leave the key out",
         )
-    if sealing is not None and key is None:
+    if encryption is not None and key is None:
         raise InputError(
             "is encrypted",
             where=where,
-            value=f"key {sealing.key}",
+            value=f"key {encryption.key}",
             remedy=f"Give --encryption-key FILE, or set {KEY_VARIABLE} where workers start",
         )
-    if sealing is not None and key is not None and sealing.key != key.identifier:
+    if encryption is not None and key is not None and encryption.key != key.identifier:
         raise InputError(
             "is encrypted with another key",
             where=where,
             value=f"key {key.identifier}",
-            limit=f"key {sealing.key}",
+            expected=f"key {encryption.key}",
             remedy="Give the key that it was written with",
         )
 
 
-def seal_attributes(sealing: Sealing, attributes: Mapping[str, Any], about: str) -> str:
-    """Attributes of a group as one string: digests of private integers confirm guesses of them."""
-    return base64.b64encode(sealing.seal(json.dumps(attributes).encode(), about)).decode()
+def encrypt_attributes(
+    encryption: StoreEncryption, attributes: Mapping[str, Any], about: str
+) -> str:
+    """Encrypt the attributes of a group to one string.
+
+    Attributes hold digests of private integers, with which guesses of them can be confirmed.
+    """
+    return base64.b64encode(encryption.encrypt(json.dumps(attributes).encode(), about)).decode()
 
 
-def open_attributes(sealing: Sealing, sealed: str, about: str, where: str | Path) -> dict[str, Any]:
-    """What `seal_attributes` was given.
+def decrypt_attributes(
+    encryption: StoreEncryption, encrypted: str, about: str, where: str | Path
+) -> dict[str, Any]:
+    """Return the attributes that `encrypt_attributes` was given.
 
     Raises
     ------
     InputError
-        They were changed.
+        The encrypted text was changed.
     """
     try:
-        content = sealing.open(base64.b64decode(sealed), about)
+        content = encryption.decrypt(base64.b64decode(encrypted), about)
     except ValueError as error:
         raise InputError(
             "the attributes of a store are damaged",
@@ -231,30 +253,30 @@ def open_attributes(sealing: Sealing, sealed: str, about: str, where: str | Path
     return dict(json.loads(content))
 
 
-def seal_file(content: bytes, about: str) -> bytes:
-    """A small file outside of stores, under the key in effect; `content` itself if there is none.
+def encrypt_file_content(content: bytes, about: str) -> bytes:
+    """Encrypt the content of a small file with the key in effect, if there is one.
 
     Parameters
     ----------
     content
-        Never JSON, which a sealed file is.
+        Content, which is not JSON: an encrypted file is.
     about
-        What it holds: as nothing else will `open_file` open it.
+        Authenticated description of the content, which `decrypt_file` must be given again.
     """
-    sealing = new_sealing()
-    if sealing is None:
+    encryption = new_store_encryption()
+    if encryption is None:
         return content
-    text = base64.b64encode(sealing.seal(content, about)).decode()
-    return canonical_json({"encryption": asdict(sealing), "sealed": text})
+    text = base64.b64encode(encryption.encrypt(content, about)).decode()
+    return canonical_json({"encryption": asdict(encryption), "sealed": text})
 
 
-def open_file(path: Path, about: str) -> bytes:
-    """What `seal_file` was given, of the file at `path`.
+def decrypt_file(path: Path, about: str) -> bytes:
+    """Return the content that `encrypt_file_content` was given, from the file at `path`.
 
     Raises
     ------
     InputError
-        It was changed, is about something else, or is under another key.
+        The file was changed, has another description, or is encrypted with another key.
     """
     content = path.read_bytes()
     if not content.startswith(b'{"encryption":'):
@@ -265,9 +287,9 @@ def open_file(path: Path, about: str) -> bytes:
 
 
 def _opened(document: dict[str, Any], about: str, path: Path) -> bytes:
-    sealing = Sealing(**document["encryption"])
-    check_key(sealing, path)
-    return sealing.open(base64.b64decode(document["sealed"]), about)
+    encryption = StoreEncryption(**document["encryption"])
+    check_key(encryption, path)
+    return encryption.decrypt(base64.b64decode(document["sealed"]), about)
 
 
 @lru_cache(maxsize=8)
@@ -276,12 +298,12 @@ def _key_at(path: str) -> EncryptionKey:
 
 
 @lru_cache(maxsize=64)
-def _cipher(sealing: Sealing) -> AESGCM:
-    check_key(sealing, "the store")
+def _cipher(encryption: StoreEncryption) -> AESGCM:
+    check_key(encryption, "the store")
     key = key_in_effect()
     if key is None:
-        raise ValueError("an encrypted store passed for one that is not")
-    return AESGCM(_derived(key.secret, bytes.fromhex(sealing.store), b"primo_scale store"))
+        raise ValueError("an encrypted store without a key")
+    return AESGCM(_derived(key.secret, bytes.fromhex(encryption.store), b"primo_scale store"))
 
 
 def _derived(secret: bytes, salt: bytes, purpose: bytes) -> bytes:

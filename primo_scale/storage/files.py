@@ -1,4 +1,4 @@
-"""Files that are either complete under their final name or not there at all."""
+"""Atomic and durable writing of files and directories, private permissions, locks and digests."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ PRIVATE_DIRECTORY_MODE = 0o700
 _PRIVATE_UMASK = 0o077
 _LOCK_TRIES, _BETWEEN_LOCK_TRIES_SECONDS = 20, 0.01
 _HASH_BUFFER_BYTES = 1 << 22
-# For larger writes the page cache takes larger blocks of memory, which a virtual machine may have
-# given back to its host: 16 MiB then take 38 ms instead of 4.
+# Larger writes need larger blocks of page cache, which a virtual machine may have returned to its
+# host: writing 16 MiB then takes 38 ms instead of 4 ms.
 _WRITE_BYTES = 1 << 19
 _STAGING_SUFFIX = r"\.[0-9a-f]{8}"
 
 
 def write_all(descriptor: int, content: bytes | memoryview) -> None:
-    """Write all of the bytes to a file, some at a time."""
+    """Write all bytes to a file, in pieces of limited size."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest[:_WRITE_BYTES]) :]
 
 
 def refuse_special_file(path: Path) -> None:
-    """Refuse a FIFO, a socket or a device as an input: reading it might never end.
+    """Refuse a FIFO, a socket or a device as an input, because reading it might never end.
 
     Raises
     ------
     InputError
-        `path` is there and is neither a regular file nor a directory.
+        `path` exists and is neither a regular file nor a directory.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(
@@ -56,7 +56,7 @@ def refuse_special_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Flush a directory's entries to the disk, so that a rename in it survives power loss."""
+    """Flush a directory's entries to the disk, so that a rename in it survives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -82,15 +82,15 @@ def sync_tree(path: Path) -> None:
 
 
 @contextmanager
-def disk_errors_explained(place: Location) -> Iterator[None]:
-    """Turn the two disk failures a user can act on into one-line errors.
+def disk_errors_explained(location: Location) -> Iterator[None]:
+    """Turn disk errors that a user can resolve into one-line errors.
 
     Raises
     ------
     ResourceError
         The disk is full, or a quota is reached.
     InputError
-        `place` cannot be written for lack of permission or because a parent is not a directory.
+        `location` cannot be written: the permission is missing or a parent is not a directory.
     """
     try:
         yield
@@ -98,13 +98,13 @@ def disk_errors_explained(place: Location) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(
                 "the disk is full",
-                where=str(place),
+                where=str(location),
                 remedy="Free space or choose another directory, then run the same command again",
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
             raise InputError(
                 f"cannot be written: {error.strerror}",
-                where=str(place),
+                where=str(location),
                 remedy="Choose a directory you may write to",
             ) from error
         raise
@@ -112,14 +112,14 @@ def disk_errors_explained(place: Location) -> Iterator[None]:
 
 @contextmanager
 def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Give a neighbouring file to fill; on success it is flushed and renamed to `path`, durably.
+    """Yield a temporary file, which on success is flushed and renamed to `path`.
 
     Parameters
     ----------
     path
-        Replaced if it exists; on failure it stays what it was.
+        Final file, replaced if it exists. After a failure it is unchanged.
     mode
-        Permissions.
+        Permissions of the final file.
     """
     with disk_errors_explained(path):
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -135,22 +135,22 @@ def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO
         sync_directory(path.parent)
 
 
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write `data` durably under `path`, whole or not at all."""
-    with file_published_at_end(path, mode=mode) as file:
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically and durably, with mode 0600."""
+    with file_published_at_end(path) as file:
         file.write(data)
 
 
 @contextmanager
 def directory_published_at_end(path: Path) -> Iterator[Path]:
-    """Give an empty directory to fill; on success it is flushed and renamed to `path`.
+    """Yield an empty temporary directory, which on success is flushed and renamed to `path`.
 
-    What killed processes were filling for the same `path` is removed.
+    Temporary directories of killed processes for the same `path` are removed.
 
     Raises
     ------
     InputError
-        `path` exists already; nothing is ever overwritten.
+        `path` exists already; it is not overwritten.
     """
     if path.exists():
         raise InputError(
@@ -167,16 +167,16 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _staging_directory(path: Path) -> Iterator[Path]:
-    """Create a private neighbour of `path`; at the end it is removed if it is still there.
+    """Create a private temporary directory beside `path`, which is removed at the end.
 
-    Beside it lies a lock file, which tells other processes that this one is alive. Neighbours of
-    processes that were killed are removed.
+    A lock file beside it shows other processes that this one is alive. Temporary directories of
+    killed processes are removed.
     """
     ours = re.compile(rf"(\.{re.escape(path.name)}{_STAGING_SUFFIX})(\.lock)?")
     found = [ours.fullmatch(neighbour.name) for neighbour in path.parent.iterdir()]
-    # Without its lock a directory is somebody else's, or of a version that left none.
+    # Directories without a lock file belong to other programs.
     for neighbour in {path.with_name(match[1]) for match in found if match and match[2]}:
-        with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # else it is in use
+        with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # InputError: in use
             shutil.rmtree(neighbour, ignore_errors=True)
             _lock_of(neighbour).unlink(missing_ok=True)
     staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -195,9 +195,9 @@ def _lock_of(staging: Path) -> Path:
 
 @contextmanager
 def files_private() -> Iterator[None]:
-    """Make whatever this process and those it starts create theirs alone: 0600 and 0700.
+    """Restrict new files to mode 0600 and new directories to 0700, also in child processes.
 
-    Zarr, SQLite, logs and Dask create files by the umask, which a shell may have left open.
+    Zarr, SQLite, logging and Dask create files by the umask, which may allow other users access.
     """
     before = os.umask(_PRIVATE_UMASK)
     try:
@@ -207,35 +207,35 @@ def files_private() -> Iterator[None]:
 
 
 def keep_files_private() -> None:
-    """Do the same for good: for a worker that somebody else started."""
+    """Set the umask of `files_private` for the rest of the process, as in a worker."""
     os.umask(_PRIVATE_UMASK)
 
 
 def make_private_directory(path: Path) -> Path:
-    """Create `path` (and parents) for the owner's eyes only, mode 0700.
+    """Create `path` and its parents with mode 0700, and return `path`.
 
     Raises
     ------
     InputError
-        It is there already and others may enter it; it is not changed, for it may be theirs.
+        It exists and other users may enter it. Its mode is not changed, since others may need it.
     """
     with disk_errors_explained(path):
         path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & ~PRIVATE_DIRECTORY_MODE:
         raise InputError(
-            "a directory that is to hold private data is open to others",
+            "other users have access to the directory for private data",
             where=path,
             value=f"mode {mode:04o}",
-            limit=f"{PRIVATE_DIRECTORY_MODE:04o}",
-            remedy=f"Choose a directory of its own, or run chmod 700 {path}",
+            expected=f"mode {PRIVATE_DIRECTORY_MODE:04o}",
+            remedy=f"Choose a new directory, or run chmod 700 {path}",
         )
     return path
 
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold an advisory lock file; the kernel releases it when the owner dies, however it dies.
+    """Hold an advisory lock on a file; the kernel releases it when the process ends.
 
     Raises
     ------
@@ -250,9 +250,10 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """Return the descriptor of a lock file that is locked and still has its name.
+    """Return the descriptor of a locked file that still exists under its name.
 
-    The owner of a staging directory removes its lock file, perhaps while another waits for it.
+    The owner of a temporary directory removes its lock file, perhaps while another process waits
+    for the lock.
     """
     while True:
         with disk_errors_explained(path):
@@ -273,7 +274,7 @@ def _locked(path: Path) -> int:
 def lock_is_held(path: Path) -> bool:
     """Return whether a living process holds `exclusive_lock` at `path`.
 
-    The answer is about this machine, and about others only where the file system shares locks.
+    Processes on other machines count only where the file system shares locks between machines.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -289,7 +290,7 @@ def lock_is_held(path: Path) -> bool:
 
 
 def _take_lock(descriptor: int) -> bool:
-    """Take the exclusive lock; try for a while, since `lock_is_held` shares it for a moment."""
+    """Try to take the exclusive lock, repeatedly: `lock_is_held` holds it for a moment."""
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -300,7 +301,7 @@ def _take_lock(descriptor: int) -> bool:
 
 
 def sha256_of_file(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read sequentially in constant memory."""
+    """Return the hexadecimal SHA-256 of a file, in constant memory."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_HASH_BUFFER_BYTES):
@@ -310,10 +311,10 @@ def sha256_of_file(path: Path) -> str:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Serialise to JSON bytes that depend on nothing but the value (sorted keys, no spaces)."""
+    """Serialise a value to canonical JSON, with sorted keys and without spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def sha256_of_json(value: Any) -> str:
-    """Hexadecimal SHA-256 of `canonical_json(value)`."""
+    """Return the hexadecimal SHA-256 of `canonical_json(value)`."""
     return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -1,10 +1,9 @@
 """Zarr format 3 groups with a kind, a format version and checksummed chunks.
 
-Every group this project writes says what it is (``primo_scale_kind``) and in which version of
-that layout; readers refuse what they do not know. Every chunk carries a CRC-32C, and the store
-knows which one belongs to which place (`checked_stores`), so that a torn, flipped or exchanged
-chunk is an error when it is read, never a wrong number. Under a key of the user's the kinds that
-hold anything about people are encrypted instead, all but this header (`encryption`).
+Every group states its kind (``primo_scale_kind``) and the version of its layout, and readers refuse
+unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`checksum_stores`), so
+that reading an incomplete, changed or exchanged chunk is an error. With a key of the user, kinds
+that hold data about people are encrypted instead, except for the group's metadata (`encryption`).
 """
 
 from __future__ import annotations
@@ -23,28 +22,32 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError
-from primo_scale.storage.checked_stores import BoundStore, ChecksumTable, RecordedStore
-from primo_scale.storage.disks import DiskStore
-from primo_scale.storage.encrypted_store import SealedStore
+from primo_scale.storage.base_store import HEADER, BaseStore, damaged_store
+from primo_scale.storage.checksum_stores import (
+    ChecksumTable,
+    KeyedChecksumStore,
+    RecordedChecksumStore,
+)
+from primo_scale.storage.disk_store import DiskStore
+from primo_scale.storage.encrypted_store import EncryptedStore
 from primo_scale.storage.encryption import (
-    Sealing,
+    StoreEncryption,
     check_key,
-    new_sealing,
-    open_attributes,
-    seal_attributes,
+    decrypt_attributes,
+    encrypt_attributes,
+    new_store_encryption,
 )
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.location_store import HEADER, LocationStore
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
 COMPLETE_ATTRIBUTE = "complete"
-_SEALING_ATTRIBUTE, _SEALED_ATTRIBUTE = "encryption", "sealed"
+_ENCRYPTION_ATTRIBUTE, _ENCRYPTED_ATTRIBUTE = "encryption", "sealed"
 _CHECKSUMS_ATTRIBUTE = "chunk_checksums"
 
-# One entry a kind of group; raised when its layout changes, with a migration beside the reader.
+# Format version by kind of group. A change of the layout increases it.
 FORMAT_VERSIONS = {
     "genotypes": 3,
     "outcomes": 2,
@@ -53,139 +56,153 @@ FORMAT_VERSIONS = {
     "private statistics": 4,
 }
 
-# Genotypes are a copy of files that lie about in the clear anyway.
+# Genotypes are not encrypted: the PLINK files they are copied from are not either.
 _ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {"genotypes"}
 
-# Many processes write their chunks, so that nobody could record all checksums.
+# Kinds whose chunks several processes write, so that no process can record all checksums.
 _BOUND_KINDS = {"partial statistics"}
 
-# Zarr leaves out chunks that hold only the fill value unless told otherwise, which would make
-# "all homozygous" and "never written" the same thing on disk.
+# By default Zarr does not write chunks that hold only the fill value. Then "all homozygous" and
+# "never written" could not be told apart on disk.
 _EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
 Array = zarr.Array[Any]
 Group: TypeAlias = zarr.Group
 
 
-def create_group(place: Location, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
-    """Create an empty group of `kind` at `place`, replacing what an unfinished run left there."""
-    sealing = new_sealing() if kind in _ENCRYPTED_KINDS else None
-    store = _view(store_at(place), kind, sealing)
-    with disk_errors_explained(place):
-        # In one write: a group that does not say what it is would be nobody's.
+def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
+    """Create an empty group of `kind` at `location`; a group that exists there is replaced."""
+    encryption = new_store_encryption() if kind in _ENCRYPTED_KINDS else None
+    store = _view(store_at(location), kind, encryption)
+    with disk_errors_explained(location):
+        # One write, so that a group never exists without its kind.
         group = zarr.open_group(
             store,
             mode="w",
             zarr_format=3,
-            attributes=_stored_attributes(sealing, kind, attributes, complete=False),
+            attributes=_stored_attributes(encryption, kind, attributes, complete=False),
         )
         store.close_to_others()
     return group
 
 
-def open_group(place: Location, kind: str, *, complete: bool = True) -> zarr.Group:
-    """Open a group and check that it is of `kind`, of a known version and, if asked, complete.
+def open_group(location: Location, kind: str, *, complete: bool = True) -> zarr.Group:
+    """Open a group.
+
+    Parameters
+    ----------
+    location
+        Location of the group.
+    kind
+        Expected kind, one of `FORMAT_VERSIONS`.
+    complete
+        Whether to refuse an unfinished group, and to open the group read-only.
 
     Raises
     ------
     InputError
-        Nothing there, another kind of data, a version this release does not read, a group whose
-        writing was never finished, one that the key in effect does not open, or a damaged one.
+        The group is missing, unfinished, damaged, of another kind or of an unknown format version,
+        or the key in effect does not decrypt it.
     """
-    store = store_at(place)
+    store = store_at(location)
     if not store.holds(HEADER):
-        raise InputError(f"holds no {kind} store", where=str(place), remedy="Check the path")
-    with _damage_explained(place):
+        raise InputError(f"holds no {kind} store", where=str(location), remedy="Check the path")
+    with _damage_explained(location):
         group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
     if found != kind:
-        raise InputError("is a store of another kind", where=str(place), value=found, limit=kind)
+        raise InputError(
+            "is a store of another kind", where=str(location), value=found, expected=kind
+        )
     version = group.attrs.get(VERSION_ATTRIBUTE)
     if version != FORMAT_VERSIONS[kind]:
         raise InputError(
             f"the {kind} store has an unknown format version",
-            where=str(place),
+            where=str(location),
             value=version,
-            limit=FORMAT_VERSIONS[kind],
+            expected=FORMAT_VERSIONS[kind],
             remedy="Write it again with this version of primo_scale",
         )
-    with _damage_explained(place):
-        stored: Any = group.attrs.get(_SEALING_ATTRIBUTE)
-        sealing = None if stored is None else Sealing(str(stored["key"]), str(stored["store"]))
-        recorded = _recorded_in(group)
+    with _damage_explained(location):
+        stored: Any = group.attrs.get(_ENCRYPTION_ATTRIBUTE)
+        encryption = (
+            None if stored is None else StoreEncryption(str(stored["key"]), str(stored["store"]))
+        )
+        checksums: Any = group.attrs.get(_CHECKSUMS_ATTRIBUTE) or {}
+        recorded = {str(key): int(checksum) for key, checksum in checksums.items()}
     if kind in _ENCRYPTED_KINDS:
-        check_key(sealing, str(place))
+        check_key(encryption, str(location))
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
-            where=str(place),
+            where=str(location),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return _group_in(_view(store_of(group), kind, sealing, recorded), group)
+    return _group_in(_view(store_of(group), kind, encryption, recorded), group)
 
 
-def is_complete(place: Location, kind: str) -> bool:
-    """Whether `place` holds a finished group of `kind`."""
-    if not store_at(place).holds(HEADER):
+def is_complete(location: Location, kind: str) -> bool:
+    """Return whether `location` holds a finished group of `kind`."""
+    if not store_at(location).holds(HEADER):
         return False
-    return bool(open_group(place, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
+    return bool(open_group(location, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
 
 
 class Attributes(dict[str, Any]):
-    """Attributes of a group, by name; one that is missing is an InputError.
+    """Attributes of a group by name; reading a missing one raises an InputError.
 
     Parameters
     ----------
     attributes
-        Attributes that there are.
-    place
+        Attributes of the group.
+    location
         Location of the group.
     """
 
-    def __init__(self, attributes: Mapping[str, Any], place: Location) -> None:
+    def __init__(self, attributes: Mapping[str, Any], location: Location) -> None:
         super().__init__(attributes)
-        self._place = place
+        self._location = location
 
     def __missing__(self, name: str) -> Any:
         raise InputError(
             "the store is damaged: an attribute is missing",
-            where=str(self._place),
+            where=str(self._location),
             value=name,
             remedy="Remove the store and run the same command again",
         )
 
 
 def attributes_of(group: zarr.Group) -> Attributes:
-    """Return what `create_group` and `mark_complete` were given.
+    """Return the attributes that `create_group` and `mark_complete` were given.
 
     Raises
     ------
     InputError
-        They are damaged.
+        The encrypted attributes are damaged.
     """
-    sealing, stored = _sealing_of(group), group.attrs.asdict()
-    if sealing is not None:
+    encryption, stored = _encryption_of(group), group.attrs.asdict()
+    if encryption is not None:
         kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
-        sealed, about = str(stored.get(_SEALED_ATTRIBUTE)), _about(kind, complete)
-        where = place_of(group)
-        return Attributes(open_attributes(sealing, sealed, about, str(where)), where)
+        encrypted, about = str(stored.get(_ENCRYPTED_ATTRIBUTE)), _about(kind, complete)
+        where = location_of(group)
+        return Attributes(decrypt_attributes(encryption, encrypted, about, str(where)), where)
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
-    return Attributes(stored, place_of(group))
+    return Attributes(stored, location_of(group))
 
 
 def flush(group: zarr.Group) -> None:
-    """Make everything in a group survive a loss of power."""
+    """Make everything in a group survive a power failure."""
     store_of(group).flush(group.store_path.path)
 
 
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
-    """Set the last attributes of a group and declare it finished, in one atomic write."""
+    """Add attributes to a group and mark it as finished, in one atomic write."""
     store, kind = store_of(group), str(group.attrs[KIND_ATTRIBUTE])
     with disk_errors_explained(store.location):
         every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(_sealing_of(group), kind, every, complete=True)
-        if isinstance(store, RecordedStore):
+        stored = _stored_attributes(_encryption_of(group), kind, every, complete=True)
+        if isinstance(store, RecordedChecksumStore):
             stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(store.recorded.items()))
         group.attrs.put(stored)
         store.flush(_key(group, HEADER))
@@ -200,7 +217,7 @@ def create_array(
     dtype: npt.DTypeLike,
     fill_value: int = 0,
 ) -> Array:
-    """Create an uncompressed array, checksummed, bound or sealed, whose every chunk is written."""
+    """Create an uncompressed array whose chunks are checksummed or encrypted and all written."""
     return group.create_array(
         name,
         shape=shape,
@@ -208,8 +225,8 @@ def create_array(
         dtype=np.dtype(dtype),
         fill_value=fill_value,
         filters=None,
-        # Other stores check their chunks themselves.
-        compressors=[Crc32cCodec()] if isinstance(store_of(group), RecordedStore) else None,
+        # The other stores add their own checksums or tags.
+        compressors=[Crc32cCodec()] if isinstance(store_of(group), RecordedChecksumStore) else None,
         config=_EVERY_CHUNK,
         overwrite=True,
     )
@@ -217,7 +234,7 @@ def create_array(
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Shape, chunks and type of an array."""
+    """Shape, chunk shape and data type of an array."""
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -225,16 +242,17 @@ class ArrayLayout:
 
 
 def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict[str, Array]:
-    """Create arrays by name in a new group, each as `create_array` would, side by side.
+    """Create arrays in a new group concurrently, with the same metadata as by `create_array`.
 
-    One by one, those of a thousand LD blocks would take seconds on a disk and minutes in a bucket.
+    One after the other, the arrays of a thousand LD blocks take seconds on a disk and minutes in a
+    bucket.
     """
     created: dict[str, Array] = {}
     headers: dict[np.dtype[Any], ArrayV3Metadata] = {}
     nodes: dict[str, Any] = {}
     for name, layout in layouts.items():
         shape, chunks, dtype = layout.shape, layout.chunks, np.dtype(layout.dtype)
-        if dtype not in headers:  # the first of its type shows what Zarr makes of it
+        if dtype not in headers:  # Zarr makes the metadata of the first array of each data type
             created[name] = create_array(group, name, shape=shape, chunks=chunks, dtype=dtype)
             headers[dtype] = cast(ArrayV3Metadata, created[name].metadata)
             continue
@@ -251,7 +269,7 @@ def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict
 
 
 def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
-    """Store a column of text as a Zarr variable-length UTF-8 array."""
+    """Store a column of strings as a Zarr array of variable-length UTF-8."""
     array = group.create_array(
         name, shape=(len(values),), chunks=(max(1, min(len(values), 65536)),), dtype=str,
         compressors=[ZstdCodec(), Crc32cCodec()], overwrite=True,
@@ -261,115 +279,112 @@ def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
 
 
 def read_strings(group: zarr.Group, name: str) -> npt.NDArray[np.object_]:
-    """Read back a column written by `write_strings`, as Python strings.
+    """Return a column written by `write_strings`, as Python strings.
 
     Raises
     ------
     InputError
-        It is missing or damaged.
+        The column is missing or damaged.
     """
     array = array_of(group, name)
-    with _damage_explained(place_of(array)):
+    with _damage_explained(location_of(array)):
         return np.asarray(array[:], dtype=object)
 
 
 def array_of(group: zarr.Group, name: str) -> Array:
-    """The array `name` of a group.
+    """Return the array `name` of a group.
 
     Raises
     ------
     InputError
-        It is not there, or what says of what shape it is was damaged.
+        The array is missing, or its metadata document is damaged.
     """
-    with _damage_explained(place_of(group) / name):
+    with _damage_explained(location_of(group) / name):
         member = group[name]
         if not isinstance(member, zarr.Array):
             raise KeyError(name)
     array: Array = member
-    return array.with_config(_EVERY_CHUNK)  # a setting of the open array, not of the stored one
+    return array.with_config(_EVERY_CHUNK)  # Zarr does not store this setting
 
 
 def has_array(group: zarr.Group, name: str) -> bool:
-    """Whether a group has an array `name`, whole or not."""
+    """Return whether a group has an array `name`, complete or not."""
     return store_of(group).holds(f"{_key(group, name)}/{HEADER}")
 
 
 @contextmanager
 def _damage_explained(where: Location) -> Iterator[None]:
-    """Say in one line what Zarr says of a header that is gone, or torn by a loss of power."""
+    """Turn Zarr's errors about a missing or damaged metadata document into one InputError."""
     try:
         yield
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            "the store is damaged",
-            where=str(where),
-            remedy="Remove the store and run the same command again",
-        ) from error
+        raise damaged_store(where) from error
 
 
 def expect_checksums(group: zarr.Group, name: str, table: ChecksumTable) -> None:
-    """Hold the chunks of an array against a table of their checksums, by grid position.
+    """Compare the chunks of an array with a table of their checksums, by grid position.
 
-    For arrays whose chunks are not written through the store, which then records nothing of them.
+    This is for arrays whose chunks are not written through the store, which does not record them.
     """
     store = store_of(group)
-    if isinstance(store, RecordedStore):
+    if isinstance(store, RecordedChecksumStore):
         store.expect(_key(group, name), table)
 
 
 def _view(
-    store: LocationStore,
+    store: BaseStore,
     kind: str,
-    sealing: Sealing | None,
+    encryption: StoreEncryption | None,
     recorded: Mapping[str, int] | None = None,
-) -> LocationStore:
-    """Return the store as groups of a kind are read and written through it."""
-    if sealing is not None:
-        return SealedStore(store, sealing)
-    return BoundStore(store) if kind in _BOUND_KINDS else RecordedStore(store, recorded or {})
+) -> BaseStore:
+    """Return the view of a store that encrypts or checks the chunks of a kind of group."""
+    if encryption is not None:
+        return EncryptedStore(store, encryption)
+    return (
+        KeyedChecksumStore(store)
+        if kind in _BOUND_KINDS
+        else RecordedChecksumStore(store, recorded or {})
+    )
 
 
-def _recorded_in(group: zarr.Group) -> dict[str, int]:
-    """Return the checksums that a finished group recorded, by the keys of its chunks."""
-    recorded: Any = group.attrs.get(_CHECKSUMS_ATTRIBUTE) or {}
-    return {str(key): int(checksum) for key, checksum in recorded.items()}
-
-
-def _sealing_of(group: zarr.Group) -> Sealing | None:
+def _encryption_of(group: zarr.Group) -> StoreEncryption | None:
     store = group.store_path.store
-    return store.sealing if isinstance(store, SealedStore) else None
+    return store.encryption if isinstance(store, EncryptedStore) else None
 
 
 def _stored_attributes(
-    sealing: Sealing | None, kind: str, attributes: Mapping[str, Any], *, complete: bool
+    encryption: StoreEncryption | None, kind: str, attributes: Mapping[str, Any], *, complete: bool
 ) -> dict[str, Any]:
     header = {
         KIND_ATTRIBUTE: kind,
         VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
         COMPLETE_ATTRIBUTE: complete,
     }
-    if sealing is None:
+    if encryption is None:
         return {**header, **attributes}
-    sealed = seal_attributes(sealing, attributes, _about(kind, complete))
-    return {**header, _SEALING_ATTRIBUTE: asdict(sealing), _SEALED_ATTRIBUTE: sealed}
+    return {
+        **header,
+        _ENCRYPTION_ATTRIBUTE: asdict(encryption),
+        _ENCRYPTED_ATTRIBUTE: encrypt_attributes(encryption, attributes, _about(kind, complete)),
+    }
 
 
 def _about(kind: str, complete: bool) -> str:
-    """What sealed attributes are bound to: nobody calls a store complete that is not."""
+    """Return what encrypted attributes authenticate, so that nobody can mark a store complete."""
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
-def store_of(node: zarr.Group | Array) -> LocationStore:
-    """The store that a group or an array lies in."""
+def store_of(node: zarr.Group | Array) -> BaseStore:
+    """Return the store of a group or an array."""
     store = node.store_path.store
-    # Whoever opened it with Zarr alone did so on a disk.
-    return store if isinstance(store, LocationStore) else DiskStore(store.root)  # type: ignore[attr-defined]
+    # A group that was opened with Zarr's own functions is on a disk.
+    return store if isinstance(store, BaseStore) else DiskStore(store.root)  # type: ignore[attr-defined]
 
 
-def place_of(node: zarr.Group | Array) -> Location:
-    """Where a group or an array lies."""
-    place = store_of(node).location
-    return place / node.store_path.path if node.store_path.path else place
+def location_of(node: zarr.Group | Array) -> Location:
+    """Return the location of a group or an array."""
+    location = store_of(node).location
+    return location / node.store_path.path if node.store_path.path else location
 
 
 def _key(node: zarr.Group | Array, name: str) -> str:
@@ -377,7 +392,7 @@ def _key(node: zarr.Group | Array, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _group_in(store: LocationStore, group: zarr.Group) -> zarr.Group:
-    """The same group, read and written through another view of its store."""
+def _group_in(store: BaseStore, group: zarr.Group) -> zarr.Group:
+    """Return the same group in another view of its store."""
     path = StorePath(store, group.store_path.path)
     return zarr.Group(zarr.AsyncGroup(group.metadata, path))

@@ -1,7 +1,7 @@
-"""Where a store lies: a directory, or a prefix of a bucket.
+"""Locations of stores: a directory, or a prefix of a bucket.
 
-A place is a name and nothing else: it can be logged, kept in a file and sent to workers. It never
-holds a credential; every process finds its own in its environment (`primo_scale.storage.buckets`).
+A location is only a name. It can be logged, kept in a file and sent to workers. It never holds a
+credential: every process reads its own from its environment (`primo_scale.storage.bucket_store`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from primo_scale.errors import UsageError
 SCHEMES = ("s3", "gs", "az")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# What S3, Google and Azure all take in a key without quoting, and no shell reads as anything else.
+# Characters of a key that need no quoting in S3, Google Cloud Storage, Azure or a shell.
 _PART = re.compile(r"[A-Za-z0-9_.=+,-]+")
 
 
 @dataclass(frozen=True)
 class ObjectUrl:
-    """A prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
+    """Prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
 
-    It answers to the few words of `pathlib.Path` that code about places needs.
+    It has those methods of `pathlib.Path` that code for both kinds of location uses.
 
     Attributes
     ----------
     scheme
         One of `SCHEMES`.
     bucket
-        The bucket, or the container at Azure.
+        Name of the bucket, or of the container on Azure.
     key
-        Parts joined by ``/``, at least one: a bucket is never taken whole.
+        Prefix: parts joined by ``/``. There is at least one part, so that a store never takes up a
+        whole bucket.
     """
 
     scheme: str
@@ -48,40 +49,45 @@ class ObjectUrl:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """Last part of the key."""
         return self.key.rpartition("/")[2]
 
     def resolve(self) -> ObjectUrl:
-        """Itself: it is the same for every process on every machine."""
+        """Return the URL itself, which is absolute."""
         return self
 
 
 Location: TypeAlias = Path | ObjectUrl
 
 
-def parse_location(text: str | Path) -> Location:
-    """The place that a user or a file names: an URL of `SCHEMES`, or else a path.
+def parse_location(text: str | Location) -> Location:
+    """Return the location that a user or a file names.
+
+    Parameters
+    ----------
+    text
+        URL with one of `SCHEMES`, or a path; a location is returned unchanged.
 
     Raises
     ------
     UsageError
-        Another scheme; an URL with a user, a password or a query, which is not repeated; no
-        prefix in the bucket, or one that the services would not all keep as it is.
+        The scheme is unknown; the URL has a user, a password or a query (the message does not
+        repeat it); it has no prefix in the bucket, or one that not every service keeps unchanged.
     """
-    if isinstance(text, Path):
+    if not isinstance(text, str):
         return text
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Path(text)
     if scheme[1] not in SCHEMES:
         raise UsageError(
-            "is no place that stores can be kept in",
+            "unsupported URL scheme",
             value=f"{scheme[1]}://",
-            limit=", ".join(f"{known}://" for known in SCHEMES) + " or a path",
+            expected=", ".join(f"{known}://" for known in SCHEMES) + " or a path",
         )
     if re.search(r"[@?#]", text):
         raise UsageError(
-            "an URL of a place names a bucket and a prefix, and no user, password or query",
+            "the URL of a location has a user, a password or a query",
             where=f"{scheme[1]}://",
             remedy="Give credentials in the environment (docs/object_storage.md)",
         )
@@ -89,8 +95,8 @@ def parse_location(text: str | Path) -> Location:
     named = [part for part in parts if _PART.fullmatch(part) and part.strip(".")]
     if not _BUCKET.fullmatch(bucket) or not parts or len(named) < len(parts):
         raise UsageError(
-            "is no prefix of a bucket",
+            "not a valid prefix of a bucket",
             value=text,
-            limit=f"{scheme[1]}://BUCKET/PREFIX, of letters, digits and . _ = + , -",
+            expected=f"{scheme[1]}://BUCKET/PREFIX of letters, digits and . _ = + , -",
         )
     return ObjectUrl(scheme[1], bucket, "/".join(parts))

@@ -1,24 +1,24 @@
-"""From a place to the Zarr store there."""
+"""Zarr store of a location."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from primo_scale.storage.disks import DiskStore
-from primo_scale.storage.location_store import LocationStore
+from primo_scale.storage.base_store import BaseStore
+from primo_scale.storage.disk_store import DiskStore
 from primo_scale.storage.locations import Location
 
 
-def store_at(place: Location) -> LocationStore:
-    """The store at a place; nothing is read or written yet.
+def store_at(location: Location) -> BaseStore:
+    """Return the store at a location; nothing is read or written yet.
 
     Raises
     ------
     InputError, UsageError
-        A bucket that this process has no means to reach.
+        The process lacks a package or settings to reach the bucket.
     """
-    if isinstance(place, Path):
-        return DiskStore(place)
-    from primo_scale.storage.buckets import open_bucket
+    if isinstance(location, Path):
+        return DiskStore(location)
+    from primo_scale.storage.bucket_store import open_bucket
 
-    return open_bucket(place)
+    return open_bucket(location)

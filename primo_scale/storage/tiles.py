@@ -1,6 +1,6 @@
-"""Tiles and panels: the pieces that large matrices are stored, summed and made noisy in.
+"""Tiles and panels: the pieces in which large matrices are stored, summed and given noise.
 
-Whatever the size of a matrix, a process holds a piece of it for each of a few threads.
+A process holds only a few pieces of a matrix in memory, one for each thread.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeVar
 from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
 
-# Both are part of the format of a store, of its digest and of the labels of noise: the same for
-# everyone, whatever the cutting of an accumulation. 8 MiB of int64 are sequential for a disk, small
-# beside everything else in memory, and 210 files for a matrix of 20,000.
+# Both are part of the store format, of its digest and of the labels of noise, and do not depend on
+# the plan of an accumulation. A piece of int64 has 8 MiB: large enough for sequential disk access,
+# small beside everything else in memory, and 210 files for a matrix of 20,000 rows.
 TILE = 1024
 PANEL_ENTRIES = 1 << 20
-# More would only cost memory: a disk or the memory itself is the limit by then.
+# With more threads, the disk or the memory bandwidth is the limit.
 _MOST_THREADS = 4
 
 _Item = TypeVar("_Item")
@@ -27,14 +27,14 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Tile:
-    """A rectangle in the upper triangle of a symmetric matrix, cut by a square grid.
+    """Rectangle in the upper triangle of a symmetric matrix, cut by a square grid.
 
     Attributes
     ----------
     row, column
-        Which square of the grid it lies in; ``row <= column``.
+        Position of its square in the grid; ``row <= column``.
     rows, columns
-        What it covers of the matrix.
+        Rows and columns of the matrix that it covers.
     """
 
     row: int
@@ -44,7 +44,7 @@ class Tile:
 
     @property
     def on_diagonal(self) -> bool:
-        """Whether the matrix's diagonal runs through it."""
+        """Whether the tile lies on the diagonal of the matrix."""
         return self.row == self.column
 
     @property
@@ -54,16 +54,16 @@ class Tile:
 
     @property
     def mirrored(self) -> tuple[slice, slice]:
-        """Index of its transpose."""
+        """Index of the tile's transpose in the matrix."""
         return self.columns, self.rows
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and number of columns."""
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
     def inside(self, other: Tile) -> tuple[slice, slice]:
-        """Index of the tile in an array of `other`, which contains it."""
+        """Return the index of the tile in the values of `other`, which contains it."""
         row, column = other.rows.start, other.columns.start
         return (
             slice(self.rows.start - row, self.rows.stop - row),
@@ -71,7 +71,13 @@ class Tile:
         )
 
     def cut(self, side: int | None = None) -> Iterator[Tile]:
-        """Its parts in the upper squares of a grid of `side`, row by row; None: of stored tiles."""
+        """Cut the tile by another grid, and yield the parts in its upper triangle row by row.
+
+        Parameters
+        ----------
+        side
+            Side of a square of the grid; None means the side of stored tiles.
+        """
         side = TILE if side is None else side
         last_column = (self.columns.stop - 1) // side
         for row in range(self.rows.start // side, (self.rows.stop - 1) // side + 1):
@@ -81,50 +87,59 @@ class Tile:
 
 
 def upper_tiles(size: int, side: int | None = None) -> Iterator[Tile]:
-    """Tiles of a symmetric matrix of `size`, cut as by `Tile.cut`."""
+    """Return the tiles of a symmetric matrix with `size` rows, cut as by `Tile.cut`."""
     whole = slice(0, size)
     return Tile(0, 0, whole, whole).cut(side)
 
 
 def tile_side(size: int) -> int:
-    """Side of the first tile of a matrix of `size`."""
+    """Return the side of the first tile of a matrix with `size` rows."""
     return min(TILE, size)
 
 
 def whole_tiles(side: int) -> int:
-    """Least number of variants, `side` or more, that is cut into whole tiles."""
+    """Return the smallest multiple of the tile side that is at least `side`."""
     return TILE * -(-side // TILE)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Consecutive rows of a matrix: the panel of this `number`."""
+    """Consecutive rows of a matrix.
+
+    Attributes
+    ----------
+    number
+        Position among the panels of the matrix.
+    rows
+        Rows of the matrix that the panel covers.
+    """
 
     number: int
     rows: slice
 
 
 def panel_height(width: int) -> int:
-    """Rows of a full panel of a matrix with `width` columns."""
+    """Return the number of rows of a full panel of a matrix with `width` columns."""
     return max(1, PANEL_ENTRIES // max(1, width))
 
 
 def panels(height: int, width: int) -> Iterator[Panel]:
-    """Panels of a matrix of shape (height, width)."""
+    """Yield the panels of a matrix of shape (height, width)."""
     step = panel_height(width)
     for number, start in enumerate(range(0, height, step)):
         yield Panel(number, slice(start, min(start + step, height)))
 
 
 def n_threads() -> int:
-    """Threads that handle pieces, and so the pieces in memory at once."""
+    """Return the number of threads that handle pieces, and so of pieces in memory at once."""
     return min(_MOST_THREADS, usable_cpus())
 
 
 def in_threads(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """What `function` gives for each item, in order; after an error no further item is begun.
+    """Apply `function` to each item in threads and return the results in order.
 
-    Files, checksums, digests and sums of large pieces let go of the interpreter's lock.
+    After an error no further item is begun. Reading, checksums, digests and sums of large pieces
+    release the interpreter lock.
     """
     with ThreadPoolExecutor(n_threads()) as threads:
         results = []

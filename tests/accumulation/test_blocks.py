@@ -28,7 +28,7 @@ def variants(chromosomes, positions):
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 50))
-def test_windows_never_exceed_their_size_nor_cross_a_chromosome(lengths, size):
+def test_windows_respect_their_size_and_chromosomes(lengths, size):
     names = [str(c) for c, length in enumerate(lengths) for _ in range(length)]
     boundaries = block_boundaries(f"window:{size}", variants(names, range(len(names))))
     assert boundaries[0] == 0 and boundaries[-1] == len(names)
@@ -37,26 +37,26 @@ def test_windows_never_exceed_their_size_nor_cross_a_chromosome(lengths, size):
         assert len(set(names[start:stop])) == 1
 
 
-def test_no_specification_is_one_dense_block():
+def test_without_a_specification_there_is_one_dense_block():
     assert block_boundaries(None, variants(["1", "2"], [5, 6])) == (0, 2)
 
 
 @pytest.mark.parametrize(
     "text", ["window:0", "window:-3", "window:", "window:1.5", "window:²", "window:" + "9" * 5000]
 )
-def test_a_window_that_is_not_a_size_is_a_usage_error(text):
+def test_an_invalid_window_size_is_a_usage_error(text):
     with pytest.raises(UsageError):
         block_boundaries(text, variants(["1"], [5]))
 
 
-def test_a_published_table_decides_by_position(tmp_path):
+def test_a_table_assigns_variants_by_position(tmp_path):
     table = tmp_path / "ldetect.bed"
     table.write_text("chr start stop\nchr1 100 200\nchr1 200 300\nchr2 1 1000\n")
     made = block_boundaries(str(table), variants(["1", "1", "1", "1", "2"], [50, 199, 200, 900, 7]))
     assert made == (0, 2, 4, 5)
 
 
-def test_a_chromosome_without_blocks_and_a_malformed_line_are_named(tmp_path):
+def test_missing_chromosomes_and_malformed_lines_are_named(tmp_path):
     table = tmp_path / "blocks.txt"
     table.write_text("1 100 200\n")
     with pytest.raises(InputError, match="no LD block for a chromosome"):
@@ -66,7 +66,7 @@ def test_a_chromosome_without_blocks_and_a_malformed_line_are_named(tmp_path):
         block_boundaries(str(table), variants(["1"], [5]))
 
 
-def test_blocks_that_are_not_runs_are_refused(tmp_path):
+def test_blocks_of_unsorted_variants_are_refused(tmp_path):
     table = tmp_path / "blocks.txt"
     table.write_text("1 100 200\n1 200 300\n")
     with pytest.raises(InputError, match="not runs"):
@@ -74,7 +74,7 @@ def test_blocks_that_are_not_runs_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["1 {} 300", "1 100 {}"])
-def test_a_number_too_long_to_be_one_is_malformed_in_any_line(tmp_path, line):
+def test_a_number_with_too_many_digits_is_malformed(tmp_path, line):
     table = tmp_path / "blocks.txt"
     for before in ("", "1 1 100\n"):
         table.write_text(before + line.format("9" * 5000) + "\n")

@@ -1,4 +1,4 @@
-"""Row rules: the integer inequalities that the guarantee rests on, for any record."""
+"""Clipping rules satisfy the integer inequalities of the privacy guarantee for any record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.kernels.clipping import UNCLIPPED, scale_entries
 
 N_FIXED, N_PHENOTYPES, SIZES = 2, 3, (2, 3, 1)
@@ -30,7 +30,7 @@ def records(*, low=-127, high=127):
 def rules(long_records):
     norm = st.integers(1, 60_000)
     return st.builds(
-        RowRule,
+        ClippingRule,
         st.just(long_records),
         norm,
         st.none() | st.tuples(*[norm] * len(SIZES)),
@@ -40,7 +40,7 @@ def rules(long_records):
 
 
 def apply(rule, people):
-    """The clipped records: codes (n, d) and outcomes (n, q)."""
+    """Return the records before and after clipping: codes (n, d), outcomes (n, q), blocks."""
     x = np.array([codes for codes, _ in people], dtype=np.int8)
     y = np.array([phenotypes for _, phenotypes in people], dtype=np.int16)
     z = np.hstack([np.full((len(x), N_FIXED), 50, np.int16), y])
@@ -61,7 +61,7 @@ def squared(rows):
 
 @settings(max_examples=300)
 @given(st.data(), st.sampled_from([LongRecords.RECORD, LongRecords.PREDICTORS]))
-def test_long_genotypes_end_within_every_bound(data, long_records) -> None:
+def test_clipped_genotypes_satisfy_every_bound(data, long_records) -> None:
     rule, people = data.draw(rules(long_records)), data.draw(records())
     x, z, clipped, outcomes, blocks = apply(rule, people)
     assert squared(clipped).max() <= rule.row_norm
@@ -77,7 +77,7 @@ def test_long_genotypes_end_within_every_bound(data, long_records) -> None:
 
 @settings(max_examples=300)
 @given(rules(LongRecords.PHENOTYPES), records())
-def test_public_genotypes_stay_and_the_product_of_norms_is_bounded(rule, people) -> None:
+def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, people) -> None:
     x, z, clipped, outcomes, _ = apply(rule, people)
     np.testing.assert_array_equal(clipped, x)
     np.testing.assert_array_equal(outcomes[:, :N_FIXED], z[:, :N_FIXED])
@@ -89,16 +89,16 @@ def test_public_genotypes_stay_and_the_product_of_norms_is_bounded(rule, people)
 
 
 @given(records(low=-3, high=3))
-def test_short_records_stay_as_they_are(people) -> None:
-    rule = RowRule(LongRecords.RECORD, 54, (18, 27, 9), 5000, 3 * 32767**2)
+def test_records_within_the_bounds_are_unchanged(people) -> None:
+    rule = ClippingRule(LongRecords.RECORD, 54, (18, 27, 9), 5000, 3 * 32767**2)
     x, z, clipped, outcomes, _ = apply(rule, people)
     np.testing.assert_array_equal(clipped, x)
     np.testing.assert_array_equal(outcomes, z)
 
 
 def test_a_clipped_record_keeps_most_of_its_bound() -> None:
-    """A rule that clipped everything to nothing would satisfy every inequality above."""
-    rule = RowRule(LongRecords.RECORD, 20_000, (15_000, 15_000, 15_000), 5000, 10**6)
+    """A rule that sets all values to zero would satisfy the inequalities above."""
+    rule = ClippingRule(LongRecords.RECORD, 20_000, (15_000, 15_000, 15_000), 5000, 10**6)
     people = [([120, 120, 10, 0, 0, 0], [20_000, 1, 1]), ([100, 0, 100, 0, 0, 0], [0, 0, 9])]
     x, _, clipped, outcomes, blocks = apply(rule, people)
     assert squared(clipped[:1, blocks[0]])[0] > 0.95 * 15_000
@@ -107,8 +107,8 @@ def test_a_clipped_record_keeps_most_of_its_bound() -> None:
     assert outcomes[0, 0] == 50  # a long block does not shrink the rest of the record
 
 
-def test_norms_are_asked_for_only_where_a_record_can_be_too_long() -> None:
-    rule = RowRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
+def test_norms_are_needed_only_if_a_record_can_be_too_long() -> None:
+    rule = ClippingRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
     assert not rule.needs_norms(np.array([50, 50]))
     assert rule.needs_norms(np.array([61, 1]))
     assert rule.needs_norms(np.array([60, 41]))
@@ -116,12 +116,12 @@ def test_norms_are_asked_for_only_where_a_record_can_be_too_long() -> None:
 
 @pytest.mark.parametrize("norms", [None, (3, 4)])
 def test_json_round_trip(norms) -> None:
-    rule = RowRule(LongRecords.PREDICTORS, 7, norms, 1, 2)
-    assert RowRule.from_json(rule.to_json()) == rule
+    rule = ClippingRule(LongRecords.PREDICTORS, 7, norms, 1, 2)
+    assert ClippingRule.from_json(rule.to_json()) == rule
 
 
 def test_a_record_within_its_bounds_has_the_neutral_multiplier() -> None:
-    rule = RowRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
+    rule = ClippingRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
     blocks, record = rule.shrink(np.array([[60, 40], [61, 0]]))
     assert record.tolist() == [UNCLIPPED, UNCLIPPED]
     assert blocks[0].tolist() == [UNCLIPPED, UNCLIPPED]

@@ -1,4 +1,4 @@
-"""What is said to be needed of the disk, against the files that are there in the end."""
+"""Predicted disk use, compared with the files that are written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from genotype_headers import write_header
 from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.disk_size import partial_bytes
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan
@@ -26,7 +26,7 @@ def bytes_below(path):
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-@pytest.fixture(params=["in the clear", "encrypted"])
+@pytest.fixture(params=["unencrypted", "encrypted"])
 def _key(request, tmp_path, monkeypatch):
     if request.param == "encrypted":
         make_key_file(tmp_path / "key")
@@ -34,11 +34,11 @@ def _key(request, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_key")
-def test_partial_sums_take_no_more_than_is_said(tmp_path):
+def test_partial_sums_fit_the_predicted_size(tmp_path):
     """Z'Z of every stripe, and multipliers of 17 blocks in chunks of 16."""
     layout = BlockLayout(tuple(range(0, SIDE * N_BLOCKS + 1, SIDE)), 2, 38)
     plan = Plan(layout, 1000, row_group=400, stripe=80, rows_per_read=40, tile=4)
-    rule = RowRule(LongRecords.RECORD, 10, (1,) * N_BLOCKS, 1, 1)
+    rule = ClippingRule(LongRecords.RECORD, 10, (1,) * N_BLOCKS, 1, 1)
     genotypes = write_header(tmp_path / "g", "those")
     digests = {"genotypes": "those", "outcomes": "x"}
     inputs = Inputs(genotypes, tmp_path / "o", rule, 500, digests)
@@ -67,7 +67,7 @@ def test_partial_sums_take_no_more_than_is_said(tmp_path):
 
 @pytest.mark.usefixtures("_key")
 @pytest.mark.parametrize("copies", [1, 3])
-def test_statistics_take_no_more_than_is_said(tmp_path, copies):
+def test_statistics_fit_the_predicted_size(tmp_path, copies):
     """The last of two panels holds 53 rows, and fills a chunk of 1047."""
     layout = BlockLayout((0, 1100, 1110), 5, 996)
     path, q = tmp_path / "statistics.zarr", layout.n_outcomes
@@ -83,8 +83,8 @@ def test_statistics_take_no_more_than_is_said(tmp_path, copies):
     assert 0.99 * said <= bytes_below(path) <= said
 
 
-def test_outcomes_take_no_more_than_is_said(tmp_path):
-    """Of 100 columns a chunk holds 20,971 people: two of them 30,000."""
+def test_outcomes_fit_the_predicted_size(tmp_path):
+    """A chunk of 100 columns holds 20,971 people, so that 30,000 people take two chunks."""
     layout = rows_layout(30_000, 100)
     group = create_group(tmp_path / "outcomes.zarr", "outcomes", {})
     rows = create_array(group, "rows", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype)

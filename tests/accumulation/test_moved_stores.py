@@ -1,4 +1,4 @@
-"""Genotypes and outcomes that are moved or replaced while an accumulation is under way."""
+"""Genotypes and outcomes that are moved or replaced during an accumulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from small_cohort import D, N, write_cohort
 
 from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.clipping_rules import LongRecords, RowRule
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction
@@ -28,13 +28,13 @@ from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
 PLAN = Plan(LAYOUT, N, row_group=16, stripe=16, rows_per_read=8, tile=3)
 CODES = np.tile(np.array([-30, 0, 50, 7], dtype=np.int8), (D, 1))
-RULE = RowRule(LongRecords.RECORD, 6000, None, 10**9, 10**9)
+RULE = ClippingRule(LongRecords.RECORD, 6000, None, 10**9, 10**9)
 CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [], weight=0.5)
 TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 
 
 def written(files, path, chunk_shape=(2, 16)):
-    """A genotype store of a fileset."""
+    """Ingest a fileset and return the path of the genotype store."""
     return ingest(
         [files / "cohort"], path, selection=Selection(), on_progress=lambda done, total: None,
         chunk_shape=chunk_shape,
@@ -43,7 +43,7 @@ def written(files, path, chunk_shape=(2, 16)):
 
 @pytest.fixture
 def cohorts(tmp_path):
-    """Two cohorts of the same people and variants, and other genotypes."""
+    """Return the directories of two cohorts with equal people and variants, unequal genotypes."""
     one, other = write_cohort(tmp_path / "one"), tmp_path / "other"
     shutil.copytree(one, other)
     bed = (one / "cohort.bed").read_bytes()
@@ -52,7 +52,7 @@ def cohorts(tmp_path):
 
 
 def stores_of(files, folder):
-    """Places of genotypes and outcomes."""
+    """Return the paths of the genotype store and the outcome store."""
     genotypes = written(files, folder / "genotypes.zarr")
     people = open_genotype_store(genotypes).samples
     phenotypes = OutcomeFiles(files / "pheno.tsv")
@@ -60,7 +60,7 @@ def stores_of(files, folder):
 
 
 def opened(path, genotypes, outcomes, rule=RULE):
-    """The checkpoint, as a command opens it for stores at these places."""
+    """Open the checkpoint as a command does for these stores."""
     digests = {
         "genotypes": open_genotype_store(genotypes).identity_digest,
         "outcomes": open_outcome_store(outcomes).content_digest,
@@ -75,24 +75,26 @@ def run(partials, tasks):
 
 
 def summed(partials, path):
-    """Digest of the statistics."""
+    """Return the digest of the statistics."""
     with Reduction(partials, path / "statistics.zarr") as reduction:
         return reduction.finish().sha256
 
 
 def undisturbed(path, *asked):
-    """Digest of the statistics when nothing happens."""
+    """Return the digest of the statistics of an uninterrupted run."""
     partials = opened(path, *asked)
     run(partials, TASKS)
     return summed(partials, path)
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize("rule", [RULE, None])
 @pytest.mark.parametrize("rows", ["outcomes.zarr", "moved_outcomes.zarr"])
-def test_what_was_moved_is_read_where_it_is_now(cohorts, tmp_path, monkeypatch, sealed, rule, rows):
-    """Others take the place of the genotypes, and workers go on that knew the old place."""
-    if sealed:
+def test_moved_stores_are_read_at_new_locations(
+    cohorts, tmp_path, monkeypatch, encrypted, rule, rows
+):
+    """Another store takes the old location, while workers that know the old one still run."""
+    if encrypted:
         make_key_file(tmp_path / "user.key")
         monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)
@@ -109,7 +111,7 @@ def test_what_was_moved_is_read_where_it_is_now(cohorts, tmp_path, monkeypatch, 
     assert summed(resumed, tmp_path) == expected
 
 
-def test_genotypes_with_other_chunks_are_the_same(cohorts, tmp_path):
+def test_genotypes_with_another_chunk_shape_give_the_same_sums(cohorts, tmp_path):
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)
     expected = undisturbed(tmp_path / "whole", genotypes, outcomes)
     begun = opened(tmp_path, genotypes, outcomes)
@@ -122,7 +124,7 @@ def test_genotypes_with_other_chunks_are_the_same(cohorts, tmp_path):
     assert summed(resumed, tmp_path) == expected
 
 
-def test_what_was_replaced_is_refused_by_name(cohorts, tmp_path):
+def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)
     partials = opened(tmp_path, genotypes, outcomes)
     run(partials, TASKS[:-1])

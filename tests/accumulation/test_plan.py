@@ -45,14 +45,14 @@ def test_reads_cover_each_person_once(n_samples):
         assert people == list(range(n_samples))
 
 
-def test_remaining_is_what_is_not_committed():
+def test_remaining_tasks_are_those_not_committed():
     plan = plan_of([20, 3])
     tasks = list(plan.tile_tasks())
     assert remaining(plan.tile_tasks(), set(tasks[::2])) == tasks[1::2]
     assert remaining(plan.tile_tasks(), set(tasks)) == []
 
 
-def test_the_digest_depends_on_inputs_and_on_the_cut():
+def test_the_digest_depends_on_inputs_and_plan():
     plan = plan_of([20, 3])
     digests = {
         plan_digest(plan, {"genotypes": "a"}),
@@ -98,7 +98,7 @@ def test_row_groups_are_of_equal_size():
 @pytest.mark.parametrize("block", [500, 2_000, 10_000])
 @pytest.mark.parametrize("n_samples", [50_000, 238_000, 500_000])
 def test_tasks_are_as_long_as_the_documentation_says(n_samples, block):
-    """docs/architecture.md: of X'X alone, with 5,000 phenotypes, and of Z'Z."""
+    """Bounds of docs/architecture.md: X'X alone, X'X with 5,000 phenotypes, and Z'Z."""
     layout = BlockLayout((0, block), 10, 5_000)
     plan = default_plan(layout, n_samples)
     side, planes = min(plan.tile, block), 2 * layout.n_outcomes + 1

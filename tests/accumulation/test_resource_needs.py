@@ -1,4 +1,4 @@
-"""What an accumulation says that it needs, from shapes alone, and what it refuses."""
+"""Predicted resources of an accumulation, and refusals of too small ones."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def release(cohort, tmp_path):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("sizes", [(4096,), (500,) * 40], ids=["dense", "LD blocks"])
-def test_memory_does_not_know_how_many_people_there_are(kernel, sizes):
-    """As long as sums stay within int32, as they do at ten million people with codes of 1."""
+def test_memory_does_not_depend_on_the_number_of_people(kernel, sizes):
+    """Sums stay within int32 for ten million people with codes of 1."""
     few, many = (needs_of(workload(n, sizes=sizes, kernel=kernel, code=1)) for n in (10**5, 10**7))
     assert few.worker_bytes == many.worker_bytes
     tasks = many.tasks - few.tasks
     assert 0 <= many.client_bytes - few.client_bytes <= 2048 * tasks  # the list of tasks
 
 
-def test_a_sum_that_needs_int64_is_counted_as_one():
-    """One row group of a million people: 127^2 times as many leave int32, 45^2 times do not."""
+def test_sums_that_need_int64_are_counted_with_eight_bytes():
+    """In a row group of a million people, codes of 127 exceed int32 and codes of 45 do not."""
     narrow, wide = (
         needs_of(workload(10**6, sizes=(500,) * 40, q=1000, code=code)).disk_bytes
         for code in (45, 127)
@@ -74,8 +74,8 @@ def test_a_sum_that_needs_int64_is_counted_as_one():
     assert wide - narrow == 40 * 500**2 * 4
 
 
-def test_what_is_held_for_certain_is_counted():
-    """A worker holds, twice, int8 codes of two tiles and their int32 sum."""
+def test_worker_memory_includes_codes_and_sums():
+    """A worker holds int8 codes of two tiles and their int32 sum, each twice."""
     for kernel in KERNELS:
         needs = needs_of(workload(sizes=(8192,), kernel=kernel))
         assert needs.worker_bytes >= 2 * (2 * 2048 * 8192 + 4 * 2048**2)
@@ -83,7 +83,7 @@ def test_what_is_held_for_certain_is_counted():
 
 @pytest.mark.parametrize(("kernel", "least"), [("torch", 193), ("cuda", 291)])
 def test_the_library_of_a_kernel_is_counted(kernel, least):
-    """Importing it takes so many MiB; that this process has imported it already is no help."""
+    """Each worker imports the library, which takes at least `least` MiB."""
     with_library, without = (
         needs_of(replace(workload(kernel="torch"), kernel=name)).worker_bytes
         for name in (kernel, "vnni")
@@ -94,7 +94,7 @@ def test_the_library_of_a_kernel_is_counted(kernel, least):
 
 
 def test_every_pair_of_tiles_is_read_and_multiplied_once():
-    """Three tiles: six pairs, in which each of the three is read for three of them.
+    """Three tiles form six pairs, and each tile is read for three of them.
 
     40,000 people lie in 5 chunks of 8192.
     """
@@ -105,19 +105,19 @@ def test_every_pair_of_tiles_is_read_and_multiplied_once():
     assert core_seconds(work, rates) == pytest.approx(40_000 * triangle, rel=1e-3)
 
 
-def test_a_narrow_block_is_read_with_the_chunks_it_lies_in():
-    """5 blocks of 1000 in chunks of 2048: the third and the fifth lie in two of them."""
+def test_a_narrow_block_is_read_in_whole_chunks():
+    """Of 5 blocks of 1000 in chunks of 2048, the third and the fifth lie in two chunks each."""
     work = replace(workload(8192, sizes=(1000,) * 5), may_clip=False)
     assert bytes_read(work) == 7 * 2048 * 2048
 
 
-def test_rates_are_measured_of_this_machine():
+def test_measured_rates_are_plausible():
     rates = measure_rates("float64", 1)
     assert 0 < rates.diagonal < 1e-8
     assert 0 < rates.decoding < 1e-7
 
 
-def test_disk_is_counted_by_the_entry():
+def test_disk_use_is_counted_by_entry():
     """One dense block of 2048 in one row group, int32, then int64; q = 10; 8192 people."""
     needs = needs_of(workload(8192, sizes=(2048,), q=10, code=1))
     gram, cross, rows = 2048**2 * (4 + 8), 2048 * 10 * (8 + 8), 8192 * (2 * 10 + 2 * 10 + 4)
@@ -128,7 +128,7 @@ def test_disk_is_counted_by_the_entry():
     assert least <= needs.disk_bytes <= least + 20_000
 
 
-def test_what_lies_there_is_not_needed_again(tmp_path, monkeypatch):
+def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
     needs = needs_of(workload())
     free = needs.disk_bytes // 2
     monkeypatch.setattr(machine, "free_disk", lambda _: free)
@@ -138,7 +138,7 @@ def test_what_lies_there_is_not_needed_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_too_little_memory_is_refused_with_the_numbers(store, cohort, tmp_path, dry_run):
+def test_too_little_memory_is_refused_with_numbers(store, cohort, tmp_path, dry_run):
     workers = 2 + psutil.virtual_memory().total // (200 << 20)
     result = command(
         accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work",
@@ -172,7 +172,7 @@ def test_a_full_disk_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch,
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
-def test_a_dry_run_says_what_it_needs_and_leaves_nothing(store, cohort, tmp_path):
+def test_a_dry_run_reports_needs_and_writes_nothing(store, cohort, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     for main, arguments in (
         (gwas_release, release(cohort, tmp_path)),
@@ -222,7 +222,7 @@ def test_a_dry_run_refuses_a_work_directory_open_to_others(store, cohort, tmp_pa
     assert list(work.iterdir()) == []
 
 
-def test_after_an_ingest_the_dry_run_takes_the_store_that_is_there(cohort, tmp_path):
+def test_a_dry_run_uses_an_existing_genotype_store(cohort, tmp_path):
     arguments = release(cohort, tmp_path)
     work = tmp_path / "release.work"
     work.mkdir(mode=0o700)
@@ -236,8 +236,8 @@ def test_after_an_ingest_the_dry_run_takes_the_store_that_is_there(cohort, tmp_p
 
 
 @pytest.mark.parametrize("left", ["genotypes.zarr.partial/store.zarr/c", "statistics.zarr/c"])
-def test_what_an_interrupted_run_left_is_not_needed_again(cohort, tmp_path, monkeypatch, left):
-    """An ingest that goes on, and statistics that are deleted before others are written."""
+def test_files_of_an_interrupted_run_reduce_needed_space(cohort, tmp_path, monkeypatch, left):
+    """An ingest continues, and old statistics are deleted before new ones are written."""
     arguments = [*release(cohort, tmp_path), "--dry-run"]
     monkeypatch.setattr(machine, "free_disk", lambda _: 0)
     assert command(gwas_release, *arguments).exit_code == 4

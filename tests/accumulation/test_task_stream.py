@@ -1,4 +1,4 @@
-"""The stream of tasks, against a cluster made of nothing but futures: no process, no clock."""
+"""Stream of tasks on a fake cluster of futures, without processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FakeFuture:
         self.cluster.begun(self, ended)
 
     def result(self) -> object:
-        assert self.error is not None, "the result of a task that ended well travelled"
+        assert self.error is not None, "the result of a successful task was fetched"
         raise self.error
 
     def release(self) -> None:
@@ -40,7 +40,7 @@ class FakeFuture:
 
 @dataclass
 class FakeCluster:
-    """Ends tasks at once; what becomes of a key is written in `fate`, in turns."""
+    """Cluster that ends tasks at once; `fate` lists the errors of successive runs of a key."""
 
     fate: dict[str, list[Exception]] = field(default_factory=dict)
     workers: list[int] = field(default_factory=lambda: [2])
@@ -75,7 +75,7 @@ class FakeCluster:
         return self.workers[min(self.asked - 1, len(self.workers) - 1)]
 
     def scheduler_info(self, n_workers) -> dict[str, int]:
-        assert n_workers == 0, "the state of every worker travelled"
+        assert n_workers == 0, "the state of every worker was fetched"
         self.asked += 1
         if self.count():
             for future, ended in self.waiting:
@@ -94,7 +94,7 @@ def killed(times: int) -> list[Exception]:
     return [KilledWorker("key", None, 3) for _ in range(times)]
 
 
-def test_fifty_thousand_tasks_in_batches_a_few_in_flight_and_none_kept() -> None:
+def test_fifty_thousand_tasks_run_in_batches_with_few_in_flight() -> None:
     cluster = FakeCluster()
     done = stream(cluster, 50_000)
     assert sorted(done) == [RowTask(i) for i in range(50_000)]
@@ -103,17 +103,17 @@ def test_fifty_thousand_tasks_in_batches_a_few_in_flight_and_none_kept() -> None
     assert not cluster.held
     assert len(cluster.keys) == len(set(cluster.keys)) == 50_000
     assert cluster.keys[0] == "rows-0-store"
-    assert cluster.asked < 500  # a look now and then, and not one a task
+    assert cluster.asked < 500  # workers are counted at intervals, not for every task
 
 
-def test_a_task_that_workers_die_over_gets_trials_under_new_names_then_ends_the_run() -> None:
+def test_a_task_of_dead_workers_is_retried_under_new_names_then_fails() -> None:
     lucky = FakeCluster({"rows-3": killed(engine._TRIALS - 1)})
     assert len(stream(lucky, 9)) == 9
     assert [key for key in lucky.keys if key.startswith("rows-3-")] == [
         "rows-3-store", "rows-3-store-1", "rows-3-store-2",
     ]  # fmt: skip
     unlucky = FakeCluster({"rows-3": killed(engine._TRIALS)})
-    with pytest.raises(ResourceError, match="workers died again and again") as raised:
+    with pytest.raises(ResourceError, match="workers died repeatedly") as raised:
         stream(unlucky, 9)
     assert raised.value.value == "rows-3"
     assert not unlucky.held
@@ -123,7 +123,7 @@ def test_a_task_that_workers_die_over_gets_trials_under_new_names_then_ends_the_
     ("fate", "error"),
     [(CancelledError("lost"), InterruptedRun), (InputError("damaged"), InputError)],
 )
-def test_other_failures_end_the_run_and_let_go_of_what_is_in_flight(fate, error) -> None:
+def test_other_failures_end_the_run_and_release_all_futures(fate, error) -> None:
     cluster = FakeCluster({"rows-2": [fate]})
     with pytest.raises(error):
         stream(cluster, 100)
@@ -131,7 +131,7 @@ def test_other_failures_end_the_run_and_let_go_of_what_is_in_flight(fate, error)
     assert len(cluster.keys) < 100
 
 
-def test_without_workers_it_waits_and_says_so_once(monkeypatch) -> None:
+def test_without_workers_the_stream_waits_and_warns_once(monkeypatch) -> None:
     records: SimpleQueue[logging.LogRecord] = SimpleQueue()
     monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(engine.LOGGER, "handlers", [QueueHandler(records)])
@@ -140,13 +140,13 @@ def test_without_workers_it_waits_and_says_so_once(monkeypatch) -> None:
     assert len(stream(cluster, 40)) == 40
     said = [records.get_nowait().getMessage() for _ in range(records.qsize())]
     assert [line.split(":")[0] for line in said] == [
-        "no Dask workers are left", "there are Dask workers again",
+        "no Dask workers are left", "Dask workers are connected again",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("n_tasks", [1, 2, 3, 5, 17, 40])
 def test_the_last_tasks_wait_until_a_worker_is_free(n_tasks: int) -> None:
-    """Of the last tasks no worker has one in store while another has none."""
+    """No worker has a task in reserve while another worker is idle."""
     cluster = FakeCluster(workers=[4])
     held: list[int] = []
     done: list[RowTask] = []
@@ -164,11 +164,11 @@ def test_the_last_tasks_wait_until_a_worker_is_free(n_tasks: int) -> None:
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5, 100])
-def test_tiles_that_need_rows_are_started_when_all_rows_are_done(n_rows: int) -> None:
+def test_diagonal_tiles_start_when_all_rows_are_done(n_rows: int) -> None:
     rows = [RowTask(i) for i in range(n_rows)]
     free = [TileTask(0, 0, 0, i) for i in range(1, 4)]
     bound = [TileTask(0, 0, i, i) for i in range(30)]
-    # One row is what a worker died over, so that it ends last of all.
+    # Workers die twice during one row task, which therefore ends last.
     cluster = FakeCluster({"rows-0": killed(2)})
     done: list[object] = []
     started_before: dict[object, int] = {}

@@ -1,4 +1,4 @@
-"""Tasks on threads: their order, how many run at once, and what a failure or a stop leaves."""
+"""Tasks on threads: order, concurrency, failures and interruptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from primo_scale.errors import InputError, InterruptedRun
 
 
 class Work:
-    """Stands in for `compute_task`, and records what ran when."""
+    """Replacement of `compute_task` that records the order of tasks."""
 
     def __init__(self, seconds, fails=None) -> None:
         self.began, self.ended, self.stopped = [], [], []
@@ -52,7 +52,7 @@ def compute(monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_every_task_runs_once_and_no_more_at_a_time_than_there_are_threads(compute, threads):
+def test_every_task_runs_once_and_at_most_one_per_thread_at_a_time(compute, threads):
     work, done = compute(Work(lambda task: 0.002)), []
     rows = [RowTask(i) for i in range(7)]
     free = [TileTask(0, 0, 0, i) for i in range(1, 6)]

@@ -18,21 +18,19 @@ from primo_scale.cluster.profile import (
     ThreadsProfile,
 )
 from primo_scale.errors import UsageError
-from primo_scale.run.choices import choices_from
+from primo_scale.run.execution import Execution
+from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.request_parts import OutcomeTables, Privacy
 
-OPTIONS = {
-    "pheno": Path("p"), "pheno_bounds": Path("b"), "covar": None, "covar_bounds": None,
-    "pheno_name": None, "pheno_moments": False, "privacy": "full", "adjacency": "replace-one",
-    "epsilon": None, "delta": None, "nominal_n": None, "non_private": False, "subsample": None,
-    "ref_freq": None, "ld_blocks": None, "row_norm": None, "cluster": None, "scheduler": None,
-    "workers": None, "memory_limit": None, "tls": None, "no_tls": False, "kernel": "auto",
-    "dry_run": False, "performance_report": None, "object_store": None,
-}  # fmt: skip
-ADD_REMOVE = {"adjacency": "add-remove", "nominal_n": 1000}
+FULL, ADD_REMOVE = Privacy(), Privacy(adjacency="add-remove", nominal_n=1000)
 
 
-def profile_of(**changes: object) -> object:
-    return choices_from({**OPTIONS, **changes})[2].profile
+def profile_of(privacy: Privacy = FULL, **execution: object) -> object:
+    request = AccumulateRequest(
+        genotypes="g.zarr", outcomes=OutcomeTables("p", "b"), privacy=privacy, work_dir="w",
+        execution=Execution(**execution),
+    )  # fmt: skip
+    return request.execution.profile
 
 
 @pytest.fixture
@@ -69,13 +67,13 @@ def test_a_scheduler_in_the_clear_is_refused(slurm: Path) -> None:
 
 
 def test_where_n_is_private_nobody_may_count_tasks(slurm: Path, tmp_path: Path) -> None:
-    assert profile_of(cluster=slurm, **ADD_REMOVE) == JobQueueProfile("slurm")
+    assert profile_of(ADD_REMOVE, cluster=slurm) == JobQueueProfile("slurm")
     clear = tmp_path / "clear.toml"
     interfaces = '[scheduler]\ninterface = "ib0"\n[workers]\ninterface = "ib0"'
     clear.write_text(f'kind = "slurm"\ntls = false\n{interfaces}')
-    for where in ({"cluster": clear}, {"scheduler": "tls://a:1"}):
+    for where in ({"cluster": clear}, {"scheduler": "tcp://127.0.0.1:1"}):
         with pytest.raises(UsageError, match="the number of people is private"):
-            profile_of(**where, **ADD_REMOVE)
+            profile_of(ADD_REMOVE, **where)
 
 
 @pytest.mark.parametrize("command", [accumulate.main, gwas_release.main])

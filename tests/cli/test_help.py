@@ -59,7 +59,7 @@ def test_the_release_has_headings_in_order() -> None:
 def test_the_examples_are_read_by_the_command() -> None:
     text = command(gwas_release, "--help").stdout
     examples = text[text.index("Examples:") :].replace("\\\n", " ")
-    commands = re.findall(r"python -m pipelines\.gwas_release (.*)", examples)
+    commands = re.findall(r"primo-scale release (.*)", examples)
     assert len(commands) == 2
     for words in map(shlex.split, commands):
         options = gwas_release.make_context("gwas_release", words).params

@@ -115,7 +115,7 @@ def test_sizes_that_differ_are_found_and_expected(cohort: Path) -> None:
     bed.write_bytes(b"\x6c\x1b\x01" + b"".join(
         packed[start : start + width - 1] for start in range(0, len(packed), width)
     ))  # fmt: skip
-    with pytest.raises(InputError, match=r"\(found 40, expected 44\)\. Filesets that are joined"):
+    with pytest.raises(InputError, match=r"\(found 40, expected 44\)\. All filesets must hold"):
         open_filesets([cohort / "cohort", other])
 
 
@@ -142,7 +142,7 @@ def test_a_number_for_ld_blocks_is_taken_for_a_window(cohort: Path) -> None:
 def test_a_file_in_place_of_the_prefix(cohort: Path, ending: str) -> None:
     with pytest.raises(InputError) as caught:
         open_filesets([cohort / f"cohort{ending}"])
-    assert f"leave off {ending}" in str(caught.value)
+    assert f"without {ending}" in str(caught.value)
     assert str(caught.value).endswith(f"Give --bfile {cohort / 'cohort'}")
 
 
@@ -196,7 +196,7 @@ def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
     with pytest.raises(InputError) as caught:
         open_filesets([cohort / "cohort", fam.with_suffix("")])
     said = str(caught.value)
-    assert "other family identifiers (FID)" in said
+    assert "family identifiers (FID) differ" in said
     assert "(found 0 p0, expected f0 p0)" in said
     assert "--update-ids" in said
 

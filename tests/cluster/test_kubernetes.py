@@ -64,12 +64,12 @@ def test_a_refusal_by_kubectl_is_a_one_line_error(kubectl: Path) -> None:
 
 def test_a_missing_kubectl_is_a_one_line_error(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="kubectl is not here"), applied(profile()):
+    with pytest.raises(InputError, match="kubectl is not installed"), applied(profile()):
         pass
 
 
 def test_certificates_are_checked_before_resources_are_created(kubectl: Path) -> None:
-    wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=kubectl)
+    wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=str(kubectl))
     with (
         pytest.raises(InputError, match="a certificate file is missing"),
         dask_client(wrong, kubectl),

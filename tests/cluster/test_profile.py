@@ -53,7 +53,7 @@ def test_profile_values_are_read_as_written(tmp_path: Path) -> None:
     assert isinstance(profile, JobQueueProfile)
     assert (profile.jobs.maximum, profile.jobs.directives) == (3, ("--qos=x",))
     assert profile.scheduler.host == "login1"
-    assert profile.tls == tmp_path / "certificates"
+    assert profile.tls == str(tmp_path / "certificates")
     assert worker_memory(profile) == 2**30  # three processes share 3 GiB
 
 
@@ -65,41 +65,58 @@ def test_a_local_profile_equals_the_command_line_options(tmp_path: Path) -> None
 def test_kubernetes_finds_the_scheduler_by_its_service(tmp_path: Path) -> None:
     profile = read(tmp_path, TLS + KUBERNETES)
     assert isinstance(profile, KubernetesProfile)
-    assert profile.address == "tls://a-scheduler.default.svc:8786"
+    assert profile.service_address == "tls://a-scheduler.default.svc:8786"
 
 
 REFUSED = {
     "no kind": ("workers = 1", ["kind is unknown", "slurm"]),
     "unknown kind": ('kind = "moab"', ["kind is unknown", "moab"]),
-    "no TOML": ("kind = ", ["is no TOML"]),
-    "unknown key": ('kind = "slurm"\njob = 1', ["unknown key job", "jobs"]),
-    "unknown key below": ('kind = "slurm"\n[jobs]\ncore = 2', ["unknown key jobs.core", "cores"]),
-    "wrong type": ('kind = "slurm"\n[jobs]\ncores = "2"', ["jobs.cores", "a whole number"]),
-    "true is no number": ('kind = "slurm"\n[jobs]\ncores = true', ["jobs.cores"]),
-    "wrong type in a list": ('kind = "slurm"\n[jobs]\ndirectives = [1]', ["jobs.directives"]),
-    "no size": ('kind = "slurm"\n[jobs]\nmemory = "8"', ["jobs.memory", "8GiB"]),
+    "no TOML": ("kind = ", ["is not TOML"]),
+    "unknown key": ('kind = "slurm"\njob = 1', ["unknown key `job`", "jobs"]),
+    "unknown key below": (
+        'kind = "slurm"\n[jobs]\ncore = 2',
+        ["jobs: unknown key `core`", "cores"],
+    ),
+    "wrong type": (
+        'kind = "slurm"\n[jobs]\ncores = "2"',
+        ["jobs.cores: expected `int`", "got '2'"],
+    ),
+    "true is no number": ('kind = "slurm"\n[jobs]\ncores = true', ["jobs.cores", "got True"]),
+    "wrong type below a list": (
+        TLS + KUBERNETES + 'volumes = [{claim = "a", path = "/", x = 1}]',
+        ["pods.volumes[0]: unknown key `x`", "one of claim, path, read_only"],
+    ),
+    "no table": ('kind = "slurm"\njobs = 3', ["jobs: expected a table", "got 3"]),
+    "wrong type in a list": (
+        'kind = "slurm"\n[jobs]\ndirectives = [1]',
+        ["jobs.directives[0]", "got 1"],
+    ),
+    "no size": ('kind = "slurm"\n[jobs]\nmemory = "8"', ["jobs.memory", "8GiB", "got '8'"]),
     "no duration": ('kind = "slurm"\n[jobs]\nwalltime = "4h"', ["jobs.walltime", "04:00:00"]),
-    "too short": ('kind = "slurm"\n[jobs]\nwalltime = "00:00:30"', ["jobs.walltime"]),
-    "too small": ('kind = "slurm"\n[jobs]\nmaximum = 0', ["jobs.maximum", "at least 1"]),
+    "too short": ('kind = "slurm"\n[jobs]\nwalltime = "00:00:30"', ["jobs: walltime 00:00:30"]),
+    "too small": ('kind = "slurm"\n[jobs]\nmaximum = 0', ["jobs.maximum", ">= 1", "got 0"]),
     "shell in a name": ('kind = "slurm"\n[jobs]\nqueue = "a;rm"', ["jobs.queue"]),
     "shell in a path": ('kind = "slurm"\n[workers]\nscratch = "$(id)"', ["workers.scratch"]),
     "two lines in one": ('kind = "slurm"\n[jobs]\nprologue = ["a\\nb"]', ["jobs.prologue"]),
     "more than the maximum": (
         'kind = "slurm"\n[jobs]\nminimum = 3\nmaximum = 2',
-        ["jobs.minimum is above jobs.maximum"],
+        ["jobs: minimum 3 is above maximum 2"],
     ),
     "resources elsewhere": ('kind = "lsf"\n[jobs]\nresources = "x"', ["for PBS and SGE"]),
     "host and interface": (
         'kind = "slurm"\n[scheduler]\nhost = "a"\ninterface = "b"',
-        ["not both"],
+        ["exclude each other"],
     ),
     "certificates by file": (
         'kind = "slurm"\n[tls]\nca = "a"\ncert = "b"',
-        ["tls is of a wrong type", "a path or true or false"],
+        ["tls: expected `bool | str`, got a table"],
     ),
-    "no address": ('kind = "scheduler"', ["address is missing"]),
-    "no name": ('kind = "kubernetes"\n[pods]\nimage = "i"', ["name is missing"]),
-    "upper case": (TLS + KUBERNETES.replace('"a"', '"A"'), ["name is not allowed"]),
+    "no address": ('kind = "scheduler"', ["missing key `address`"]),
+    "no name": ('kind = "kubernetes"\n[pods]\nimage = "i"', ["missing key `name`"]),
+    "upper case": (
+        TLS + KUBERNETES.replace('"a"', '"A"'),
+        ["name: expected at most 52 lower-case letters", "got 'A'"],
+    ),
     # Any peer of an open Dask port can run code as its owner.
     "pods without certificates": (KUBERNETES, ["pods need certificates", "tls = "]),
     "pods in the clear by address": (

@@ -187,10 +187,16 @@ def test_an_invalid_delta_is_refused(delta):
         release_mu(1.0, delta)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(9e-4, 1e-6), (1, 2e-3), (1, 1e-31)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(9e-4, 1e-6), (100.1, 1e-6), (1, 2e-3), (1, 1e-31)])
 def test_release_outside_the_proved_region_is_refused(epsilon, delta):
     with pytest.raises(UsageError, match="proved"):
         release_mu(epsilon, delta)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 100])
+@pytest.mark.parametrize("delta", [1e-30, 1e-3])
+def test_release_at_the_edge_of_the_proved_region_is_calibrated(epsilon, delta):
+    assert release_mu(epsilon, delta) > 0
 
 
 @pytest.mark.parametrize("mu", [-1, math.nan, math.inf])

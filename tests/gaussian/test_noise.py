@@ -171,3 +171,40 @@ def test_off_diagonal_scale_is_rounded_up():
 def test_scale_that_cannot_be_sampled_is_refused(sigma):
     with pytest.raises(UsageError, match="cannot be sampled"):
         lattice_noise(1, sigma)
+
+
+class NeverAsked:
+    """A source that could draw any scale, and must not be asked to."""
+
+    def draw(self, label, count, scale):
+        raise AssertionError("drawn beyond the range of the lattice")
+
+
+@pytest.mark.parametrize("sigma", [2.0**-21, 2.0**58 * 1.01])
+def test_range_of_scales_does_not_rest_on_the_source(sigma):
+    with pytest.raises(UsageError, match="cannot be sampled"):
+        drawing.lattice_noise(1, sigma, source=NeverAsked(), label="x")
+
+
+class Asked:
+    """A source that remembers the scales it is asked for, and draws nothing."""
+
+    def __init__(self):
+        self.scales = []
+
+    def draw(self, label, count, scale):
+        self.scales.append(scale)
+        return np.zeros(count, dtype=np.int64)
+
+
+@pytest.mark.parametrize("sigma", [8193.0, 9000.0, 11_585.0, 12_345.6, 16_383.0, 2.0**32 * 1.1])
+def test_diagonal_and_off_diagonal_noise_lie_on_one_lattice_that_is_fine_enough(sigma):
+    """Below 0.71 of a power of two, the smaller scale needs a finer lattice than the larger."""
+    source = Asked()
+    gram = np.zeros((3, 3), dtype=np.int64)
+    drawing.add_symmetric_noise(gram, sigma, source=source, label="x")
+    diagonal, above = source.scales
+    assert above >= 2**32
+    steps = diagonal / sigma
+    assert math.frexp(steps)[0] == 0.5
+    assert above == off_diagonal_sigma(sigma) * steps

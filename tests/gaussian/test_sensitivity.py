@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -294,3 +295,13 @@ def test_reference_vector_of_the_lattice(reference):
         sensitivity.cross(row_norm, outcome_norm, REPLACE),
     ]
     np.testing.assert_allclose(found, vector["out_sens"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm", [1, 97, 10**9 + 7, 10**12 + 39, 2**53 + 1, 2**61 - 1])
+@pytest.mark.parametrize(("n_samples", "n_columns"), [(343, 3), (500_000, 1_701), (2**33, 20_000)])
+def test_smallest_eigenvalue_covers_floor_and_both_solver_errors(norm, n_samples, n_columns):
+    """Theorem 4 of docs/maths/single-statistics.md in rational numbers, never rounded down."""
+    solver_error = Fraction(16 * n_columns * n_samples * norm, 2**53)
+    exact = norm + 1 + 2 * solver_error
+    found = sensitivity.smallest_eigenvalue(norm, n_samples=n_samples, n_columns=n_columns)
+    assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**52))

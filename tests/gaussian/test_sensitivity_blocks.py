@@ -213,6 +213,7 @@ def real_neighbours(parameters, sizes, norms, row_norm):
     return np.array(clipped), np.array([shortened(row, 1.0) for row in z])
 
 
+@pytest.mark.parametrize("n_starts", [4, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("sizes", "norms", "row_norm", "split", "found"),
     [
@@ -224,7 +225,7 @@ def real_neighbours(parameters, sizes, norms, row_norm):
         ((1, 2), (0.7, 0.3), 0.9, 0.6, 0.87),
     ],
 )
-def test_an_optimiser_finds_no_worse_neighbours(sizes, norms, row_norm, split, found):
+def test_an_optimiser_finds_no_worse_neighbours(sizes, norms, row_norm, split, found, n_starts):
     n_outcomes = 2
     scale = 10**12  # bounds are integers: these are the real ones on a fine lattice
     gram, cross, outcome = factors(
@@ -237,7 +238,7 @@ def test_an_optimiser_finds_no_worse_neighbours(sizes, norms, row_norm, split, f
         return -largest_shift(bundle(x, z, sizes, sigmas), REPLACE)
 
     generator = np.random.default_rng(12)
-    starts = generator.normal(size=(12, 2 * (sum(sizes) + n_outcomes)))
+    starts = generator.normal(size=(n_starts, 2 * (sum(sizes) + n_outcomes)))
     best = max(-minimize(shift, 2 * start, method="L-BFGS-B").fun for start in starts)
     assert best <= 1 + 1e-9
     assert best >= found

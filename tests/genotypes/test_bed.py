@@ -1,4 +1,4 @@
-"""Partial reads of .bed files against bed-reader, in both layouts and under a tiny budget."""
+"""Partial reads of .bed files in both layouts and with small buffers, compared with bed-reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def truth(prefix: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("budget", [1, 64, 1 << 26])
-def test_any_subset_within_any_budget(
+def test_any_subset_is_read_with_any_buffer_size(
     reference: Path, monkeypatch: pytest.MonkeyPatch, name: str, budget: int
 ) -> None:
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", budget)
@@ -48,7 +48,7 @@ def test_raw_value_follows_the_definition(reference: Path, name: str) -> None:
     np.testing.assert_array_equal(found, truth(prefix))
 
 
-def test_a_file_that_shrinks_is_noticed(reference: Path, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_is_refused(reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.bed"
     path.write_bytes((reference / "data/edge/plink_made/base_n43_m61.bed").read_bytes())
     file = bed.open_bed(path, 43, 61)

@@ -1,4 +1,4 @@
-"""--chr and its default: the chromosomes that plink2 selects, and those that it counts twice."""
+"""Selection of chromosomes by --chr, compared with plink2, and by default."""
 
 from __future__ import annotations
 
@@ -29,22 +29,9 @@ def variants_on(*chromosomes: str) -> VariantTable:
 @pytest.mark.parametrize("fileset", ["sexchr_PAR_codes", "sexchr_numeric_codes", "base_n43_m61"])
 @pytest.mark.parametrize(
     "chromosomes",
-    [
-        "X",
-        "x",
-        "23",
-        "chrX",
-        "PAR1",
-        "par1,PAR2",
-        "XY",
-        "25",
-        "X,XY",
-        "1-4,22,X,PAR1",
-        "2-3",
-        "0-9",
-    ],
+    ["x", "23", "chrX", "par1,PAR2", "25", "X,XY", "1-4,22,X,PAR1", "0-9"],
 )
-def test_a_list_selects_what_plink2_selects(fileset, chromosomes, reference, plink2, tmp_path):
+def test_a_list_selects_as_in_plink2(fileset, chromosomes, reference, plink2, tmp_path):
     prefix = reference / "data/edge/plink_made" / fileset
     command = [plink2, "--bfile", str(prefix), "--chr", chromosomes, "--make-just-bim"]
     done = subprocess.run([*command, "--out", str(tmp_path / "o")], capture_output=True, text=True)
@@ -61,7 +48,7 @@ def test_a_list_selects_what_plink2_selects(fileset, chromosomes, reference, pli
     assert count.left == len(expected)
 
 
-def test_by_default_y_mt_and_unplaced_contigs_are_left_out_with_a_reason(reference):
+def test_y_mt_and_unplaced_contigs_are_left_out_by_default(reference):
     names = ("1", "chr22", "23", "XY", "PAR1", "26", "chrM", "Y", "0", "chrUn_KI270742v1", "HLA")
     variants = variants_on(*names)
     index, counts = select_variants(variants, Selection())
@@ -75,12 +62,12 @@ def test_by_default_y_mt_and_unplaced_contigs_are_left_out_with_a_reason(referen
     ]
 
 
-def test_autosomes_alone_are_no_news():
+def test_without_left_out_chromosomes_there_are_no_counts():
     index, counts = select_variants(variants_on("1", "2", "chr3"), Selection())
     assert (len(index), counts) == (3, ())
 
 
-def test_unplaced_variants_take_part_when_asked_for():
+def test_unplaced_variants_can_be_selected():
     index, (count,) = select_variants(
         variants_on("0", "1", "2"), Selection(chromosomes=parse_chromosomes("0-1,7"))
     )
@@ -95,6 +82,6 @@ def test_chromosomes_that_plink2_scores_as_one_copy_are_refused(chromosomes):
 
 
 @pytest.mark.parametrize("chromosomes", ["", "1,", "29", "4-1", "1-99", "X-Y", "HLA", "1;2", "1 2"])
-def test_what_is_no_chromosome_is_refused(chromosomes):
+def test_invalid_chromosomes_are_refused(chromosomes):
     with pytest.raises(UsageError, match="not a human chromosome"):
         parse_chromosomes(chromosomes)

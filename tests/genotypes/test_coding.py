@@ -50,12 +50,12 @@ def test_every_frequency_gives_codes_within_int8(frequencies: list[float]) -> No
 
 
 def test_codes_from_a_panel_are_never_within_one() -> None:
-    """Each variant has a code of 23 or more: a kernel for codes of -1, 0 and 1 serves no panel."""
+    """Every variant has a code of at least 23, so that panels need a kernel for all int8 codes."""
     coding = coding_of([*np.linspace(0, 1, 20_001), np.nan])
     assert np.abs(coding.code_table.astype(int)).max(axis=1).min() == 23
 
 
-def test_every_frequency_on_a_fine_grid() -> None:
+def test_codes_on_a_fine_grid_of_frequencies() -> None:
     p = np.linspace(0, 1, 200_001)
     coding = coding_of(p)
     k, m = coding.multiplier.astype(int), coding.centre.astype(int)
@@ -81,18 +81,18 @@ def test_codes_are_centred_and_have_the_stated_variance(reference: Path) -> None
     assert np.abs(codes.mean(axis=0)).max() <= 0.51 + 0.002 * 127  # centre rounded, p clamped
     norms = (codes**2).sum(axis=1)
     assert norms.mean() == pytest.approx(coding.variance, rel=0.02)
-    # Panel and cohort are the same people here; a row norm that holds for 95% of them and is
-    # within a third of the mean is what the default promises.
+    # Panel and cohort are the same people here. The default row norm holds for 95% of them and
+    # exceeds the mean by at most a third.
     assert (norms <= default_row_norm(coding)).mean() >= 0.95
     assert default_row_norm(coding) < 1.34 * coding.variance
 
 
-def test_row_norm_never_exceeds_what_codes_can_reach() -> None:
+def test_row_norm_is_at_most_the_largest_possible_norm() -> None:
     one = coding_of(0.5)  # (1.1 + 4) V = 5.1 * 16^2, above the square of the largest code
     assert default_row_norm(one) == one.max_squared_norm == one.max_code**2
 
 
-def test_digest_tells_codings_apart() -> None:
+def test_digests_of_different_codings_differ() -> None:
     codings = [coding_of([0.1, 0.2]), coding_of([0.2, 0.1]), coding_of([0.1])]
     codings += [uninformative_coding(1), uninformative_coding(2)]
     assert len({coding.digest for coding in codings}) == len(codings)

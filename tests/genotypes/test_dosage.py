@@ -1,4 +1,4 @@
-"""`open_genotypes`: lazy, labelled, and silent on a shared cluster."""
+"""`open_genotypes`: lazy reading, labels, and no private data in task names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_labels_and_shape(store: GenotypeStore, reference: Path) -> None:
     assert array["sample"].values.tolist() == fam[1::6]
 
 
-def test_blocks_are_read_alone(store: GenotypeStore) -> None:
+def test_only_the_needed_blocks_are_read(store: GenotypeStore) -> None:
     array = primo_scale.open_genotypes(store.path)
     whole = array.values
     for chunk in (store.path / "genotypes/c").glob("[123]/*"):
@@ -61,7 +61,7 @@ def test_task_names_and_payloads_hold_no_identifier(store: GenotypeStore) -> Non
     assert store.identity_digest.encode() not in public
 
 
-def test_a_store_travels_as_its_path(store: GenotypeStore) -> None:
+def test_a_store_is_pickled_as_its_path(store: GenotypeStore) -> None:
     assert len(store.samples) == 43
     payload = pickle.dumps(store)
     assert store.samples.individual[0].encode() not in payload
@@ -73,6 +73,6 @@ def test_samples_inside_a_byte_are_a_programming_error(store: GenotypeStore) -> 
         store.read_packed(slice(0, 1), slice(2, 4))
 
 
-def test_no_store_there(tmp_path: Path) -> None:
+def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         open_genotype_store(tmp_path)

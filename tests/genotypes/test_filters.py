@@ -1,4 +1,4 @@
-"""--keep, --remove, --extract and --exclude: what plink2 keeps is what is kept here."""
+"""The lists of --keep, --remove, --extract and --exclude, compared with plink2."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SAMPLE_LISTS = {
 @pytest.mark.oracle
 @pytest.mark.parametrize("option", ["keep", "remove"])
 @pytest.mark.parametrize("content", SAMPLE_LISTS.values(), ids=SAMPLE_LISTS)
-def test_people_as_plink2(
+def test_people_are_selected_as_by_plink2(
     reference: Path, plink2: str, tmp_path: Path, option: str, content: str
 ) -> None:
     prefix = reference / "data/edge/plink_made/base_n43_m61"
@@ -56,7 +56,7 @@ def test_people_as_plink2(
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("content", ["NA11931\nNA12045\n", "#IID\nNA11931\n"])
-def test_iid_alone_as_plink2_where_families_are_absent(
+def test_iids_without_families_are_selected_as_by_plink2(
     reference: Path, plink2: str, tmp_path: Path, content: str
 ) -> None:
     prefix = tmp_path / "x"
@@ -81,7 +81,7 @@ VARIANT_LISTS = {
 @pytest.mark.oracle
 @pytest.mark.parametrize("option", ["extract", "exclude"])
 @pytest.mark.parametrize("content", VARIANT_LISTS.values(), ids=VARIANT_LISTS)
-def test_variants_as_plink2(
+def test_variants_are_selected_as_by_plink2(
     reference: Path, plink2: str, tmp_path: Path, option: str, content: str
 ) -> None:
     prefix = reference / "data/edge/plink_made/dupid"
@@ -100,7 +100,7 @@ def run_plink2(
     subprocess.run([*command, "--out", str(directory / "o")], check=True, capture_output=True)
 
 
-def test_counts_say_named_found_and_left(tmp_path: Path) -> None:
+def test_counts_report_named_found_and_left(tmp_path: Path) -> None:
     people = table(("a", "1"), ("b", "2"), ("c", "3"))
     keep = listed(tmp_path / "keep", "a 1\nb 2\nz 9\n")
     remove = listed(tmp_path / "remove", "2\n")
@@ -112,7 +112,7 @@ def test_counts_say_named_found_and_left(tmp_path: Path) -> None:
     ]
 
 
-def test_an_entry_that_fits_two_rows_is_refused(tmp_path: Path) -> None:
+def test_an_entry_that_matches_two_rows_is_refused(tmp_path: Path) -> None:
     people = table(("a", "1"), ("b", "1"))
     with pytest.raises(InputError, match="several rows"):
         select_samples(people, Selection(keep=listed(tmp_path / "keep", "1\n")))

@@ -44,7 +44,7 @@ def panel(path: Path, *rows: str, header: str = HEADER) -> Path:
         ("regenie_example/example", "regenie_example/truth/ex.afreq"),
     ],
 )
-def test_frequencies_of_plink2_are_those_of_the_genotypes(
+def test_plink2_frequencies_equal_those_of_the_genotypes(
     reference: Path, prefix: str, frequencies: str
 ) -> None:
     real = reference / "data/real"
@@ -75,7 +75,7 @@ def test_swapped_and_flipped_panels_give_the_same_frequencies(
     truth = np.nanmean(genotypes, axis=0) / 2
     pairs = zip(variants.allele1, variants.allele2, strict=True)
     ambiguous = np.array([set(pair) in ({"A", "T"}, {"C", "G"}) for pair in pairs])
-    # Flipping the strand of an ambiguous pair looks like exchanging its alleles: as labelled.
+    # A flipped strand of an ambiguous pair cannot be told from exchanged alleles.
     expected = np.where(ambiguous & flipped, 1 - truth, truth)
     np.testing.assert_allclose(matched.a1_frequency, expected, rtol=0, atol=2e-6)
     assert matched.n_ambiguous == ambiguous.sum()

@@ -1,4 +1,4 @@
-"""The genome build, as given under any name or told from the places of known variants."""
+"""Genome build, given by any of its names or inferred from known variants."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from primo_scale.genotypes.tables import VariantTable, read_bim
 
 @pytest.fixture(scope="module")
 def grch37(reference) -> VariantTable:
-    """17,489 variants of chromosome 22 of 1000 Genomes phase 3."""
+    """Return 17,489 variants of chromosome 22 of 1000 Genomes phase 3."""
     return read_bim(reference / "data/real/1000g_eur343_chr22/eur343_chr22.bim").variants
 
 
 @pytest.fixture(scope="module")
 def grch38(grch37) -> VariantTable:
-    """The known ones among them, moved to where GRCh38 has them, and others that stay."""
+    """Return the same variants, with the known ones moved to their GRCh38 positions."""
     from primo_scale.genotypes.genome_build import _known_positions
 
-    places = _known_positions()["22"]
-    moved = dict(zip(places["GRCh37"].tolist(), places["GRCh38"].tolist(), strict=True))
+    known = _known_positions()["22"]
+    moved = dict(zip(known["GRCh37"].tolist(), known["GRCh38"].tolist(), strict=True))
     position = np.array([moved.get(p, p) for p in grch37.position.tolist()])
     return dataclasses.replace(grch37, position=position)
 
 
-def test_real_positions_tell_their_build(grch37):
+def test_the_build_is_inferred_from_real_positions(grch37):
     found = find_known_variants(grch37)
     assert found.in_grch37 >= 30
     assert found.in_grch38 <= 1
     assert found.build == "GRCh37"
 
 
-def test_other_places_of_the_same_variants_tell_the_other_build(grch38):
+def test_the_other_build_is_inferred_from_moved_positions(grch38):
     assert find_known_variants(grch38).build == "GRCh38"
 
 
-def test_a_real_cohort_of_an_older_build_is_not_taken_for_either(reference):
-    """HapMap3's own positions are of NCBI36."""
+def test_no_build_is_inferred_for_an_older_build(reference):
+    """The positions of HapMap3 are in NCBI36."""
     variants = read_bim(reference / "data/real/hapmap3_chr1-10/hm3_chr1-10.bim").variants
     assert find_known_variants(variants).build is None
 
 
-def test_positions_everywhere_tell_nothing(grch37):
-    """A variant at every twentieth place: chance finds known variants of both builds."""
+def test_no_build_is_inferred_from_positions_everywhere(grch37):
+    """With a variant at every twentieth position, known variants of both builds match by chance."""
     d = 2_550_000
     everywhere = VariantTable(
         chromosome=np.full(d, "22", dtype=object),
@@ -66,27 +66,27 @@ def test_positions_everywhere_tell_nothing(grch37):
 
 
 @pytest.mark.parametrize("chromosome", ["22", "chr22", "chr21"])
-def test_spellings_of_the_chromosome_do_not_matter_and_the_chromosome_does(chromosome, grch37):
+def test_the_build_depends_on_the_chromosome_but_not_its_spelling(chromosome, grch37):
     d = len(grch37)
     spelt = dataclasses.replace(grch37, chromosome=np.full(d, chromosome, dtype=object))
     assert find_known_variants(spelt).build == ("GRCh37" if chromosome != "chr21" else None)
 
 
 def test_a_build_that_known_variants_contradict_is_refused(grch37, grch38):
-    with pytest.raises(InputError, match="lie where GRCh37 has them"):
+    with pytest.raises(InputError, match="at their GRCh37 positions"):
         settle_genome_build("GRCh38", grch37)
-    with pytest.raises(InputError, match="lie where GRCh38 has them"):
+    with pytest.raises(InputError, match="at their GRCh38 positions"):
         settle_genome_build("GRCh37", grch38)
 
 
-def test_what_is_not_contradicted_is_believed(grch37, reference):
+def test_a_given_build_that_is_not_contradicted_is_used(grch37, reference):
     assert settle_genome_build("GRCh37", grch37).source == "--genome-build"
     assert settle_genome_build("NR", grch37).name == "NR"
     few = grch37.select(np.arange(100))
     assert settle_genome_build("NCBI36", few).name == "NCBI36"
 
 
-def test_without_the_option_the_build_is_told_or_not_reported(grch37):
+def test_without_the_option_the_build_is_inferred_or_not_reported(grch37):
     told = settle_genome_build(None, grch37)
     assert (told.name, told.source) == ("GRCh37", "positions of known variants")
     untold = settle_genome_build(None, grch37.select(np.arange(20)))
@@ -98,11 +98,11 @@ def test_without_the_option_the_build_is_told_or_not_reported(grch37):
     [("hg19", "GRCh37"), ("b37", "GRCh37"), ("grch37", "GRCh37"), ("HG38", "GRCh38"),
      ("GRCh38", "GRCh38"), ("hg18", "NCBI36"), ("NR", "NR")],
 )  # fmt: skip
-def test_builds_are_known_by_their_usual_names(text, name):
+def test_builds_have_their_usual_aliases(text, name):
     assert BuildName().convert(text, None, None) == name
 
 
 @pytest.mark.parametrize("text", ["", "37", "T2T", "GRCh39", "hg19 "])
-def test_other_names_are_refused(text):
+def test_unknown_build_names_are_refused(text):
     with pytest.raises(BadParameter):
         BuildName().convert(text, None, None)

@@ -1,4 +1,4 @@
-"""Legal but dangerous input is counted: against the fixtures' descriptions and plink1.9."""
+"""Warnings about suspicious input, compared with the fixtures' descriptions and plink1.9."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.input_warnings import Hazards
+from primo_scale.genotypes.input_warnings import InputWarnings
 
 
-def hazards_of(prefix: Path, directory: Path, selection: Selection | None = None) -> Hazards:
+def warnings_of(prefix: Path, directory: Path, selection: Selection | None = None) -> InputWarnings:
     store = ingest(
         [prefix],
         directory / "g.zarr",
@@ -22,7 +22,7 @@ def hazards_of(prefix: Path, directory: Path, selection: Selection | None = None
         chunk_shape=(64, 32),
         on_progress=lambda done, total: None,
     )
-    return store.hazards
+    return store.input_warnings
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ def hazards_of(prefix: Path, directory: Path, selection: Selection | None = None
         ("degenerate", {"monomorphic_variants": 3, "uncalled_variants": 1, "uncalled_samples": 1}),
     ],
 )
-def test_each_fixture_has_its_hazards_and_no_other(
+def test_each_fixture_has_exactly_its_warnings(
     reference: Path, tmp_path: Path, name: str, expected: dict[str, int]
 ) -> None:
-    found = hazards_of(reference / "data/edge/plink_made" / name, tmp_path)
+    found = warnings_of(reference / "data/edge/plink_made" / name, tmp_path)
     assert {key: value for key, value in vars(found).items() if value} == expected
     assert len(found.lines()) == len(expected)
 
 
 @pytest.mark.oracle
-def test_heterozygous_haploids_are_those_of_plink(
+def test_heterozygous_haploids_equal_those_of_plink(
     reference: Path, plink19: str, tmp_path: Path
 ) -> None:
     prefix = tmp_path / "random"
@@ -72,6 +72,6 @@ def test_heterozygous_haploids_are_those_of_plink(
     (tmp_path / "x").write_text("\n".join(on_x))
     reported = prefix.with_suffix(".hh").read_text().splitlines()
     expected = sum(line.split()[2] in on_x for line in reported)
-    found = hazards_of(prefix, tmp_path, Selection(extract=tmp_path / "x"))
+    found = warnings_of(prefix, tmp_path, Selection(extract=tmp_path / "x"))
     assert expected > 100
     assert found.heterozygous_haploids == expected

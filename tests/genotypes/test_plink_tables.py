@@ -55,10 +55,8 @@ BLANK = st.sampled_from([b" ", b"\t", b" \t ", b"\x0b", b"\x0c"])
     more=st.sampled_from([b"", b" more"]),
     block=st.integers(1, 200),
 )  # fmt: skip
-def test_any_fam_is_read_as_it_was_written(
-    tmp_path_factory, rows, blanks, margins, more, block
-) -> None:
-    """In blocks where every line has six columns, and line by line where one has seven."""
+def test_any_fam_file_is_read_back(tmp_path_factory, rows, blanks, margins, more, block) -> None:
+    """Both ways of reading: in blocks with six columns per line, and line by line with seven."""
     lines = [
         margins[0]
         + b"".join(

@@ -79,6 +79,13 @@ def test_multipliers_are_the_largest_that_prove_the_bound(norms: list[int], limi
             assert Fraction(norm) * Fraction(r + 1, UNCLIPPED) ** 2 > limit
 
 
+@pytest.mark.parametrize("limit", [1, 2, 20_000, 2**31 - 1, 2**62 - 2])
+def test_a_norm_one_above_the_limit_is_reduced(limit: int) -> None:
+    at_limit, above = row_multipliers(np.array([limit, limit + 1], dtype=np.int64), limit).tolist()
+    assert at_limit == UNCLIPPED > above
+    assert Fraction(limit + 1) * Fraction(above, UNCLIPPED) ** 2 <= limit
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
 def test_scaling_is_exact_at_the_ends_of_every_type(dtype: type[np.signedinteger]) -> None:
     info = np.iinfo(dtype)

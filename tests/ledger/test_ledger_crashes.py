@@ -5,17 +5,22 @@ The release has two charges, as with paid phenotype means, and its statistics ar
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import sqlite3
+import sys
 from collections import Counter
 
 import pytest
 from crash import KILLED, STEPS, UPGRADE_STEPS, killed_at, run_module, steps_passed
 from ledger_examples import VERSION_1_CHARGE, write_version_1
 
+from primo_scale.errors import InterruptedRun
 from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.interruption import deferred, signals_noted
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import PaymentStep
+from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 from primo_scale.ledger.spending import Account, ChargeState, ReleaseRequest
 
 DELTA = 1e-8
@@ -127,6 +132,20 @@ def test_a_budget_and_the_charge_that_opens_it_are_one_transaction(tmp_path):
     assert events(tmp_path, "budget") == []
     assert killed_at(PaymentStep.RESERVATION_COMMITTED, release, tmp_path) == KILLED
     assert len(events(tmp_path, "budget")) == len(events(tmp_path, "reserved")) == 1
+
+
+def test_a_signal_before_the_charge_is_durable_spends_nothing(tmp_path, monkeypatch):
+    """Also while interruptions wait for the end of the payment: nothing is paid yet."""
+    open_budget(tmp_path, 10.0)
+
+    def strike(event, label):
+        if (event, label) == (AUDIT_EVENT, PaymentStep.RESERVATION_WRITTEN):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(sys, "audit", strike)
+    with signals_noted(lambda: None), pytest.raises(InterruptedRun), deferred():
+        release(tmp_path)
+    assert events(tmp_path, "reserved") == []
 
 
 def test_a_retry_that_the_budget_does_not_cover_is_refused(tmp_path):

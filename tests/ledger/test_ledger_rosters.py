@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,18 @@ def test_a_ledger_of_version_1_stores_rosters(tmp_path):
         refused_command(ledger, of(ledger, range(5), "second"))
         assert ledger.verify() == []
         assert ledger.balances()[0].charges[0].id == VERSION_1_CHARGE
+
+
+def test_a_charge_without_roster_vouches_for_its_own_sample_list_alone(tmp_path):
+    """Nobody knows the people of a charge of version 1, but for a request with the same list."""
+    path = tmp_path / "ledger.sqlite"
+    write_version_1(path)
+    with Ledger(path) as ledger:
+        ledger.reserve(of(ledger, range(30), "second"))
+        asked = of(ledger, range(29, 60), "eur343")
+        line, _ = refused_command(ledger, asked)
+        assert "some of these people" in line
+        ledger.reserve(replace(asked, people_digest="everybody"))
 
 
 # --- any sequence of budgets and releases ---------------------------------------------------------

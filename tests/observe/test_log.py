@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import stat
 import subprocess
 import sys
@@ -10,24 +11,30 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from attrs import frozen
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.cli.command_line import (
-    debug_option,
-    explain_errors,
-    log_format_option,
-    open_run_log,
-)
+from primo_scale.cli.command_line import debug_option, explain_errors, log_format_option
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.run.log_records import LOGGER, about, stage
+from primo_scale.run.run_log import run_logged
 
 import click  # isort: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)
+
+
+@frozen
+class Asked:
+    """A request of two options."""
+
+    out: str = "/r"
+    keep: Path | None = None
+    workers: int = 0
 
 
 @click.command()
@@ -39,8 +46,7 @@ MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), m
 @explain_errors
 def command(log: Path, say: str, fail: bool) -> None:
     """A command with one stage."""
-    open_run_log(log, "accumulate", {"out": "/r", "log": log, "keep": None})
-    with stage("ingest"):
+    with run_logged(log.parent, "accumulate", Asked()), stage("ingest"):
         LOGGER.info("%s", say, extra=about("filter", {"left": 24, "of": Path("x.fam")}))
         if fail:
             raise ResourceError("the disk is full", where=log, value=1, remedy="Free space")
@@ -86,8 +92,8 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
         assert last == words
         assert logged.split(" ", 1)[1] == words
         return
-    assert logged == last
-    line = json.loads(last)
+    line, on_file = json.loads(last), json.loads(logged)
+    assert {**on_file, "time": line["time"]} == line
     assert (line["level"], line["stage"], line["message"]) == ("error", "ingest", words)
     assert line["fields"] == {
         "exit_code": 4, "what": "the disk is full", "where": str(log), "value": 1,
@@ -116,18 +122,18 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
-    link = tmp_path / "run.log"
 
     @click.command()
     @debug_option
     @explain_errors
     def broken() -> None:
         """Log to a full disk, and fail."""
-        open_run_log(link, "broken", {})
-        LOGGER.handlers[0].stream.close()
-        LOGGER.handlers[0].stream = full.open("w", buffering=1)
-        LOGGER.info("goes on")
-        raise InputError("is refused", where="--x")
+        with run_logged(tmp_path, "broken", Asked()):
+            (log,) = (h for h in LOGGER.handlers if isinstance(h, logging.FileHandler))
+            log.stream.close()
+            log.stream = full.open("w", buffering=1)
+            LOGGER.info("goes on")
+            raise InputError("is refused", where="--x")
 
     result = CliRunner().invoke(broken, [])
     assert result.exit_code == 3

@@ -11,7 +11,6 @@ import pytest
 import rich.console
 
 from primo_scale.accumulation.task_weights import Amount
-from primo_scale.cli.command_line import log_to_terminal
 from primo_scale.run import progress
 from primo_scale.run.log_records import LOGGER
 
@@ -45,7 +44,7 @@ def records(monkeypatch):
             self.kept.append(record)
 
     keep = Keep()
-    log_to_terminal()  # sets the level
+    monkeypatch.setattr(LOGGER, "level", logging.DEBUG)
     monkeypatch.setattr(LOGGER, "handlers", [keep])
     return keep.kept
 

@@ -1,4 +1,4 @@
-"""Exact sums for phenotype means and sds, against a direct count from the file's text."""
+"""Exact sums for phenotype means and sds, compared with a direct count from the file's text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = {
 }  # fmt: skip
 
 
-def test_sums_follow_the_one_row_local_rule(tmp_path) -> None:
+def test_sums_equal_a_direct_count(tmp_path) -> None:
     file = tmp_path / "pheno.tsv"
     lines = [f"{name}\t{name}\t{x}\t{y}" for name, (x, y) in ROWS.items()]
     file.write_text("\n".join(["FID\tIID\theight\tcase", *lines, "z\tz\t170\t1"]) + "\n")
@@ -39,3 +39,13 @@ def test_sums_follow_the_one_row_local_rule(tmp_path) -> None:
         [4 * UNIT, 4 * UNIT],
     ]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_no_value_exceeds_the_unit_where_the_midpoint_is_rounded(tmp_path) -> None:
+    """Near 10^16 floats are 2 apart: the midpoint of these bounds becomes the lower one."""
+    bounds = (PhenotypeBounds("y", 1e16, 1e16 + 2, 1e16, 1.0, "quantitative"),)
+    file = tmp_path / "pheno.tsv"
+    file.write_text("FID\tIID\ty\na\ta\t10000000000000002\n")
+    names = np.array(["a"], dtype=object)
+    samples = SampleTable(names, names, np.zeros(1, dtype=np.int8))
+    assert sum_moments(file, samples, bounds).sums[:, 0].tolist() == [UNIT, UNIT, UNIT]

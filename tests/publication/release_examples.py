@@ -27,12 +27,13 @@ from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import render_readme, scoring_of
 from primo_scale.publication.signature import signature_of
 from primo_scale.publication.statement_inputs import (
-    CovariateBounds,
-    PhenotypeBounds,
     PublicInputs,
     Source,
+    StatedCovariate,
+    StatedPhenotype,
 )
 from primo_scale.publication.weights import ScoringWeights
+from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
 
 OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
@@ -184,7 +185,7 @@ def example_ledger(mechanism: Mechanism, *, identifiers: tuple[str, ...] = ("cha
         adjacency=str(promise.adjacency),
         delta=delta,
         charges=tuple(
-            said.LedgerCharge(name, said.Cost(cost.mu_squared, cost.epsilon, cost.delta))
+            said.LedgerCharge(name, said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta))
             for name, cost in zip(identifiers, costs, strict=False)
         ),
         before=_balance(earlier, delta),
@@ -195,7 +196,7 @@ def example_ledger(mechanism: Mechanism, *, identifiers: tuple[str, ...] = ("cha
 
 def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
     epsilon = epsilon_at(cost.mu_squared**0.5, delta - cost.delta) + cost.epsilon
-    return said.LedgerBalance(said.Cost(cost.mu_squared, cost.epsilon, cost.delta), epsilon)
+    return said.LedgerBalance(said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta), epsilon)
 
 
 def example_statement(
@@ -233,7 +234,7 @@ def example_statement(
         accuracy=said.Accuracy(123.4, "n c^2 / (v + sigma2^2 / (n var))"),
         ledger=example_ledger(mechanism) if private else None,
         public_by_assumption=(
-            said.public_by_assumption(promise.privacy, promise.adjacency) if private else ()
+            public_by_assumption(promise.privacy, promise.adjacency) if private else ()
         ),
         unprotected=() if private else ("everything",),
     )  # fmt: skip
@@ -271,11 +272,11 @@ def _inputs(weights: ScoringWeights) -> PublicInputs:
         phenotype_unit=1024,
         constant=3,
         phenotypes=tuple(
-            PhenotypeBounds(name, "quantitative", -4.0, 4.0, 0.0, 1.0)
+            StatedPhenotype(name, "quantitative", -4.0, 4.0, 0.0, 1.0)
             for name in weights.phenotypes
         ),
         covariates=tuple(
-            CovariateBounds(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates
+            StatedCovariate(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates
         ),
         ld_blocks="window:4",
         genome_build="GRCh37",

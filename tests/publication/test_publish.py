@@ -272,7 +272,7 @@ def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
     assert f"{after.epsilon:.6g}" == "8.00001"
     alone = dataclasses.replace(
         entry,
-        before=said.LedgerBalance(said.Cost(0.0, 0.0, 0.0), 0.0),
+        before=said.LedgerBalance(said.StatedCost(0.0, 0.0, 0.0), 0.0),
         after=after,
         budget=said.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
     )
@@ -294,7 +294,7 @@ def test_a_private_release_needs_a_signer_and_no_other_has_one(tmp_path):
     weights = example_weights()
     for private, signer in ((True, None), (False, SIGNER)):
         statement = example_statement(weights, private=private)
-        with pytest.raises(ValueError, match="private releases are signed"):
+        with pytest.raises(ValueError, match="signed if and only if it is private"):
             publish_release(tmp_path / "out", weights, statement, OPTIONS, signer=signer)
     assert list(tmp_path.iterdir()) == []
 

@@ -20,7 +20,7 @@ from primo_scale.publication.recompute_profile import (
     log_delta,
     log_delta_on_lattice,
 )
-from primo_scale.publication.statement_mechanism import KEYSTREAM
+from primo_scale.publication.samplers import KEYSTREAM
 
 
 def mpmath_log_delta(epsilon: float, mu: float) -> float:
@@ -112,7 +112,7 @@ def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, d
     for query in document["mechanism"]["queries"]:
         query["shape"] = [20_000 if length == 7 else length for length in query["shape"]]
     document["mechanism"] |= {
-        "sampler": KEYSTREAM.sampler,
+        "sampler": KEYSTREAM.name,
         "sampler_exactness": KEYSTREAM.exactness,
         "rng": KEYSTREAM.rng,
     }

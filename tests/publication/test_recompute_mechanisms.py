@@ -27,7 +27,12 @@ from release_examples import (
 
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.publication.recompute import guarantee_findings
-from primo_scale.publication.recompute_mechanisms import claims_of, joint_shift, subsample_shift
+from primo_scale.publication.recompute_mechanisms import (
+    claims_of,
+    joint_shift,
+    sensitivity,
+    subsample_shift,
+)
 
 SIZES = (3, 4)  # variants of the two blocks
 EDGES = ((0, 3), (3, 7))
@@ -296,7 +301,7 @@ def test_subsampling_is_proved_for_replace_one_alone():
     document = example_document("subsampled")
     document["guarantee"]["adjacency"] = document["ledger"]["adjacency"] = "add-remove"
     document["cohort"] |= {"n_samples": None, "nominal_n": 1000}
-    assert "amplification is proved for replace-one alone" in problems(document)
+    assert "amplification is proved only for replace-one" in problems(document)
 
 
 @pytest.mark.parametrize("subsample", [1, 50, 99, 101, 500, 999, 1000, 1001])
@@ -320,7 +325,7 @@ def test_the_papers_amplification_would_be_found():
 def test_a_gaussian_release_has_no_cost_beside_mu():
     document = example_document("full")
     document["guarantee"]["cost"]["delta"] = 1e-9
-    assert "only a subsample costs" in problems(document)
+    assert "only a subsample has a separate cost" in problems(document)
 
 
 def test_more_copies_of_the_gram_matrix_need_more_noise():
@@ -400,8 +405,21 @@ def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_
     document = example_document("ada-ssp-add-remove")
     assert problems(document) == ""
     query = stated(document, "smallest_eigenvalue")
-    query["sensitivity"] = [query["sensitivity"][0] * 0.99]
+    claims, people = claims_of(document), document["cohort"]["nominal_n"]
+    norm = max(claims.block_bounds)
+    query["sensitivity"] = [norm + 1 + 32 * claims.largest_block * people * norm / 2**53]
     assert "sensitivities: smallest_eigenvalue has" in problems(document)
+
+
+@pytest.mark.parametrize(("people", "largest"), [(500_000, 20_000), (2**31, 1_701)])
+def test_the_change_of_an_eigenvalue_has_the_error_of_both_computed_ones(people, largest):
+    """Theorem 4 of docs/maths/single-statistics.md, at sizes where the error is no rounding."""
+    claims = claims_of(example_document("ada-ssp"))
+    claims = dataclasses.replace(claims, people=people, largest_block=largest)
+    norm = max(claims.block_bounds)
+    (found,) = sensitivity(claims, "smallest_eigenvalue")
+    solver_error = 16 * largest * people * norm / 2**53
+    assert found == pytest.approx(norm + 1 + 2 * solver_error, rel=1e-12)
 
 
 @pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (0.75, False), (2.0**-30, False)])

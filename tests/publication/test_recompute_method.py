@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,21 +9,13 @@ import pytest
 from release_examples import MODES, example_document, example_statement, example_weights
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import SHRINKAGES, EffectPrior, Estimator, prior_numbers
+from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior, EstimatorInputs
 from primo_scale.publication import recompute_method
-from primo_scale.publication import statement_mechanism as stated_mechanism
 from primo_scale.publication.document import schema_problems
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import PARAMETERS, estimation_problems
-from primo_scale.publication.statement_mechanism import (
-    KEYSTREAM,
-    KEYSTREAM_AND_OPENDP,
-    OPENDP,
-    Drawn,
-)
+from primo_scale.publication.samplers import KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP, Sampler
 from primo_scale.publication.verify import document_findings
-
-SCHEMA = Path(stated_mechanism.__file__).with_name("release.schema.json")
 
 
 def failed(document: dict[str, Any]) -> list[str]:
@@ -44,39 +34,20 @@ def test_the_table_is_that_of_the_methods():
         assert (recipe.eigenvalue_share > 0) is does.measures_eigenvalue
         assert recipe.gram_copies == (7 if does.copies_each else 1)
         assert (recipe.subsample == 100) is does.subsamples
-        choices = (None, *SHRINKAGES, Estimator.RIDGE) if len(does.estimators) > 1 else (None,)
-        assert {estimator_for(method, choice) for choice in choices} == set(does.estimators)
+        choices = (*SHRINKAGES, "ridge") if len(does.estimators) > 1 else ()
+        chosen = [estimator_for(method, ESTIMATORS.get(name)) for name in (None, *choices)]
+        assert {estimator.name for estimator in chosen} == set(does.estimators)
         projects = ("projection_multiplier", "projection_radius")
         assert does.parameters == (projects if method.projects_phenotypes else ())
 
 
 def test_the_numbers_are_those_of_the_estimators():
-    assert PARAMETERS.keys() == {str(estimator) for estimator in Estimator}
-    prior = EffectPrior(np.ones(2), np.ones(2))
-    for estimator in Estimator:
-        beside = {
-            Estimator.PROJECTION: {"projection_multiplier", "projection_radius"},
-            Estimator.EIGENVALUE_RIDGE: {"smallest_eigenvalue_bound"},
-        }.get(estimator, set())
-        assert {*prior_numbers(estimator, prior), *beside} == set(PARAMETERS[estimator])
-
-
-def test_the_schema_has_the_same_words():
-    schema = json.loads(SCHEMA.read_bytes())
-    mechanism = schema["$defs"]["mechanism"]["properties"]
-    drawn = (OPENDP, KEYSTREAM)
-    assert mechanism["sampler"]["enum"] == [
-        OPENDP.sampler, KEYSTREAM.sampler, KEYSTREAM_AND_OPENDP.sampler,
-    ]  # fmt: skip
-    assert mechanism["sampler_exactness"]["enum"] == [each.exactness for each in drawn]
-    assert mechanism["rng"]["enum"] == [each.rng for each in drawn]
-    assert mechanism["method"]["enum"] == list(METHODS)
-    estimation = schema["properties"]["estimation"]["properties"]
-    assert set(estimation["estimator"]["enum"]) == set(Estimator)
-    names = set(estimation["parameters"]["propertyNames"]["enum"])
-    assert names == {name for numbers in PARAMETERS.values() for name in numbers}
-    statistics = schema["$defs"]["query"]["properties"]["statistic"]["enum"]
-    assert statistics == list(stated_mechanism.STATISTICS.values())
+    assert PARAMETERS.keys() == ESTIMATORS.keys()
+    inputs = EstimatorInputs(EffectPrior(np.ones(2), np.ones(2)), 1.0, 1, 1.0)
+    for name, estimator in ESTIMATORS.items():
+        beside = ("projection_multiplier", "projection_radius")
+        stated = (*estimator.numbers(inputs), *(beside if name == "projection" else ()))
+        assert set(stated) == set(PARAMETERS[name])
 
 
 # ----------------------------------------------------------------------------------- samplers
@@ -91,15 +62,15 @@ def test_no_other_sampler_can_be_stated(name, words):
     assert failed(document) == ["sampler"]
 
 
-def restate_sampler(document: dict[str, Any], drawn: Drawn) -> None:
+def restate_sampler(document: dict[str, Any], drawn: Sampler) -> None:
     document["mechanism"] |= {
-        "sampler": drawn.sampler,
+        "sampler": drawn.name,
         "sampler_exactness": drawn.exactness,
         "rng": drawn.rng,
     }
 
 
-def samplers_taken(document: dict[str, Any]) -> list[Drawn]:
+def samplers_taken(document: dict[str, Any]) -> list[Sampler]:
     """Samplers with which the document verifies; with any other the sampler alone fails."""
     taken = []
     for drawn in (KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP):
@@ -115,7 +86,7 @@ def samplers_taken(document: dict[str, Any]) -> list[Drawn]:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_release_states_the_keystream(mode):
     mechanism = example_document(mode)["mechanism"]
-    assert (mechanism["sampler"], mechanism["rng"]) == (KEYSTREAM.sampler, KEYSTREAM.rng)
+    assert (mechanism["sampler"], mechanism["rng"]) == (KEYSTREAM.name, KEYSTREAM.rng)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -210,14 +181,14 @@ def test_a_missing_number_is_found():
     assert failed(document) == ["estimation"]
 
 
-@pytest.mark.parametrize("estimator", Estimator)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_an_estimator_belongs_to_its_method(estimator):
     document = example_document("full")
     document["estimation"] |= {
-        "estimator": str(estimator),
+        "estimator": estimator,
         "parameters": dict.fromkeys(PARAMETERS[estimator], 1.0),
     }
-    chosen = estimator in (*SHRINKAGES, Estimator.RIDGE)
+    chosen = estimator in (*SHRINKAGES, "ridge")
     assert failed(document) == ([] if chosen else ["estimation"])
 
 
@@ -227,7 +198,7 @@ def test_without_noise_there_is_only_ridge():
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
     document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
-    assert estimation_problems(document) == ["sure is none of ridge"]
+    assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
 
 
 @pytest.mark.parametrize("words", ["n = 4711", "X'Y, genotypes by phenotypes"])

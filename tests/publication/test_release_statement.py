@@ -16,7 +16,7 @@ from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, defaul
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.ledger import spending
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.linear_model import LatticeWeights
 from primo_scale.methods.solution import Solution
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -25,7 +25,7 @@ from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.phenotype_moments import NoisyMoments, moments_sigma
 from primo_scale.publication import recompute_method
 from primo_scale.publication.publish import publish_release
-from primo_scale.publication.statement_mechanism import KEYSTREAM
+from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.verify import verify_release
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
@@ -86,7 +86,7 @@ def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
 
 def without_noise(solved: Solved) -> Solved:
     """By a plain ridge, which has no numbers beside its penalty."""
-    chosen = dataclasses.replace(solved.chosen, estimator=Estimator.RIDGE)
+    chosen = dataclasses.replace(solved.chosen, estimator=ESTIMATORS["ridge"])
     solution = dataclasses.replace(solved.solution, parameters={})
     return dataclasses.replace(solved, chosen=chosen, solution=solution)
 
@@ -160,7 +160,7 @@ def test_a_subsample_is_stated_and_verified(subsample, tmp_path):
     statement = make_statement(design, make_solved(method), payment, genome_build=BUILD)
     assert problems(statement, tmp_path / "out") == []
     assert statement.guarantee.cost.delta == DELTA / 2
-    assert statement.mechanism.sampler == KEYSTREAM.sampler
+    assert statement.mechanism.sampler == KEYSTREAM.name
 
 
 @pytest.mark.parametrize("case", ["full", "label-add-remove"])

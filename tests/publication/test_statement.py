@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 from release_examples import MODES, example_document, read_document
 
 from primo_scale.errors import InputError
-from primo_scale.publication.document import check_schema, schema_problems, statement_digest
-from primo_scale.publication.statement import public_by_assumption, unit_in_words
+from primo_scale.publication.document import (
+    SCHEMA_PATH,
+    check_schema,
+    schema_problems,
+    statement_digest,
+)
+from primo_scale.publication.release_schema import release_schema
+from primo_scale.publication.wording import public_by_assumption, unit_in_words
 
 ABSENT = object()
 
@@ -26,6 +33,10 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
     else:
         place[last] = value
     return document
+
+
+def test_the_shipped_schema_is_that_of_the_dataclasses():
+    assert json.loads(SCHEMA_PATH.read_text()) == release_schema(), "run make schema"
 
 
 def test_both_kinds_of_release_follow_the_schema(pristine):

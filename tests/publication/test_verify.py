@@ -24,6 +24,7 @@ from release_examples import (
     read_document,
     restate,
 )
+from tiers import thinned
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import schema_problems, serialise
@@ -207,8 +208,18 @@ def is_harmless(document: dict[str, Any], path: tuple[Any, ...], factor: float) 
     return people and document["mechanism"]["subsample"] is None
 
 
-@pytest.mark.parametrize("factor", [1.001, 0.999])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "factor"),
+    # In the quick tier every mode has one factor, and modes take turns.
+    thinned(
+        [
+            (mode, factor)
+            for number, mode in enumerate(MODES)
+            for factor in ((1.001, 0.999) if number % 2 else (0.999, 1.001))
+        ],
+        every=2,
+    ),
+)
 def test_a_change_of_any_number_is_found_by_the_mathematics(mode, factor):
     """Also of one by whoever makes every digest, and the signature, fit."""
     document = example_document(mode)
@@ -268,7 +279,7 @@ def test_a_budget_overrun_is_found(release):
         "mu_squared": ledger["before"]["cost"]["mu_squared"],
     }
     forge(release, document)
-    assert any("over the budget" in problem for problem in problems(release))
+    assert any("exceeds the budget" in problem for problem in problems(release))
 
 
 def test_the_account_must_be_for_this_promise():
@@ -349,7 +360,7 @@ def test_duplicated_keys_are_found(release):
     path = release / "release.json"
     text = path.read_text().replace('"private": true', '"private": false,\n  "private": true')
     path.write_text(text)
-    assert problems(release) == ["release.json: is not in the form it was written in"]
+    assert problems(release) == ["release.json: is not in the canonical form"]
 
 
 def test_numbers_too_large_for_floats_are_found(release):

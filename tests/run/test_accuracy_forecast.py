@@ -32,7 +32,7 @@ def cohort(tmp_path):
 def release(cohort, tmp_path):
     """A private release of 44 people."""
     return [
-        "--bfile", cohort / "cohort", *outcomes(cohort), "--workers", 1, "--delta", 1e-6,
+        "--bfile", cohort / "cohort", *outcomes(cohort), "--delta", 1e-6,
         "--epsilon", 1, "--out", tmp_path / "release", "--ledger", tmp_path / "ledger.sqlite",
     ]  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_every_stage_refuses_noise(cohort, tmp_path):
     store, work = cohort / "genotypes.zarr", tmp_path / "work"
     assert command(ingest, "--bfile", cohort / "cohort", "--out", store).exit_code == 0
     budget = ["--epsilon", TOO_SMALL, "--delta", 1e-6]
-    planned = ["--genotypes", store, *outcomes(cohort), "--work-dir", work, "--workers", 1]
+    planned = ["--genotypes", store, *outcomes(cohort), "--work-dir", work]
     assert refused_as_noise(command(accumulate, *planned, *budget))
     assert not (work / "statistics.zarr").exists()
     # Without a budget nothing is known of the noise.

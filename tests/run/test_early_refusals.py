@@ -29,7 +29,7 @@ def cohort(tmp_path: Path) -> Path:
 
 def release(cohort: Path, *options: object, budget: list[object] = BUDGET):
     return command(
-        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *budget, "--workers", 1,
+        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *budget,
         "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options,
     )  # fmt: skip
 
@@ -96,11 +96,11 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: edit(
             folder / "pheno.tsv", lambda rows: [rows[0], *(f"x{row}" for row in rows[1:])]
         ),
-        3, ["no person of this file is among the genotypes"],
+        3, ["no person of this file is in the genotypes"],
     ),
     "nobody in common with the covariates": (
         lambda folder: add_covariates(folder, "x\ty\t50\n"),
-        3, ["covar.tsv", "no person of this file is among the genotypes"],
+        3, ["covar.tsv", "no person of this file is in the genotypes"],
     ),
     "text in a phenotype": (
         lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows[:-1], "f43\tp43\ttall"]),
@@ -192,7 +192,7 @@ def store(cohort: Path) -> Path:
 
 def sum_up(cohort: Path, store: Path, *options: object, budget: list[object] = BUDGET):
     return command(
-        accumulate, "--genotypes", store, *outcomes(cohort), *budget, "--workers", 1,
+        accumulate, "--genotypes", store, *outcomes(cohort), *budget,
         "--work-dir", cohort / "work", "--ledger", cohort / "ledger.sqlite", *options,
     )  # fmt: skip
 
@@ -292,7 +292,7 @@ def test_moments_that_were_bought_are_not_asked_for_again(
         raise InterruptedRun("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr("primo_scale.cli.release.accumulate_stage", stop)
+        patch.setattr("primo_scale.run.operations.accumulate_stage", stop)
         assert release(cohort, *options).exit_code == 5
     assert len(ledger_events(cohort)) == 4  # created, budget, and the moments reserved and drawn
     assert release(cohort, *options, "--dry-run").exit_code == 0

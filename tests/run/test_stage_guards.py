@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_cohort import command
 
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import AUDIT_EVENT
@@ -19,13 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 N, D = 44, 6
 
 
-def run(command, *arguments):
-    words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(name, *arguments):
+    """Result of ``python -m pipelines.NAME ARGUMENTS``, run in this process."""
+    return command(importlib.import_module(f"pipelines.{name}").main, *arguments)
 
 
 def refused(result, code, words):
-    assert result.returncode == code, result.stderr
+    assert result.exit_code == code, result.stderr
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("error: ") and words in last
     assert "Traceback" not in result.stderr
@@ -52,7 +54,7 @@ def write_cohort(folder, *, names=("QT1", "QT2"), seed=0):
 def accumulate(folder, work, *options):
     return run(
         "accumulate", "--genotypes", folder / "genotypes.zarr", "--pheno", folder / "pheno.tsv",
-        "--pheno-bounds", folder / "bounds.tsv", "--work-dir", work, "--workers", 1, *options,
+        "--pheno-bounds", folder / "bounds.tsv", "--work-dir", work, *options,
     )  # fmt: skip
 
 
@@ -75,9 +77,9 @@ def nothing_was_paid(folder):
 def summed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("summed")
     prefix = write_cohort(folder)
-    assert run("ingest", "--bfile", prefix, "--out", folder / "genotypes.zarr").returncode == 0
+    assert run("ingest", "--bfile", prefix, "--out", folder / "genotypes.zarr").exit_code == 0
     result = accumulate(folder, folder / "work", "--ld-blocks", "window:1")
-    assert result.returncode == 0, result.stderr  # blocks of nothing but zeros included
+    assert result.exit_code == 0, result.stderr  # blocks of nothing but zeros included
     return folder
 
 
@@ -93,14 +95,14 @@ def folder(summed, tmp_path):
 
 def test_a_tile_of_zeros_is_summed_and_released(folder):
     result = finalize(folder, folder / "work")
-    assert result.returncode == 0, result.stderr
-    assert run("verify", folder / "release").returncode == 0
+    assert result.exit_code == 0, result.stderr
+    assert run("verify", folder / "release").exit_code == 0
 
 
 def test_another_design_is_refused(folder):
     """Bounds that the summed rows were not clipped to would make a false guarantee."""
     other = folder / "other"
-    assert accumulate(folder, other, "--ld-blocks", "window:1", "--non-private").returncode == 0
+    assert accumulate(folder, other, "--ld-blocks", "window:1", "--non-private").exit_code == 0
     shutil.copy(folder / "work" / "design.json", other / "design.json")
     refused(finalize(folder, other), 3, "not the design")
     nothing_was_paid(folder)
@@ -110,7 +112,7 @@ def test_other_genotypes_at_the_same_place_are_refused(folder):
     write_cohort(folder, seed=1)
     shutil.rmtree(folder / "genotypes.zarr")
     made = run("ingest", "--bfile", folder / "cohort", "--out", folder / "genotypes.zarr")
-    assert made.returncode == 0
+    assert made.exit_code == 0
     refused(finalize(folder, folder / "work"), 3, "not the genotypes")
     nothing_was_paid(folder)
 
@@ -140,19 +142,19 @@ def test_what_could_not_be_published_is_refused_before_it_is_paid(folder, tmp_pa
         "--pheno-bounds", same_file / "bounds.tsv", "--out", same_file / "release", "--ledger",
         same_file / "ledger.sqlite", "--epsilon", 1, "--delta", 1e-6,
     )  # fmt: skip
-    assert result.returncode == 3
+    assert result.exit_code == 3
     nothing_was_paid(same_file)
 
 
 def test_unclipped_statistics_are_never_made_private(folder):
     other = folder / "other"
-    assert accumulate(folder, other, "--ld-blocks", "window:1", "--non-private").returncode == 0
+    assert accumulate(folder, other, "--ld-blocks", "window:1", "--non-private").exit_code == 0
     refused(finalize(folder, other), 2, "never be private")
     nothing_was_paid(folder)
 
 
 def test_a_second_name_for_the_same_people_opens_no_second_budget(folder):
-    assert finalize(folder, folder / "work", "--cohort", "first").returncode == 0
+    assert finalize(folder, folder / "work", "--cohort", "first").exit_code == 0
     again = run(
         "finalize", "--work-dir", folder / "work", "--out", folder / "second", "--ledger",
         folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6, "--cohort", "other",
@@ -163,7 +165,7 @@ def test_a_second_name_for_the_same_people_opens_no_second_budget(folder):
 
 def test_the_same_people_under_other_family_names_open_no_second_budget(folder):
     """Same IIDs, genotypes and values; only every FID is another."""
-    assert finalize(folder, folder / "work").returncode == 0
+    assert finalize(folder, folder / "work").exit_code == 0
     renamed = folder / "renamed"
     renamed.mkdir()
     write_cohort(renamed)
@@ -171,9 +173,9 @@ def test_the_same_people_under_other_family_names_open_no_second_budget(folder):
         text = (renamed / name).read_text()
         (renamed / name).write_text(re.sub(r"^f\d+", "0", text, flags=re.MULTILINE))
     ingested = run("ingest", "--bfile", renamed / "cohort", "--out", renamed / "genotypes.zarr")
-    assert ingested.returncode == 0, ingested.stderr
+    assert ingested.exit_code == 0, ingested.stderr
     summed = accumulate(renamed, renamed / "work", "--ld-blocks", "window:1")
-    assert summed.returncode == 0, summed.stderr
+    assert summed.exit_code == 0, summed.stderr
     before = charges_of(folder)
     again = ["finalize", "--work-dir", renamed / "work", "--out", renamed / "release", "--ledger",
              folder / "ledger.sqlite", "--epsilon", 0.5, "--delta", 1e-6,
@@ -186,14 +188,14 @@ def test_the_same_people_under_other_family_names_open_no_second_budget(folder):
 
 def test_a_budget_that_was_lowered_after_the_payment_is_named(folder):
     """Its own verification would reject the release; the noise stays paid for."""
-    assert finalize(folder, folder / "work", "--cohort", "c").returncode == 0
+    assert finalize(folder, folder / "work", "--cohort", "c").exit_code == 0
     shutil.rmtree(folder / "release")
     budget = ["set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c", "--delta", 1e-6]
-    assert run("ledger", *budget, "--epsilon", 0.5).returncode == 0
+    assert run("ledger", *budget, "--epsilon", 0.5).exit_code == 0
     before = charges_of(folder)
     refused(finalize(folder, folder / "work", "--cohort", "c"), 6, "the budget was lowered")
-    assert run("ledger", *budget, "--epsilon", 1).returncode == 0
-    assert finalize(folder, folder / "work", "--cohort", "c").returncode == 0
+    assert run("ledger", *budget, "--epsilon", 1).exit_code == 0
+    assert finalize(folder, folder / "work", "--cohort", "c").exit_code == 0
     assert charges_of(folder) == before
 
 
@@ -205,13 +207,13 @@ def charges_of(folder):
 
 def test_a_release_of_another_request_is_refused_before_it_is_paid(folder):
     """Its charge is at hand in the work directory; but it is not what is asked for now."""
-    assert finalize(folder, folder / "work").returncode == 0
+    assert finalize(folder, folder / "work").exit_code == 0
     with Ledger(folder / "ledger.sqlite") as ledger:
         ledger.set_budget(ledger.balances()[0].account, epsilon=10)
     refused(finalize(folder, folder / "work", "--epsilon", 2), 3, "exists already")
     assert len(charges_of(folder)) == 1
     again = finalize(folder, folder / "work")
-    assert again.returncode == 0, again.stderr
+    assert again.exit_code == 0, again.stderr
     assert "statistics: paid for before" in again.stderr
 
 
@@ -222,12 +224,12 @@ def test_payments_are_told_each_time(folder):
         return run(
             "gwas_release", "--bfile", folder / "cohort", "--pheno", folder / "pheno.tsv",
             "--pheno-bounds", folder / "bounds.tsv", "--ledger", folder / "ledger.sqlite",
-            "--workers", 1, "--delta", 1e-6, "--pheno-moments", "--out", folder / "release",
+            "--delta", 1e-6, "--pheno-moments", "--out", folder / "release",
             "--work-dir", folder / "all", *options,
         )  # fmt: skip
 
     first = release("--epsilon", 1)
-    assert first.returncode == 0, first.stderr
+    assert first.exit_code == 0, first.stderr
     moments, statistics = charges_of(folder)
     assert f"phenotype means and sds: paid with charge {moments.id}" in first.stderr
     assert first.stderr.count("had no budget: it now has epsilon 1 ") == 1
@@ -276,7 +278,7 @@ def test_nothing_private_may_lie_in_what_gets_published(folder, option, place):
     places[option] = folder / "elsewhere" / ".." / place
     result = run(
         "gwas_release", "--bfile", folder / "cohort", "--pheno", folder / "pheno.tsv",
-        "--pheno-bounds", folder / "bounds.tsv", "--workers", 1, "--epsilon", 1, "--delta", 1e-6,
+        "--pheno-bounds", folder / "bounds.tsv", "--epsilon", 1, "--delta", 1e-6,
         "--out", folder / "release", *(word for pair in places.items() for word in pair),
     )  # fmt: skip
     refused(result, 2, f"{option}: is private, and lies in what gets published")
@@ -284,12 +286,11 @@ def test_nothing_private_may_lie_in_what_gets_published(folder, option, place):
     assert not (folder / "release").exists()
 
 
-def test_the_default_ledger_may_not_either(folder):
-    result = subprocess.run(
-        [sys.executable, "-m", "pipelines.finalize", "--work-dir", folder / "work", "--epsilon",
-         "1", "--delta", "1e-6", "--out", folder / "state"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
+def test_the_default_ledger_may_not_either(folder, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    result = run(
+        "finalize", "--work-dir", folder / "work", "--epsilon", 1, "--delta", 1e-6,
+        "--out", folder / "state",
     )  # fmt: skip
     refused(result, 2, "--ledger: is private, and lies in what gets published")
     assert not (folder / "state").exists()
@@ -314,12 +315,12 @@ def test_a_damaged_release_is_not_said_to_be_published(folder, private):
     release = folder / "release"
     words = ["--work-dir", folder / "work", "--out", release, "--ledger", folder / "ledger.sqlite"]
     words += ["--epsilon", 1, "--delta", 1e-6, "--accept-noise"] if private else ["--non-private"]
-    assert run("finalize", *words).returncode == 0
+    assert run("finalize", *words).exit_code == 0
     whole = (release / "weights.tsv.gz").read_bytes()
     (release / "weights.tsv.gz").write_bytes(whole[:-9])
     refused(run("finalize", *words), 3, "the release there is damaged")
     shutil.rmtree(release)
     again = run("finalize", *words)
-    assert again.returncode == 0, again.stderr
+    assert again.exit_code == 0, again.stderr
     assert (release / "weights.tsv.gz").read_bytes() == whole
     assert "published already" in run("finalize", *words).stderr

@@ -19,7 +19,12 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.chunks import chunk_path, read_block, write_block
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file, read_key_file, use_key_file
+from primo_scale.storage.encryption import (
+    KEY_VARIABLE,
+    encrypted_with,
+    make_key_file,
+    read_key_file,
+)
 from primo_scale.storage.groups import (
     array_of,
     attributes_of,
@@ -114,14 +119,16 @@ def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
     found, wanted = read_key_file(another_key).identifier, read_key_file(key).identifier
     monkeypatch.setenv(KEY_VARIABLE, str(another_key))
     for question in (is_complete, open_group):
-        with pytest.raises(InputError, match=f"another key .got key {found}; limit key {wanted}."):
+        with pytest.raises(
+            InputError, match=f"another key .found key {found}, expected key {wanted}."
+        ):
             question(tmp_path / "s.zarr", "statistics")
     monkeypatch.delenv(KEY_VARIABLE)
     with pytest.raises(InputError, match=f"is encrypted .got key {wanted}.*--encryption-key"):
         open_group(tmp_path / "s.zarr", "statistics")
     write_store(tmp_path / "plain.zarr")
     monkeypatch.setenv(KEY_VARIABLE, str(key))
-    with pytest.raises(InputError, match="without encryption"):
+    with pytest.raises(InputError, match="is not encrypted"):
         open_group(tmp_path / "plain.zarr", "statistics")
 
 
@@ -265,15 +272,15 @@ def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
     assert read_key_file(tmp_path / "k").identifier in result.stdout
     assert run("encryption_key", tmp_path / "k").code == 3
     (tmp_path / "k").chmod(0o640)
-    with pytest.raises(InputError, match="open to others"):
+    with pytest.raises(InputError, match="other users may read"):
         read_key_file(tmp_path / "k")
     (tmp_path / "short").write_bytes(b"x" * 31)
     (tmp_path / "short").chmod(0o600)
     with pytest.raises(InputError, match="31 bytes"):
         read_key_file(tmp_path / "short")
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(InputError, match="no such key file"):
-        use_key_file(None)  # an exported variable counts, and is checked at once
+    with pytest.raises(InputError, match="no such key file"), encrypted_with(None):
+        pytest.fail("an exported variable counts, and is checked at once")
 
 
 def release(cohort, directory: Path, *options: object) -> str:

@@ -19,7 +19,7 @@ class Release:
         self.ledger = directory / "ledger.sqlite"
         self.arguments = [
             "--bfile", cohort.directory / "cohort", *cohort.outcome_options, "--epsilon", 3,
-            "--delta", 1e-6, "--workers", 1, "--out", self.out, "--ledger", self.ledger,
+            "--delta", 1e-6, "--out", self.out, "--ledger", self.ledger,
         ]  # fmt: skip
 
     def run(self, *more: object, command: str = "gwas_release", given: list | None = None) -> int:

@@ -1,12 +1,16 @@
-"""Files and directories are complete under their final name or absent."""
+"""Atomic writing of files and directories, locks, permissions and digests."""
 
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from durable import disk_seen
 
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.storage import files
@@ -35,7 +39,44 @@ def test_a_failed_write_leaves_the_old_content_and_no_temporary(tmp_path, monkey
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_directory_appears_whole_or_not_at_all(tmp_path):
+@pytest.mark.parametrize("size", [3, 1 << 20])  # the first stays in Python's buffer
+def test_a_file_has_its_name_after_its_content_is_durable(tmp_path, monkeypatch, size):
+    renamed = []
+    with disk_seen() as disk:
+        replace = os.replace
+
+        def seen(source, target):
+            renamed.append(disk.has_content(Path(source)))
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", seen)
+        write_atomically(tmp_path / "a", b"x" * size)
+        assert renamed == [True]
+        assert disk.keeps(tmp_path / "a")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+
+
+def test_a_directory_has_its_name_after_all_below_is_durable(tmp_path, monkeypatch):
+    renamed = []
+    with disk_seen() as disk:
+        rename = os.rename
+
+        def seen(source, target):
+            below = [path for path in Path(source).rglob("*") if path.is_file()]
+            renamed.append([disk.keeps(path) for path in below])
+            assert disk.names_in(Path(source)) == ["inside", "one"]
+            rename(source, target)
+
+        monkeypatch.setattr(os, "rename", seen)
+        with directory_published_at_end(tmp_path / "release") as staging:
+            (staging / "one").write_bytes(b"1")
+            (staging / "inside").mkdir()
+            (staging / "inside" / "two").write_bytes(b"2")
+        assert renamed == [[True, True]]
+        assert "release" in disk.names_in(tmp_path)
+
+
+def test_a_directory_appears_complete_or_not_at_all(tmp_path):
     target = tmp_path / "release"
     with pytest.raises(RuntimeError), directory_published_at_end(target) as staging:
         (staging / "half").write_text("x")
@@ -59,7 +100,7 @@ with directory_published_at_end(Path(sys.argv[1])) as staging:
 """
 
 
-def test_what_a_killed_process_was_staging_is_removed_and_nothing_else(tmp_path):
+def test_only_temporary_directories_of_killed_processes_are_removed(tmp_path):
     target = tmp_path / "release"
     subprocess.run([sys.executable, "-c", KILLED_WHILE_STAGING, str(target)], check=False)
     abandoned, lock = sorted(tmp_path.iterdir())
@@ -86,8 +127,8 @@ def test_directories_without_a_lock_beside_them_are_left_alone(tmp_path):
     assert (tmp_path / ".release.20261122").is_dir()
 
 
-def test_a_lock_file_that_was_removed_meanwhile_is_not_held(tmp_path, monkeypatch):
-    """Its owner removed it between our opening and our locking: the next one has another inode."""
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
+    """The owner removes the file after it was opened and before it is locked."""
     lock = tmp_path / "lock"
     take, removed = files._take_lock, []
 
@@ -115,7 +156,7 @@ def test_other_os_errors_pass(tmp_path):
         (tmp_path / "absent").read_bytes()
 
 
-def test_a_lock_is_refused_while_its_owner_lives_and_free_once_it_is_killed(tmp_path):
+def test_a_lock_is_refused_until_its_owner_is_killed(tmp_path):
     lock = tmp_path / "lock"
     code = (
         "import pathlib, sys, time\n"

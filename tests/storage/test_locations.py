@@ -1,4 +1,4 @@
-"""Places: what is an URL of a store, what is a path, and what is refused."""
+"""Locations of stores: URLs, paths, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from primo_scale.storage.locations import ObjectUrl, parse_location
 
 
 @pytest.mark.parametrize("text", ["a.zarr", "/data/a b", "s3", "s3:/x", "./s3:x", "C:stuff"])
-def test_whatever_names_no_scheme_is_a_path(text):
+def test_text_without_a_scheme_is_a_path(text):
     assert parse_location(text) == Path(text)
     assert parse_location(Path(text)) == Path(text)
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
-def test_an_url_is_read_as_it_is_written(scheme):
+def test_a_url_is_parsed_into_bucket_and_key(scheme):
     found = parse_location(f"{scheme}://my-bucket.x/cohort/geno=1/a_b.zarr/")
     assert found == ObjectUrl(scheme, "my-bucket.x", "cohort/geno=1/a_b.zarr")
     assert str(found) == f"{scheme}://my-bucket.x/cohort/geno=1/a_b.zarr"
-    assert parse_location(str(found)) == found == found.resolve()
+    assert parse_location(str(found)) == parse_location(found) == found == found.resolve()
     assert found.name == "a_b.zarr"
     assert parse_location(str(found / "gram/0/c/1")) == found / "gram" / "0" / "c" / "1"
 

@@ -1,4 +1,4 @@
-"""Tiles and panels: every entry of an upper triangle in one of them, whatever the sizes."""
+"""Tiles and panels cover every entry of an upper triangle once, for all sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIDES = st.integers(1, 70)
 
 
 def counted(size, parts):
-    """How many of `parts` cover each entry."""
+    """Return the number of `parts` that cover each entry."""
     found = np.zeros((size, size), int)
     for part in parts:
         assert found[part.selection].shape == part.shape
@@ -41,7 +41,7 @@ def test_tiles_cover_the_upper_triangle_once(size, side):
 
 
 @given(SIZES, SIDES, SIDES)
-def test_a_region_is_cut_by_any_other_grid(size, side, finer):
+def test_a_tile_can_be_cut_by_another_grid(size, side, finer):
     whole = np.arange(size * size).reshape(size, size)
     for region in upper_tiles(size, side):
         parts = list(region.cut(finer))
@@ -66,7 +66,7 @@ def test_panels_cover_all_rows_once(height, width, entries):
         assert (panel.rows.stop - panel.rows.start) * width <= max(entries, width)
 
 
-def test_the_format_is_what_the_documents_say():
+def test_the_stored_format_is_the_documented_one():
     assert tiles.TILE == 1024
     assert list(panels(2**20, 1)) == [Panel(0, slice(0, 2**20))]
     assert len(list(panels(2**20 + 1, 1))) == 2
@@ -80,7 +80,7 @@ def test_results_come_in_order_and_an_error_ends_the_rest():
 
     def fail(i):
         begun.append(i)
-        time.sleep(0.001)  # so that all are asked for long before all are done
+        time.sleep(0.001)  # items are submitted long before they are done
         raise KeyError(i)
 
     with pytest.raises(KeyError):

@@ -1,9 +1,11 @@
-"""A prefix of a bucket as a Zarr store, over obstore (the extra ``primo_scale[s3]``).
+"""Zarr store below a prefix of a bucket, through obstore (the extra ``primo_scale[s3]``).
 
-Here alone is decided how long a service that does not answer is waited for, and what is said when
-it never does. Credentials come from the environment of each process, by the names that every tool
-for S3 reads (docs/object_storage.md); a `BucketStore` is never pickled, so they do not travel, and
-no message of the service is repeated, since some hold parts of what was signed.
+All retries of requests are here, and so are the errors after the last one. The retries of obstore
+(0.12) are not sufficient: they repeat neither a conditional put or a deletion after a timeout nor a
+truncated listing, and they repeat an unsupported request (HTTP 501). Each process takes its
+credentials from its environment, under the names that S3 tools share (docs/object_storage.md). A
+`BucketStore` cannot be pickled, so that credentials stay in the process. Error messages do not
+repeat the service's text, which may contain parts of a signed request.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import logging
 import os
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -24,8 +26,8 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore, WrapperStore
 
 from primo_scale.errors import InputError, InterruptedRun, UsageError
-from primo_scale.storage.location_store import (
-    LocationStore,
+from primo_scale.storage.base_store import (
+    BaseStore,
     is_chunk,
     missing_chunk,
     no_conditional_put,
@@ -46,17 +48,19 @@ logger = logging.getLogger("primo_scale")
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a service is waited for.
+    """Limits on attempts, pauses and waiting times of requests.
 
     Attributes
     ----------
     attempts
-        Of each request.
+        Number of attempts of each request.
     first_pause_s, longest_pause_s
-        Pauses between attempts: they double, each shortened at random by up to a half, so that
-        many workers do not come back together.
-    connect_s, answer_s
-        What one attempt may take to connect, and in all.
+        First and longest pause between attempts, in seconds. Pauses double; each is shortened at
+        random by up to a half, so that many workers do not try again at the same time.
+    connect_s
+        Longest time to connect, in seconds.
+    answer_s
+        Longest time of one attempt, connecting included, in seconds.
     """
 
     attempts: int = 10
@@ -66,7 +70,7 @@ class Patience:
     answer_s: float = 120.0
 
     def pauses(self) -> Iterator[float]:
-        """Seconds to wait after each attempt but the last, 28 to 55 in all."""
+        """Yield the pause after each attempt but the last, in seconds: 28 to 55 s in all."""
         for attempt in range(self.attempts - 1):
             longest = min(self.longest_pause_s, self.first_pause_s * 2**attempt)
             yield longest * random.uniform(0.5, 1.0)
@@ -75,29 +79,29 @@ class Patience:
 PATIENCE = Patience()
 
 
-class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
-    """The objects below a prefix, see `LocationStore`.
+class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
+    """Zarr store below a prefix of a bucket.
 
-    An object is there when it is whole: services publish a PUT at its end or not at all. Once it
-    was acknowledged it is durable.
+    An object is visible only when it is complete: services publish a PUT at its end or not at all.
+    An acknowledged object is durable.
     """
 
-    def __init__(self, store: ObjectStore[Any], place: ObjectUrl) -> None:
+    def __init__(self, store: ObjectStore[Any], location: ObjectUrl) -> None:
         super().__init__(store)
-        self._place = place
+        self._location = location
 
     def _with_store(self, store: ObjectStore[Any]) -> BucketStore:
-        return type(self)(store, self._place)
+        return type(self)(store, self._location)
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError("a store with credentials does not travel: send its place")
+        raise TypeError("a store with credentials cannot be pickled: send its location")
 
     @property
     def location(self) -> ObjectUrl:
-        """Its URL."""
-        return self._place
+        """URL of the prefix."""
+        return self._location
 
-    # What Zarr asks.
+    # Methods that Zarr calls.
 
     async def get(
         self,
@@ -105,31 +109,22 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
         prototype: BufferPrototype,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """Bytes of an object; for metadata that is not there None."""
+        """Return the content of an object, or None for missing metadata."""
         content = await self._patiently(lambda: self._store.get(key, prototype, byte_range))
         if content is None and is_chunk(key):
-            raise missing_chunk(self._place / key)
+            raise missing_chunk(self._location / key)
         return content
 
-    async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
-    ) -> list[Buffer | None]:
-        """Bytes of several objects."""
-        asked = list(key_ranges)
-        return await asyncio.gather(*(self.get(key, prototype, part) for key, part in asked))
-
     async def set(self, key: str, value: Buffer) -> None:
-        """Write an object, in place of what has its name."""
+        """Write or replace an object."""
         await self._patiently(lambda: self._store.set(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write an object if nothing has its name."""
+        """Write an object unless its key exists."""
         await self._create(key, value.as_buffer_like())
 
     async def exists(self, key: str) -> bool:
-        """Whether there is such an object."""
+        """Return whether the object exists."""
         return await self._patiently(lambda: self._store.exists(key))
 
     async def delete(self, key: str) -> None:
@@ -137,7 +132,7 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
         await self._patiently(lambda: self._store.delete(key))
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete every object below a prefix, as many in a request as the service takes."""
+        """Delete every object below a prefix, with as few requests as the service allows."""
         import obstore
 
         keys = await self._listed(prefix)
@@ -145,38 +140,38 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
             await self._patiently(lambda: obstore.delete_async(self._store.store, keys))
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether there is nothing below a prefix."""
+        """Return whether there is no object below a prefix."""
         return not await self._listed(prefix)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key below a prefix."""
+        """Yield every key below a prefix."""
         for key in await self._listed(prefix):
             yield key
 
-    # What this project asks.
+    # Methods that this project calls.
 
     def holds(self, key: str) -> bool:
-        """Whether there is such an object."""
+        """Return whether the object exists."""
         return bool(sync(self.exists(key)))
 
     def all_keys(self) -> Iterator[str]:
-        """Every key."""
+        """Yield every key."""
         yield from sync(self._listed(""))
 
     def read(self, key: str) -> bytes:
-        """Content of an object that is there."""
+        """Return the content of an existing object."""
         content = sync(self.get(key, default_buffer_prototype()))
         if content is None:
-            raise missing_chunk(self._place / key)
+            raise missing_chunk(self._location / key)
         return bytes(content.to_bytes())
 
     def write(self, key: str, parts: Sequence[memoryview]) -> None:
-        """Write an object, in place of what has its name."""
+        """Write or replace an object."""
         content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
         sync(self.set(key, content))
 
     def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
-        """Conditional put: of many who try at once, the service lets one through."""
+        """Write an object with a conditional put, which one of several concurrent callers wins."""
         return bool(sync(self._create(key, content)))
 
     def remove(self, key: str) -> None:
@@ -188,14 +183,14 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
         sync(self.delete_dir(prefix))
 
     def flush(self, prefix: str) -> None:
-        """Nothing: what was acknowledged is durable."""
+        """Do nothing: acknowledged objects are durable."""
 
     def close_to_others(self) -> None:
-        """Nothing: objects are private unless the bucket's owner says otherwise."""
+        """Do nothing: the bucket's owner sets the permissions of its objects."""
 
     def for_commits(self) -> BucketStore:
-        """The same prefix, in which an object keeps its first content."""
-        return _FirstContentStays(self._store, self._place)
+        """Return a view of the store in which an object keeps its first content."""
+        return _WriteOnceStore(self._store, self._location)
 
     async def _create(self, key: str, content: BytesLike) -> bool:
         return await self._patiently(lambda: self._create_once(key, content))
@@ -206,10 +201,10 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
         try:
             await obstore.put_async(self._store.store, key, content, mode="create")
         except obstore.exceptions.AlreadyExistsError:
-            # Also what a service says of an upload still under way (409), whose end is not known,
-            # and of our own whose answer was lost.
+            # Services answer the same (409) while another upload is unfinished and may yet fail,
+            # and to the repetition of our own upload whose acknowledgement was lost.
             if not await self._store.exists(key):
-                raise _NotYetDecided from None
+                raise _UploadPending from None
             return False
         return True
 
@@ -220,14 +215,14 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
         return await self._patiently(attempt)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
-        """The result of a request, which may be made again: all are idempotent.
+        """Return the result of a request, which is repeated if it fails: all are idempotent.
 
         Raises
         ------
         InputError
-            The service refuses: no permission, no bucket, or a request that it does not know.
+            The service refuses the request: no permission, no bucket, or an unsupported request.
         InterruptedRun
-            It gave no usable answer to any attempt.
+            No attempt got a usable answer.
         """
         from obstore.exceptions import BaseError
 
@@ -235,7 +230,7 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
         while True:
             try:
                 return await attempt()
-            except (BaseError, FileNotFoundError, _NotYetDecided) as error:
+            except (BaseError, FileNotFoundError, _UploadPending) as error:
                 refusal = self._refusal(error)
                 pause = next(pauses, None)
             if refusal is not None:
@@ -243,16 +238,15 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
             if pause is None:
                 raise InterruptedRun(
                     "the object store gave no usable answer",
-                    where=str(self._place),
+                    where=str(self._location),
                     value=f"{PATIENCE.attempts} attempts",
-                    remedy="Check the endpoint and the network, then run the same command again, "
-                    "which continues",
+                    remedy="Check the endpoint and the network. The same command continues the run",
                 )
-            logger.debug("%s: no usable answer, asking again in %.1f s", self._place, pause)
+            logger.debug("%s: no usable answer, next attempt in %.1f s", self._location, pause)
             await asyncio.sleep(pause)
 
     def _refusal(self, error: Exception) -> InputError | None:
-        """What no further attempt would change."""
+        """Return the error of a request that the service refuses, or None if it may be repeated."""
         from obstore import exceptions
 
         refusals: tuple[tuple[type[Exception], str, str], ...] = (
@@ -264,100 +258,104 @@ class BucketStore(WrapperStore[ObjectStore[Any]], LocationStore):
             (
                 exceptions.PermissionDeniedError,
                 "the object store refuses access",
-                "Check the credentials in the environment and what they may do "
+                "Check the credentials in the environment and their permissions "
                 "(docs/object_storage.md)",
             ),
-            (FileNotFoundError, "there is no such bucket", "Create it, or correct the URL"),
+            (FileNotFoundError, "the bucket does not exist", "Create it, or correct the URL"),
         )
         for kind, what, remedy in refusals:
             if isinstance(error, kind):
-                return InputError(what, where=str(self._place), remedy=remedy)
+                return InputError(what, where=str(self._location), remedy=remedy)
         status = _status(str(error))
         if isinstance(error, exceptions.NotSupportedError) or status == "501":
-            return no_conditional_put(self._place)
+            return no_conditional_put(self._location)
         if status is None or status in _WORTH_ANOTHER_ATTEMPT or "RequestTimeout" in str(error):
             return None
         return InputError(
             "the object store refuses the request",
-            where=str(self._place),
+            where=str(self._location),
             value=f"HTTP {status}",
-            remedy="Check that the bucket is there, and region and endpoint in the environment "
-            "(docs/object_storage.md)",
+            remedy="Check that the bucket exists, and the region and the endpoint in the "
+            "environment (docs/object_storage.md)",
         )
 
 
-class _FirstContentStays(BucketStore):
+class _WriteOnceStore(BucketStore):
     async def set(self, key: str, value: Buffer) -> None:
         await self.set_if_not_exists(key, value)
 
 
-class _NotYetDecided(Exception):
-    """An answer to ask again for; never seen outside."""
+class _UploadPending(Exception):
+    """Conditional put whose outcome is not known yet; `BucketStore` catches it."""
 
 
 def _status(message: str) -> str | None:
-    """The HTTP status that obstore says it got, where that is not one of a busy service."""
-    if "redirect without LOCATION" in message:  # how a bucket of another region answers
+    """Return the HTTP status in an obstore message: 3xx, 4xx or 501, else None."""
+    if "redirect without LOCATION" in message:  # the answer for a bucket of another region
         return "301"
     found = _STATUS.search(message)
     return None if found is None else found[1]
 
 
 @lru_cache(maxsize=64)
-def open_bucket(place: ObjectUrl) -> BucketStore:
-    """The store at a URL, with connections that this process keeps; reads and writes nothing.
+def open_bucket(location: ObjectUrl) -> BucketStore:
+    """Return the store at a URL without any request; the process keeps its connections.
 
     Raises
     ------
     InputError
         obstore is not installed.
     UsageError
-        An endpoint without TLS that was not allowed, or settings that obstore refuses.
+        The endpoint has no TLS and that is not allowed, or obstore refuses the settings.
     """
-    return BucketStore(ObjectStore(_upstream(place)), place)
+    return BucketStore(ObjectStore(_upstream(location)), location)
 
 
-def _upstream(place: ObjectUrl) -> obstore.store.ObjectStore:
+def _upstream(location: ObjectUrl) -> obstore.store.ObjectStore:
     try:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
     except ImportError:
         raise InputError(
             "object stores need the extra s3",
-            where=str(place),
+            where=str(location),
             remedy="pip install 'primo_scale[s3]', here and where the workers run",
         ) from None
-    allow_http = _may_go_in_clear(place)
+    allow_http = _http_allowed(location)
     try:
         return from_url(
-            str(place),
+            str(location),
             client_options={
-                "allow_http": allow_http,  # given here, it is not read from the environment
+                "allow_http": allow_http,  # takes precedence over the environment
                 "connect_timeout": f"{PATIENCE.connect_s:g}s",
                 "timeout": f"{PATIENCE.answer_s:g}s",
             },
-            # Attempts are counted in one place: `BucketStore._patiently`.
+            # `BucketStore._patiently` alone repeats requests.
             retry_config={"max_retries": 0},
         )
     except (BaseError, ValueError):
         raise UsageError(
-            "the environment does not say how to reach this place",
-            where=str(place),
+            "the environment variables do not configure access to this location",
+            where=str(location),
             remedy="See docs/object_storage.md for the variables",
         ) from None
 
 
-def _may_go_in_clear(place: ObjectUrl) -> bool:
-    """Whether requests without TLS are allowed; refused where only that would reach the endpoint.
+def _http_allowed(location: ObjectUrl) -> bool:
+    """Return whether requests without TLS are allowed.
 
-    Genotypes do not cross a network in clear because of a typing error.
+    Raises
+    ------
+    UsageError
+        They are not, and the endpoint has no TLS: a typing error in its URL must not send
+        genotypes over a network unencrypted.
     """
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
-    if place.scheme == "s3" and endpoint.startswith("http://") and not allowed:
+    if location.scheme == "s3" and endpoint.startswith("http://") and not allowed:
         raise UsageError(
-            "the endpoint has no TLS, so that genotypes would cross the network in clear",
+            "the endpoint has no TLS, so that genotypes would cross the network unencrypted",
             where="AWS_ENDPOINT_URL",
-            remedy="Use https://, or set AWS_ALLOW_HTTP=true for a network of your own",
+            remedy="Use https://, or set AWS_ALLOW_HTTP=true if the network is private",
         )
     return allowed

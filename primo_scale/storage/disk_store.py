@@ -1,4 +1,4 @@
-"""A directory as a Zarr store."""
+"""Zarr store in a directory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zarr.storage import LocalStore
 
+from primo_scale.storage.base_store import BaseStore, is_chunk, missing_chunk
 from primo_scale.storage.files import (
     PRIVATE_DIRECTORY_MODE,
     disk_errors_explained,
@@ -19,22 +20,21 @@ from primo_scale.storage.files import (
     sync_tree,
     write_all,
 )
-from primo_scale.storage.location_store import LocationStore, is_chunk, missing_chunk
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
 
-class DiskStore(LocalStore, LocationStore):
-    """The files below a directory, see `LocationStore`.
+class DiskStore(LocalStore, BaseStore):
+    """Zarr store in a directory, one file per object.
 
-    A file has its name when it is whole: Zarr writes beside it and renames.
+    A file under its final name is complete: it is written under a temporary name and renamed.
     """
 
     @property
     def location(self) -> Path:
-        """The directory."""
+        """Directory of the store."""
         return self.root
 
     async def get(
@@ -43,18 +43,18 @@ class DiskStore(LocalStore, LocationStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """Bytes of a file; for metadata that is not there None."""
+        """Return the content of a file, or None for missing metadata."""
         content = await super().get(key, prototype, byte_range)
         if content is None and is_chunk(key):
             raise missing_chunk(self.root / key)
         return content
 
     def holds(self, key: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         return (self.root / key).is_file()
 
     def all_keys(self) -> Iterator[str]:
-        """Files below the directory, but for what a killed process left half written."""
+        """Return the files below the directory, without temporary files of killed processes."""
         below = len(str(self.root)) + 1
         for directory, _, names in os.walk(self.root):
             for name in names:
@@ -62,7 +62,7 @@ class DiskStore(LocalStore, LocationStore):
                     yield os.path.join(directory, name)[below:]
 
     def read(self, key: str) -> bytes:
-        """Content of a file."""
+        """Return the content of a file."""
         try:
             return (self.root / key).read_bytes()
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class DiskStore(LocalStore, LocationStore):
             raise
 
     def write(self, key: str, parts: Sequence[memoryview]) -> None:
-        """Write beside the name and rename."""
+        """Write a file under a temporary name and rename it."""
         path = self.root / key
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class DiskStore(LocalStore, LocationStore):
             beside.unlink(missing_ok=True)
 
     def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
-        """Write beside the name and link to it, which fails where it is taken."""
+        """Write a temporary file and link the final name to it, which fails if the name exists."""
         path = self.root / key
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         with disk_errors_explained(path):
@@ -101,17 +101,17 @@ class DiskStore(LocalStore, LocationStore):
         return True
 
     def remove(self, key: str) -> None:
-        """Delete a file."""
+        """Delete a file, if it exists."""
         with disk_errors_explained(self.root / key):
             (self.root / key).unlink(missing_ok=True)
 
     def remove_below(self, prefix: str) -> None:
-        """Delete a directory, if it is there."""
+        """Delete a directory, if it exists."""
         if (self.root / prefix).exists():
             shutil.rmtree(self.root / prefix)
 
     def flush(self, prefix: str) -> None:
-        """Flush a file, or a directory and all below it, and the name that it has."""
+        """Flush a file or a directory tree, and the directory entry that names it."""
         path = self.root / prefix
         if path.is_dir():
             sync_tree(path)
@@ -120,9 +120,9 @@ class DiskStore(LocalStore, LocationStore):
         sync_directory(path.parent)
 
     def close_to_others(self) -> None:
-        """Mode 0700."""
+        """Set the mode of the directory to 0700."""
         self.root.chmod(PRIVATE_DIRECTORY_MODE)
 
     def for_commits(self) -> DiskStore:
-        """Itself: a rename is atomic, and whoever commits a chunk again writes the same numbers."""
+        """Return the store itself: renames are atomic, and all writers write the same numbers."""
         return self

@@ -1,4 +1,4 @@
-"""Chunks written piece by piece against those that Zarr writes."""
+"""Chunks written row by row, compared with those that Zarr writes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path, crc32c_of_chunk, read_block, write_block
 from primo_scale.storage.groups import Array, create_array, create_group
-from primo_scale.storage.growing_chunks import growing_chunks
 
 
 def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> Array:
@@ -28,7 +28,7 @@ def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> 
     side_by_side=st.integers(1, 4),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_the_files_are_those_that_zarr_writes(
+def test_the_files_equal_those_that_zarr_writes(
     tmp_path_factory, shape, chunks, rows, side_by_side, seed
 ) -> None:
     folder = tmp_path_factory.mktemp("chunks")
@@ -42,7 +42,7 @@ def test_the_files_are_those_that_zarr_writes(
         for first in range(0, width, side_by_side):
             grid = range(first, min(first + side_by_side, width))
             columns = slice(first * chunks[1], grid.stop * chunks[1])
-            with growing_chunks(ours, row, grid, most_rows=rows) as growing:
+            with open_chunk_appender(ours, row, grid, most_rows=rows) as growing:
                 for top in range(0, len(part), rows):
                     growing.append(part[top : top + rows, columns])
                 checksums = growing.finish()
@@ -53,7 +53,7 @@ def test_the_files_are_those_that_zarr_writes(
     np.testing.assert_array_equal(read_block(ours, (slice(None), slice(None))), values)
 
 
-def test_the_checksum_of_a_chunk_is_none_if_it_does_not_hold(tmp_path: Path) -> None:
+def test_a_wrong_checksum_of_a_chunk_is_detected(tmp_path: Path) -> None:
     array = empty_array(tmp_path / "a", (3, 5), (3, 5))
     values = np.arange(15, dtype=np.uint8).reshape(3, 5)
     write_block(array, (slice(None), slice(None)), values)
@@ -63,13 +63,13 @@ def test_the_checksum_of_a_chunk_is_none_if_it_does_not_hold(tmp_path: Path) -> 
         assert crc32c_of_chunk(damaged) is None
 
 
-def test_what_zarr_would_write_otherwise_is_refused(tmp_path: Path) -> None:
+def test_arrays_of_another_encoding_are_refused(tmp_path: Path) -> None:
     group = create_group(tmp_path / "a", "genotypes", {})
     wide = create_array(group, "wide", shape=(2, 2), chunks=(2, 2), dtype=np.int16)
     compressed = group.create_array("zipped", shape=(2, 2), chunks=(2, 2), dtype=np.uint8)
     for array in (wide, compressed):
         with (
-            pytest.raises(ValueError, match="no plain array"),
-            growing_chunks(array, 0, range(1), most_rows=1),
+            pytest.raises(ValueError, match="not an uncompressed array"),
+            open_chunk_appender(array, 0, range(1), most_rows=1),
         ):
             pass

@@ -1,9 +1,9 @@
-"""Stores that find out that one chunk lies in another's place.
+"""Zarr stores that detect a chunk stored under another chunk's key.
 
-A chunk that ends with a checksum of its own values may have been exchanged for any other of its
-size. There are two remedies. A finished store records which checksum belongs to which place
-(`RecordedStore`); its chunks stay what any Zarr reader expects. Partial sums have many writers and
-no common record, so that their checksums cover the name of the chunk as well (`BoundStore`).
+A checksum of the values alone does not detect that two chunks of the same size were exchanged.
+There are two remedies. A finished store records the checksum of each chunk
+(`RecordedChecksumStore`), and any Zarr reader can read its chunks. Partial sums have many writers
+and no common record, so that their checksums also cover the chunk's key (`KeyedChecksumStore`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import google_crc32c
 import numpy as np
 
-from primo_scale.storage.location_store import LocationStore, damaged_chunk, is_chunk
-from primo_scale.storage.view_store import ViewStore
+from primo_scale.storage.base_store import BaseStore, damaged_chunk, is_chunk
+from primo_scale.storage.encoding_store import EncodingStore
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -31,49 +31,49 @@ class ChecksumTable(Protocol):
         """Return the CRC-32C of one chunk."""
 
 
-class RecordedStore(ViewStore):
-    """Zarr store that knows by which CRC-32C the chunk in each place ends.
+class RecordedChecksumStore(EncodingStore):
+    """Zarr store that compares each chunk's final CRC-32C with a recorded one.
 
-    What a chunk ends with is compared with the record; that it is the checksum of the values before
-    it is for the reader of the chunk to check. A chunk without a record is given as it is.
+    The reader of a chunk checks that the CRC-32C is that of the values before it. Chunks without a
+    record are not compared.
 
     Parameters
     ----------
     store
-        Store that holds the chunks.
+        Inner store, which holds the chunks.
     recorded
-        CRC-32C of chunks by their keys. Chunks written through this store are added.
+        CRC-32C by chunk key. Chunks written through this store are added.
     """
 
-    def __init__(self, store: LocationStore, recorded: Mapping[str, int]) -> None:
+    def __init__(self, store: BaseStore, recorded: Mapping[str, int]) -> None:
         super().__init__(store)
         self.recorded = dict(recorded)
         self._tables: dict[str, ChecksumTable] = {}
 
     def expect(self, array: str, table: ChecksumTable) -> None:
-        """Hold the chunks of an array against a table of their checksums."""
+        """Compare the chunks of an array with a table of their checksums."""
         self._tables[array] = table
 
-    def _with_store(self, store: LocationStore) -> RecordedStore:
-        view = RecordedStore(store, {})
+    def _with_store(self, store: BaseStore) -> RecordedChecksumStore:
+        view = RecordedChecksumStore(store, {})
         view.recorded, view._tables = self.recorded, self._tables
         return view
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the content of an object, which is compared on the way and not copied."""
+        """Return the content of an object, which is compared and not copied."""
         stored = await self._store.get(key, prototype, byte_range)
         if stored is not None and byte_range is None:
             self._check(key, stored.as_numpy_array()[-CHECKSUM_BYTES:].tobytes())
         return stored
 
-    def _stored(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
+    def _encode(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
         if is_chunk(key):
             self.recorded[key] = int.from_bytes(parts[-1][-CHECKSUM_BYTES:], "little")
         return list(parts)
 
-    def _given(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
+    def _decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
         self._check(key, stored[-CHECKSUM_BYTES:])
         return stored
 
@@ -90,24 +90,24 @@ class RecordedStore(ViewStore):
         return self.recorded.get(key)
 
 
-class BoundStore(ViewStore):
+class KeyedChecksumStore(EncodingStore):
     """Zarr store that ends every chunk with a CRC-32C of its content and its key.
 
     Parameters
     ----------
     store
-        Store that holds the chunks.
+        Inner store, which holds the chunks.
     """
 
-    def _with_store(self, store: LocationStore) -> BoundStore:
-        return BoundStore(store)
+    def _with_store(self, store: BaseStore) -> KeyedChecksumStore:
+        return KeyedChecksumStore(store)
 
-    def _stored(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
+    def _encode(self, key: str, parts: Sequence[memoryview]) -> list[memoryview]:
         if not is_chunk(key):
             return list(parts)
         return [*parts, memoryview(_bound_checksum(key, parts))]
 
-    def _given(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
+    def _decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
         if not is_chunk(key):
             return stored
         content = memoryview(stored)[:-CHECKSUM_BYTES]
@@ -119,6 +119,6 @@ class BoundStore(ViewStore):
 def _bound_checksum(key: str, parts: Sequence[memoryview]) -> bytes:
     checksum = 0
     for part in (*parts, memoryview(key.encode())):
-        # The function takes arrays of bytes, and no memoryview.
+        # google_crc32c accepts an array but no memoryview.
         checksum = google_crc32c.extend(checksum, np.frombuffer(part, np.uint8))
     return int(checksum).to_bytes(CHECKSUM_BYTES, "little")

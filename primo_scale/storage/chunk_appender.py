@@ -1,9 +1,8 @@
-"""Chunks of a checksummed array that are written to a disk piece by piece, from the top down.
+"""Row-wise writing of neighbouring chunks to disk, with their checksums.
 
-Zarr writes a chunk once it has all of it. Rows of a .bed file, read as they lie there, hold a
-little of very many chunks: with pieces every byte is read, looked at and written while it is in
-the processor's cache. What lies there in the end is what Zarr would have written, and Zarr's to
-read.
+Zarr writes a chunk only when it has all its rows. Each row of a .bed file holds a small part of
+many chunks. Appending rows to the chunk files lets every byte be read, examined and written while
+it is in the processor's cache. The finished files are identical to those that Zarr writes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.codecs import BytesCodec, Crc32cCodec
 
-from primo_scale.storage.checked_stores import CHECKSUM_BYTES
+from primo_scale.storage.checksum_stores import CHECKSUM_BYTES
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import write_all
 from primo_scale.storage.groups import Array
@@ -25,11 +24,11 @@ from primo_scale.storage.groups import Array
 Bytes = npt.NDArray[np.uint8]
 
 
-class GrowingChunks:
-    """Neighbouring chunks of one row of the grid, see `growing_chunks`.
+class ChunkAppender:
+    """Writer of neighbouring chunks in one row of the chunk grid, see `open_chunk_appender`.
 
-    Until they are finished they lie under their names half written: whoever writes them must have
-    another mark of what is whole.
+    Until `finish` returns, incomplete files exist under the final names, so that the caller needs
+    another record of which chunks are complete.
     """
 
     def __init__(self, array: Array, descriptors: list[int], most_rows: int) -> None:
@@ -46,7 +45,7 @@ class GrowingChunks:
         Parameters
         ----------
         values : ndarray of uint8, shape (at most `most_rows`, bytes)
-            The last chunk may be narrower than the others: beyond the array's edge.
+            Rows of all chunks side by side. The array's edge may make the last chunk narrower.
         """
         piece = self._piece[: len(values)]
         for column in range(len(self._descriptors)):
@@ -57,12 +56,12 @@ class GrowingChunks:
         self._rows += len(values)
 
     def finish(self) -> npt.NDArray[np.uint32]:
-        """Fill up what lies beyond the array's edge, add the checksums and flush all to the disk.
+        """Pad the chunks beyond the array's edge, append the checksums and flush the files.
 
         Returns
         -------
         ndarray of uint32, shape (chunks,)
-            CRC-32C of each chunk, as it stands at its end.
+            CRC-32C of each chunk.
         """
         for column, descriptor in enumerate(self._descriptors):
             missing = self._height - self._rows
@@ -80,31 +79,33 @@ class GrowingChunks:
 
 
 @contextmanager
-def growing_chunks(
+def open_chunk_appender(
     array: Array, row: int, columns: range, *, most_rows: int
-) -> Iterator[GrowingChunks]:
-    """Create the chunks at `row` and `columns` of the grid, empty, to be filled and finished.
+) -> Iterator[ChunkAppender]:
+    """Open empty files for the chunks at `row` and `columns` of the chunk grid.
 
     Parameters
     ----------
     array : zarr.Array of uint8, two-dimensional
-        In a directory; neither compressed nor encrypted.
+        Array in a directory, neither compressed nor encrypted.
     row : int
+        Row of the chunk grid.
     columns : range
+        Columns of the chunk grid.
     most_rows : int
-        The most that come at a time: memory is that of so many rows of one chunk.
+        Largest number of rows per `append`; the memory is that of so many rows of one chunk.
     """
     codecs = (*array.filters, array.serializer, *array.compressors)
     plain = [BytesCodec, Crc32cCodec]
     if array.dtype != np.uint8 or [type(codec) for codec in codecs] != plain:
-        raise ValueError(f"{array.store_path} is no plain array of bytes")
+        raise ValueError(f"{array.store_path} is not an uncompressed array of bytes")
     descriptors: list[int] = []
     try:
         for column in columns:
             path = chunk_path(array, (row, column))
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptors.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        yield GrowingChunks(array, descriptors, most_rows)
+        yield ChunkAppender(array, descriptors, most_rows)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -1,0 +1,66 @@
+"""``primo-scale``: every command, each imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from primo_scale.cli.command_line import CONTEXT, ContractGroup
+
+COMMANDS = {
+    "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
+    "plan": "Check a release, and forecast its accuracy, time, memory and disk.",
+    "ingest": "Pack the genotypes of PLINK 1 filesets into a store.",
+    "accumulate": "Sum exact statistics of a cohort, on this machine or a Dask cluster.",
+    "finalize": "Pay, add noise once, solve every phenotype, and publish the weights.",
+    "verify": "Check a release and recompute its guarantee.",
+    "ledger": "Show, verify and set the privacy budgets of cohorts.",
+    "status": "Show how far a run is.",
+    "simulate": "Simulate a cohort of mosaics of a public panel.",
+    "audit": "Bound the epsilon of every mechanism from below.",
+    "certificates": "Make the certificates of a cluster.",
+    "copy-genotypes": "Copy a genotype store to an object store.",
+    "encryption-key": "Make a key for encryption at rest.",
+    "show-cluster": "Print the job script or manifest of a cluster profile.",
+}
+"""Every command, a module of `primo_scale.cli` with ``_`` for ``-``, and its summary."""
+
+
+class _LazyCommands(ContractGroup):
+    """Group that imports the module of a command when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; None: there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"primo_scale.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.main
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyCommands, context_settings=CONTEXT)
+@click.version_option(package_name="primo-scale")
+def main() -> None:
+    """Publish polygenic-score weights without exposing a participant.
+
+    Each command has its own --help.
+    """
+
+
+def run() -> None:
+    """Run the installed command, which notes signals from its first moment on."""
+    from primo_scale.interruption import note_signals_until_exit
+
+    note_signals_until_exit()
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Sentences and names of release.json that follow from its numbers, without dependencies.
+
+The writers and the checkers of a release share these texts, so that a check compares a stated
+sentence with the sentence that its numbers imply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+STATISTICS = {
+    "gram": "X'X by LD block",
+    "fixed_cross": "X'C, genotypes by constant and covariates",
+    "phenotype_cross": "X'Y, genotypes by phenotypes",
+    "fixed_gram": "C'C, constant and covariates",
+    "fixed_phenotype": "C'Y, constant and covariates by phenotypes",
+    "phenotype_gram": "Y'Y, phenotypes",
+    "observed": "people with each phenotype",
+    "smallest_eigenvalue": "smallest eigenvalue of X'X",
+    "phenotype_moments": "sum, sum of squares and count of each phenotype",
+}
+"""Names of all statistics that can be measured, and their descriptions."""
+
+_UNITS = {
+    ("full", "replace-one"): "one person's whole row",
+    ("full", "add-remove"): "one person's whole row",
+    (
+        "label",
+        "replace-one",
+    ): "one person's phenotypes (genotypes and covariates are known)",
+    ("label", "add-remove"): (
+        "one person's phenotypes replaced by nothing (genotypes and covariates are known)"
+    ),
+    (
+        "feature",
+        "replace-one",
+    ): "one person's genotypes and covariates (phenotypes are known)",
+    ("feature", "add-remove"): (
+        "one person's genotypes and covariates replaced by nothing (phenotypes are known)"
+    ),
+}
+_VARIANTS_AND_NAMES = (
+    "the variants: IDs, positions, alleles and which allele is counted",
+    "names, public bounds and codings of phenotypes and covariates",
+)
+_ACCOUNTANT = (
+    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
+    "sensitivities proved in docs/maths"
+)
+_SUBSAMPLED = (
+    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
+    "as an (epsilon, delta) of its own"
+)
+_PEOPLE = ("the number of people", "the list of people: who is in the cohort")
+_KNOWN = {
+    "full": (),
+    "label": ("every person's genotypes and covariates",),
+    "feature": ("every person's phenotypes, and which of them are missing",),
+}
+
+
+def unit_in_words(privacy: str, adjacency: str) -> str:
+    """Return what two neighbouring cohorts may differ in.
+
+    Parameters
+    ----------
+    privacy : str
+        Privacy unit: ``full``, ``label`` or ``feature``.
+    adjacency : str
+        Neighbouring relation: ``replace-one`` or ``add-remove``.
+    """
+    return _UNITS[privacy, adjacency]
+
+
+def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
+    """Return what the guarantee assumes to be public and does not protect.
+
+    The parameters are those of `unit_in_words`.
+    """
+    hides_people = (privacy, adjacency) == ("full", "add-remove")
+    return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
+
+
+def accountant_in_words(*, subsampled: bool) -> str:
+    """Return how (epsilon, delta) is computed from the noise.
+
+    Parameters
+    ----------
+    subsampled : bool
+        Whether X'X is the sum over a secret subsample.
+    """
+    return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
+
+
+def stamp_of(document: Mapping[str, Any]) -> str:
+    """Return the line with the guarantee that every file of the release carries.
+
+    Parameters
+    ----------
+    document : Mapping
+        Contents of release.json.
+    """
+    guarantee = document["guarantee"]
+    if not document["private"] or guarantee is None:
+        return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
+    return (
+        f"({guarantee['epsilon']:.12g}, {guarantee['delta']:.12g})-differentially private, "
+        f"{guarantee['adjacency']}, {guarantee['unit']}"
+    )
+
+
+def stamp_column(document: Mapping[str, Any]) -> str:
+    """Return the guarantee as a column name without blanks.
+
+    Parameters
+    ----------
+    document : Mapping
+        Contents of release.json.
+    """
+    guarantee = document["guarantee"]
+    if not document["private"] or guarantee is None:
+        return NOT_PRIVATE.replace(" ", "_")
+    return (
+        f"epsilon={guarantee['epsilon']:.12g},delta={guarantee['delta']:.12g},"
+        f"unit={guarantee['privacy']},adjacency={guarantee['adjacency']}"
+    )

@@ -1,0 +1,147 @@
+"""The stage that sums the exact statistics, on threads of this process or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.plan import default_plan, plan_digest
+from primo_scale.accumulation.statistics import (
+    RawStatistics,
+    finished_plan_digest,
+    open_raw_statistics,
+    remove_partials,
+)
+from primo_scale.accumulation.summation import accumulate
+from primo_scale.cluster.profile import ThreadsProfile
+from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.run.design_choices import make_design, outcome_coding
+from primo_scale.run.log_records import LOGGER, about, stage
+from primo_scale.run.progress import progress_bar
+from primo_scale.run.work_directory import DESIGN, claim, other_statistics, work_places
+from primo_scale.storage.files import make_private_directory
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from primo_scale.accumulation.summation import RunTasks
+    from primo_scale.genotypes.frequencies import MatchedFrequencies
+    from primo_scale.genotypes.store import GenotypeStore
+    from primo_scale.run.design import Design, PaidMoments
+    from primo_scale.run.execution import Execution
+    from primo_scale.run.request import AccumulateRequest
+    from primo_scale.run.work_directory import WorkPlaces
+
+
+def accumulate_stage(
+    store: GenotypeStore,
+    request: AccumulateRequest,
+    *,
+    matched: MatchedFrequencies | None,
+    moments: PaidMoments | None,
+) -> RawStatistics:
+    """Settle the design, align the outcomes, and sum what is not summed yet.
+
+    Parameters
+    ----------
+    store
+        Genotype store.
+    request
+        Request of a run that holds the lock of its work directory.
+    matched
+        Frequencies of the reference panel, from `check_before_work`.
+    moments
+        Phenotype means and sds that were paid for, or None.
+    """
+    from primo_scale.accumulation.partials import Inputs
+
+    tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
+    coding = outcome_coding(tables, request.privacy, moments)
+    design = make_design(
+        store, request.model, request.privacy, matched=matched, outcomes=coding, moments=moments
+    )
+    places = work_places(work_dir, execution.object_store)
+    if execution.object_store is not None:
+        claim(execution.object_store, work_dir)
+        design = replace(design, object_store=str(execution.object_store))
+    with stage("outcomes"):
+        aligned = align_outcomes(
+            places.outcomes,
+            store.samples,
+            OutcomeFiles(tables.pheno, tables.covar),
+            design.outcomes,
+            scratch=work_dir,
+        )
+    inputs = Inputs(
+        genotypes=store.path,
+        outcomes=aligned.path,
+        clipping_rule=design.clipping_rule,
+        subsample=design.subsample,
+        digests={
+            "genotypes": store.identity_digest,
+            "outcomes": aligned.content_digest,
+            "design": design.digest,
+        },
+    )
+    raw = _sum(work_dir, places, design, inputs, execution)
+    design.save(work_dir / DESIGN)
+    LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
+    return raw
+
+
+@stage("accumulate")
+def _sum(
+    work_dir: Path,
+    places: WorkPlaces,
+    design: Design,
+    inputs: Inputs,
+    execution: Execution,
+) -> RawStatistics:
+    plan = default_plan(design.layout, design.n_samples)
+    found = finished_plan_digest(places.statistics)
+    if found == plan_digest(plan, inputs.to_json()):
+        LOGGER.info("the statistics are there already: nothing to sum")
+        remove_partials(places.partials)
+        return open_raw_statistics(places.statistics, plan.layout, plan.n_samples)
+    if found is not None:
+        raise other_statistics(places.statistics)
+    codes = design.genotypes.code_table
+    partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
+    with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
+        raw = accumulate(run_tasks, partials, places.statistics, move)
+    remove_partials(places.partials)
+    return raw
+
+
+@contextmanager
+def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
+    """Give what runs the tasks: threads of this process, or the workers of a cluster."""
+    if isinstance(execution.profile, ThreadsProfile):
+        from primo_scale.accumulation.thread_stream import run_on_threads
+
+        yield partial(run_on_threads, threads=execution.profile.threads)
+        return
+    from primo_scale.accumulation.engine import run_tasks
+    from primo_scale.accumulation.tasks import run_task
+    from primo_scale.cluster.connect import dask_client
+
+    scratch = make_private_directory(work_dir.absolute() / "scratch")
+    with (
+        dask_client(execution.profile, scratch) as client,
+        _reported(client, work_dir, execution),
+    ):
+        yield partial(run_tasks, client, run_task)
+
+
+def _reported(client: Client, work_dir: Path, execution: Execution) -> AbstractContextManager[None]:
+    if execution.performance_report is None:
+        return nullcontext()
+    from primo_scale.cluster.performance import performance_reported
+
+    return performance_reported(client, work_dir.absolute() / execution.performance_report)

@@ -1,0 +1,143 @@
+"""The stage that pays, adds noise once, solves every phenotype and publishes the weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
+from primo_scale.errors import InputError, UsageError
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.interruption import deferred
+from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.refusals import lowered_budget
+from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
+from primo_scale.privacy.private_statistics import privatise
+from primo_scale.publication.publish import Signer
+from primo_scale.run.accuracy_forecast import forecast_release
+from primo_scale.run.describe_release import Payment
+from primo_scale.run.estimation import choose, recipe_of
+from primo_scale.run.log_records import LOGGER, stage
+from primo_scale.run.payments import log_payment, paying_cohort_of
+from primo_scale.run.progress import count_bar
+from primo_scale.run.publishing import Paid, check_publishable, log_genome_build, publish
+from primo_scale.run.release_directory import charge_of, exists_already, refuse_other_release
+from primo_scale.run.release_memory import refuse_small_memory, release_needs
+from primo_scale.run.work_directory import DESIGN, NOISE, finished_statistics
+from primo_scale.storage.locations import Location, parse_location
+
+if TYPE_CHECKING:
+    from primo_scale.ledger.spending import Account, Charge
+    from primo_scale.run.design import Design
+    from primo_scale.run.estimation import Chosen
+    from primo_scale.run.request import FinalizeRequest
+
+
+@stage("finalize")
+def finalize_stage(design: Design, request: FinalizeRequest) -> None:
+    """Publish the release of finished statistics, or find that it is published already.
+
+    What can be refused for public reasons is refused before the ledger is asked.
+    """
+    work_dir = request.work_dir
+    statistics = finished_statistics(work_dir, design.object_store)
+    raw = open_raw_statistics(statistics, design.layout, design.n_samples)
+    store = open_genotype_store(parse_location(design.genotype_store))
+    _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
+    _check_belongs(raw, "genotypes", store.identity_digest, store.path)
+    check_publishable(store.variants, design.outcomes)
+    noise_store = NoiseStore(work_dir / NOISE)
+    build = log_genome_build(request.genome_build, store.variants)
+    refuse_other_release(request, design, build, noise_store.charges())
+    promise = None if request.budget is None else design.promise(request.budget)
+    chosen = choose(design, promise, request.fit)
+    if request.budget is None and design.subsample is not None:
+        raise UsageError(
+            "the subsample of these statistics is secret: its X'X is never shown without noise",
+            where=work_dir,
+            remedy="Run accumulate with --non-private in another --work-dir",
+        )
+    if request.budget is None:
+        refuse_small_memory(release_needs(design, chosen))
+        exact = privatise(raw, None)
+        publish(design, exact, request, variants=store.variants, chosen=chosen, paid=None)
+        return
+    if not design.clipped:
+        raise UsageError(
+            "these statistics are of unclipped rows and can never be private",
+            where=work_dir,
+            remedy="Run accumulate without --non-private in another --work-dir",
+        )
+    LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+    refuse_small_memory(release_needs(design, chosen))
+    _release_privately(raw, design, request, chosen, noise_store, store)
+
+
+def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
+    """Refuse anything but what the statistics were made with: the guarantee is about that."""
+    if raw.inputs[what] != digest:
+        raise InputError(
+            f"this is not the {what} that the statistics were made with",
+            where=str(path),
+            remedy="Run accumulate again, in another --work-dir",
+        )
+
+
+def _release_privately(
+    raw: RawStatistics,
+    design: Design,
+    request: FinalizeRequest,
+    chosen: Chosen,
+    noise_store: NoiseStore,
+    store: GenotypeStore,
+) -> None:
+    assert request.budget is not None
+    mechanism = design.mechanism(request.budget, recipe_of(design, chosen))
+    path = request.ledger or default_ledger_path()
+    with Ledger(path, create=not noise_store.used_charges()) as ledger:
+        ledger.refuse_unknown_charges(noise_store.used_charges())
+        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
+        moments = _moments_charges(design, ledger, payer.account)
+        if request.out.exists():  # refused before paying for what could not be published
+            known = charge_with_stored_noise(
+                raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer
+            )
+            if known is None or known.id != charge_of(request.out):
+                raise exists_already(request.out)
+        with deferred():
+            with count_bar("draw noise", "pieces") as move:
+                paid = pay_and_draw(
+                    raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer, on_block=move
+                )
+            balance = ledger.balance(payer.account)
+            log_payment("statistics", paid.receipt, balance)
+        if not balance.affords(Cost(0.0)):
+            raise lowered_budget(path, balance)
+        charges = (*moments, paid.receipt.charge)
+        expected = forecast_release(design, store.variants, mechanism)
+        payment = Payment(mechanism, charges, balance, expected.stated_size)
+        signer = Signer(ledger.public_key, ledger.sign)
+        with noise_store.payment_explained(paid.receipt.charge.id):
+            digest = publish(
+                design, paid.private, request,
+                variants=store.variants, chosen=chosen, paid=Paid(payment, signer),
+            )  # fmt: skip
+            for charge in charges:
+                ledger.mark_published(charge, digest)
+
+
+def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[Charge, ...]:
+    """The charge for the phenotype moments, if they were bought; refused if another budget paid."""
+    if design.moments is None:
+        return ()
+    bought = design.moments.bought.charge
+    charges = tuple(c for c in ledger.balance(account).charges if c.id == bought)
+    if not charges:
+        raise InputError(
+            "the phenotype moments were paid for from another account",
+            where="--ledger, --cohort",
+            value=bought,
+            remedy="Give the --ledger and --cohort that accumulate was given",
+        )
+    return charges

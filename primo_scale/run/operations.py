@@ -1,0 +1,256 @@
+"""The operations of the public interface: ingest, accumulate, finalize, release and plan.
+
+Each takes a request and does all that the command of the same name does. None of them installs
+signal handlers; loggers, environment variables and the umask are as before when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.ledger.ledger import default_ledger_path
+from primo_scale.publication.open_release import Release, open_release
+from primo_scale.run.accumulate_stage import accumulate_stage
+from primo_scale.run.accuracy_forecast import check_summed
+from primo_scale.run.design import load_design
+from primo_scale.run.dry_run import check_work_dir, genotypes_to_come
+from primo_scale.run.early_refusals import PlannedRun, check_before_work
+from primo_scale.run.finalize_stage import finalize_stage
+from primo_scale.run.ingest_stage import copy_stage, ingest_stage
+from primo_scale.run.moments_stage import moments_stage
+from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
+from primo_scale.run.release_directory import check_out, check_private_places
+from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
+from primo_scale.run.request_parts import GenotypeFiles, StrPath
+from primo_scale.run.run_log import run_logged
+from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim, work_places
+from primo_scale.storage.encryption import encrypted_with
+from primo_scale.storage.files import exclusive_lock, files_private, make_private_directory
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Exact statistics that `accumulate` leaves in a work directory. PRIVATE.
+
+    Attributes
+    ----------
+    work_dir : Path
+        Work directory.
+    sha256 : str
+        Digest of the statistics. Equal inputs and options give equal digests on every machine.
+    """
+
+    work_dir: Path
+    sha256: str
+
+
+def ingest(
+    genotypes: GenotypeFiles, out: StrPath, *, chunk_shape: tuple[int, int] = (2048, 8192)
+) -> GenotypeStore:
+    """Write the genotypes of PLINK 1 filesets to a packed store, or continue to write it.
+
+    Parameters
+    ----------
+    genotypes
+        Filesets and filters.
+    out
+        Store to write (private).
+    chunk_shape
+        Variants and people of a chunk; the number of people is a multiple of 4.
+
+    Returns
+    -------
+    GenotypeStore
+        Finished store.
+
+    Raises
+    ------
+    InputError
+        A file is malformed, or `out` holds something else.
+    ResourceError
+        The disk has too little space.
+    """
+    with files_private():
+        return ingest_stage(genotypes, Path(out), chunk_shape=chunk_shape)
+
+
+def accumulate(request: AccumulateRequest) -> Summed:
+    """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
+
+    Parameters
+    ----------
+    request
+        Genotype store, outcomes, model and execution.
+
+    Raises
+    ------
+    InputError, UsageError
+        Inputs that are malformed, do not belong together, or cannot be released.
+    BudgetRefused
+        The ledger would refuse to pay for the release.
+    ResourceError
+        Too little memory or disk.
+    InterruptedRun
+        The run stopped; the same request continues it.
+    """
+    with _at_work(request):
+        is_done_and_purged(request)  # refuses, as it finds no such release
+        with run_logged(request.work_dir, "accumulate", request):
+            store = open_genotype_store(request.genotypes)
+            raw = _sum(store, request, check_before_work(store, request, None))
+    return Summed(request.work_dir, raw.sha256)
+
+
+def finalize(request: FinalizeRequest) -> Release:
+    """Pay, add noise once, solve every phenotype and publish the weights.
+
+    Parameters
+    ----------
+    request
+        Work directory of finished statistics, budget and release directory.
+
+    Returns
+    -------
+    Release
+        Published release, also if an earlier run published it.
+
+    Raises
+    ------
+    InputError, UsageError
+        The statistics do not serve the release, or its directory holds another one.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        Too little memory or disk.
+    InterruptedRun
+        The run stopped; the same request continues it.
+    """
+    _check_places(request)
+    if not request.work_dir.is_dir():
+        where, remedy = request.work_dir, "Run accumulate first"
+        raise InputError("no such work directory", where=where, remedy=remedy)
+    with _at_work(request):
+        if not is_done_and_purged(request):
+            with run_logged(request.work_dir, "finalize", request):
+                design = load_design(request.work_dir / DESIGN)
+                check_summed(design, request)
+                finalize_stage(design, request)
+                _purge_or_warn(request)
+    return open_release(request.out)
+
+
+def release(request: ReleaseRequest) -> Release:
+    """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
+
+    All inputs but the genotypes are checked, and the ledger is asked, before a genotype is read.
+
+    Parameters
+    ----------
+    request
+        Genotypes, outcomes, public model, guarantee and release directory.
+
+    Returns
+    -------
+    Release
+        Published release, also if an earlier run published it.
+
+    Raises
+    ------
+    InputError, UsageError
+        Inputs that are malformed, do not belong together, or cannot be released.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        Too little memory or disk.
+    InterruptedRun
+        The run stopped; the same request continues it.
+    """
+    _check_places(request)
+    with _at_work(request):
+        if not is_done_and_purged(request):
+            with run_logged(request.work_dir, "release", request):
+                _ingest_sum_and_publish(request)
+                _purge_or_warn(request)
+    return open_release(request.out)
+
+
+def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
+    """Check a request as its run does before it reads a genotype, and change nothing.
+
+    Parameters
+    ----------
+    request
+        Request of `accumulate` or `release`.
+
+    Returns
+    -------
+    PlannedRun
+        Settled design, accuracy to expect, and memory, disk and time that the run takes.
+
+    Raises
+    ------
+    InputError, UsageError, BudgetRefused, ResourceError
+        As the run.
+    """
+    check_work_dir(request.work_dir)
+    with encrypted_with(request.encryption_key):
+        if isinstance(request, AccumulateRequest):
+            return check_before_work(open_genotype_store(request.genotypes), request, None)
+        _check_places(request)
+        if is_done_and_purged(request, read_only=True):
+            raise UsageError("this release is published, and its intermediates are deleted")
+        to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
+        return check_before_work(to_come, request.accumulation, request.finalization)
+
+
+def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
+    """Check everything, then run the stages in a locked work directory."""
+    # The check comes first, because a mistake must not cost hours of ingest or any budget.
+    to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
+    planned = check_before_work(to_come, request.accumulation, request.finalization)
+    del to_come  # the tables of people and variants
+    store = ingest_stage(request.genotypes, request.work_dir / STORE)
+    bucket = request.execution.object_store
+    if bucket is not None:
+        claim(bucket, request.work_dir)
+        store = copy_stage(store, work_places(request.work_dir, bucket).genotypes)
+    _sum(store, request.accumulation, planned)
+    finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
+
+
+def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) -> RawStatistics:
+    moments = moments_stage(store, request)
+    return accumulate_stage(store, request, matched=planned.matched, moments=moments)
+
+
+def _purge_or_warn(request: FinalizeRequest | ReleaseRequest) -> None:
+    if request.purge_intermediates:
+        purge(request)
+    else:
+        warn_of_intermediates(request.work_dir)
+
+
+@contextmanager
+def _at_work(request: AccumulateRequest | FinalizeRequest | ReleaseRequest) -> Iterator[None]:
+    """Hold the lock of the work directory; whatever is created is for its owner alone."""
+    with encrypted_with(request.encryption_key), files_private():
+        make_private_directory(request.work_dir)
+        with exclusive_lock(request.work_dir / LOCK):
+            yield
+
+
+def _check_places(request: FinalizeRequest | ReleaseRequest) -> None:
+    """Refuse a place where no release can be published, and private files in the release."""
+    check_out(request.out)
+    ledger = request.ledger or default_ledger_path()
+    private = {"--work-dir": request.work_dir, "--ledger": ledger}
+    if isinstance(request, ReleaseRequest) and request.execution.performance_report is not None:
+        report = request.execution.performance_report  # it counts tasks, hence people
+        private["--performance-report"] = request.work_dir / report
+    check_private_places(request.out, private)

@@ -1,0 +1,283 @@
+"""Requests of the stages of a run: every option of a command, typed, checked once, then frozen.
+
+A field has the name of its option on the command line, with ``_`` for ``-``, unless its
+description says otherwise. A path may be given as a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attrs import AttrsInstance, field, fields, frozen, has
+from attrs.converters import optional
+
+from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, ThreadsProfile
+from primo_scale.errors import UsageError
+from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.methods.catalogue import estimator_for, method_named
+from primo_scale.run.design import Budget
+from primo_scale.run.execution import Execution
+from primo_scale.run.request_parts import (
+    Fit,
+    GenotypeFiles,
+    Model,
+    OutcomeTables,
+    Privacy,
+    StrPath,
+    budget_from,
+    regular_file,
+    to_build_name,
+)
+from primo_scale.run.work_directory import STORE
+from primo_scale.storage.locations import Location, parse_location
+
+
+def _absolute(path: StrPath) -> Path:
+    return Path(path).absolute()
+
+
+@frozen(kw_only=True)
+class AccumulateRequest:
+    """Exact statistics of a cohort.
+
+    Attributes
+    ----------
+    genotypes : Location
+        Genotype store that `primo_scale.ingest` wrote.
+    outcomes : OutcomeTables
+        Phenotypes and covariates.
+    privacy : Privacy
+        Guarantee that the statistics are prepared for.
+    work_dir : Path
+        Private directory for the statistics.
+    model : Model
+        Public choices that shape the statistics.
+    execution : Execution
+        Machines that compute.
+    ledger : Path or None
+        Ledger file; None stands for the user's own.
+    cohort : str or None
+        Name of the cohort in the ledger.
+    accept_noise : bool
+        Whether budget may be spent on weights that are expected to be noise.
+    encryption_key : Path or None
+        File of the key that encrypts what is kept about people.
+
+    Raises
+    ------
+    UsageError
+        Choices that exclude each other.
+    """
+
+    genotypes: Location = field(converter=parse_location)
+    outcomes: OutcomeTables
+    privacy: Privacy
+    work_dir: Path = field(converter=Path)
+    model: Model = field(factory=Model)
+    execution: Execution = field(factory=Execution)
+    ledger: Path | None = field(default=None, converter=optional(regular_file))
+    cohort: str | None = None
+    accept_noise: bool = False
+    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
+
+    def __attrs_post_init__(self) -> None:
+        if self.outcomes.pheno_moments:
+            _check_moments(self.privacy)
+        if self.privacy.nominal_n is not None:
+            _check_that_nobody_counts_tasks(self.execution.profile)
+
+
+@frozen(kw_only=True)
+class FinalizeRequest:
+    """A release of finished statistics.
+
+    Attributes
+    ----------
+    work_dir : Path
+        Work directory of the statistics.
+    out : Path
+        Release directory to publish.
+    epsilon, delta : float or None
+        Privacy parameters of the release; required unless `non_private`.
+    non_private : bool
+        Whether the release has no noise and is stamped NOT PRIVATE.
+    fit : Fit
+        Way from statistics to weights.
+    ledger : Path or None
+        Ledger file; None stands for the user's own.
+    cohort : str or None
+        Name of the cohort in the ledger.
+    accept_noise : bool
+        Whether budget may be spent on weights that are expected to be noise.
+    genome_build : str or None
+        Genome build of the positions; None stands for that of known variants.
+    purge_intermediates : bool
+        Whether the intermediate files are deleted once the release is published.
+    encryption_key : Path or None
+        File of the key that encrypts what is kept about people.
+
+    Raises
+    ------
+    UsageError
+        Neither a budget nor `non_private`.
+    """
+
+    work_dir: Path = field(converter=Path)
+    out: Path = field(converter=Path)
+    epsilon: float | None = field(default=None, converter=optional(float))
+    delta: float | None = field(default=None, converter=optional(float))
+    non_private: bool = False
+    fit: Fit = field(factory=Fit)
+    ledger: Path | None = field(default=None, converter=optional(regular_file))
+    cohort: str | None = None
+    accept_noise: bool = False
+    genome_build: str | None = field(default=None, converter=to_build_name)
+    purge_intermediates: bool = False
+    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
+
+    def __attrs_post_init__(self) -> None:
+        if self.budget is None and not self.non_private:
+            raise UsageError(
+                "a private release needs --epsilon and --delta",
+                remedy="Give both, or --non-private for a validation run that protects nobody",
+            )
+
+    @property
+    def budget(self) -> Budget | None:
+        """(epsilon, delta), or None for a release stamped NOT PRIVATE."""
+        return budget_from(self.epsilon, self.delta, non_private=self.non_private)
+
+
+@frozen(kw_only=True)
+class ReleaseRequest:
+    """A release from genotype files: ingest, accumulation and finalization in one.
+
+    Attributes
+    ----------
+    genotypes : GenotypeFiles
+        PLINK 1 filesets and filters.
+    outcomes : OutcomeTables
+        Phenotypes and covariates.
+    privacy : Privacy
+        Guarantee of the release; epsilon and delta are required unless it is not private.
+    out : Path
+        Release directory to publish.
+    work_dir : Path
+        Private directory for intermediate files; by default `out` with ``.work`` appended.
+    model, fit, execution
+        As `AccumulateRequest` and `FinalizeRequest`.
+    ledger, cohort, accept_noise, genome_build, purge_intermediates, encryption_key
+        As `FinalizeRequest`.
+
+    Raises
+    ------
+    UsageError
+        As the requests of the stages; or a method that these statistics cannot serve.
+    """
+
+    genotypes: GenotypeFiles
+    outcomes: OutcomeTables
+    privacy: Privacy
+    out: Path = field(converter=_absolute)
+    work_dir: Path = field(converter=Path)
+    model: Model = field(factory=Model)
+    fit: Fit = field(factory=Fit)
+    execution: Execution = field(factory=Execution)
+    ledger: Path | None = field(default=None, converter=optional(regular_file))
+    cohort: str | None = None
+    accept_noise: bool = False
+    genome_build: str | None = field(default=None, converter=to_build_name)
+    purge_intermediates: bool = False
+    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
+
+    @work_dir.default
+    def _beside_the_release(self) -> Path:
+        return self.out.with_name(self.out.name + ".work")
+
+    def __attrs_post_init__(self) -> None:
+        if not self.out.name:
+            raise UsageError("is no place for a release", where="--out", value=self.out)
+        self.accumulation, self.finalization  # noqa: B018  # checked here
+        if not self.privacy.non_private and self.fit.method != "auto":
+            method = method_named(self.fit.method, self.privacy.unit)
+            method.recipe(1, self.privacy.subsample)
+            estimator_for(method, self.fit.estimator)
+
+    @property
+    def accumulation(self) -> AccumulateRequest:
+        """Request of the stage that sums."""
+        return AccumulateRequest(
+            genotypes=self.work_dir / STORE, **_shared(self, AccumulateRequest, "genotypes")
+        )
+
+    @property
+    def finalization(self) -> FinalizeRequest:
+        """Request of the stage that publishes."""
+        privacy = self.privacy
+        return FinalizeRequest(
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            non_private=privacy.non_private,
+            **_shared(self, FinalizeRequest, "epsilon", "delta", "non_private"),
+        )
+
+
+Request = AccumulateRequest | FinalizeRequest | ReleaseRequest
+
+
+def _shared(request: ReleaseRequest, kind: type[Any], *but: str) -> dict[str, Any]:
+    """Return the values of a release request for the fields that a stage's request shares."""
+    names = (a.name for a in fields(kind) if a.name not in but)
+    return {name: getattr(request, name) for name in names}
+
+
+# Fields whose option has another name.
+_OPTIONS = {"unit": "privacy", "chromosomes": "chr"}
+
+
+def options_of(request: AttrsInstance) -> Iterator[tuple[str, object]]:
+    """Yield each option of a request and its value, parts included, in the order of the fields."""
+    for attribute in fields(type(request)):
+        value = getattr(request, attribute.name)
+        if has(type(value)):
+            yield from options_of(value)
+        else:
+            name = _OPTIONS.get(attribute.name, attribute.name)
+            yield name.replace("_", "-"), value
+
+
+def _check_moments(privacy: Privacy) -> None:
+    """Refuse to buy phenotype moments where they cannot be part of the release."""
+    if privacy.budget is None:
+        raise UsageError(
+            "phenotype moments are part of a private release",
+            where="--pheno-moments",
+            remedy="Give --epsilon and --delta, and leave --non-private out",
+        )
+    if privacy.subsample is not None:
+        raise UsageError(
+            "phenotype moments and a subsample have no common account of the budget",
+            where="--pheno-moments",
+            remedy="Leave out --pheno-moments or --subsample",
+        )
+    if privacy.unit is PrivacyUnit.FEATURE:
+        raise UsageError(
+            "phenotypes are public: their means and sds need not be paid for",
+            where="--pheno-moments",
+            remedy="Write mean and sd into --pheno-bounds",
+        )
+
+
+def _check_that_nobody_counts_tasks(profile: Profile) -> None:
+    """Refuse a shared scheduler where the number of people is private: it shows that of tasks."""
+    if isinstance(profile, ThreadsProfile | LocalProfile):
+        return
+    if isinstance(profile, JobQueueProfile) and profile.tls is not False:
+        return
+    raise UsageError(
+        "the number of people is private, and a shared scheduler shows the number of tasks",
+        where="--scheduler or --cluster",
+        remedy="Use local workers or a job queue with TLS, or --adjacency replace-one",
+    )

@@ -1,0 +1,306 @@
+"""Parts of a request, each typed, checked once and then frozen.
+
+A field has the name of its option on the command line, with ``_`` for ``-``, unless its
+description says otherwise. A path may be given as a text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from attrs import field, frozen
+from attrs.converters import optional
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import release_mu
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.genotypes.chromosomes import parse_chromosomes
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.run.design import Budget
+from primo_scale.storage.files import refuse_special_file
+
+StrPath = str | Path
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+# ---- Conversion of values ------------------------------------------------------------------------
+
+
+def regular_file(path: StrPath) -> Path:
+    """Return the path of a file that is regular, or does not exist."""
+    refuse_special_file(Path(path))
+    return Path(path)
+
+
+def _prefixes(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
+    """Return the prefixes of filesets."""
+    found = (value,) if isinstance(value, str | Path) else tuple(value)
+    if not found:
+        raise UsageError("there is no fileset", where="--bfile")
+    return tuple(Path(prefix) for prefix in found)
+
+
+def _chromosomes(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return canonical codes of chromosomes."""
+    return parse_chromosomes(value) if isinstance(value, str) else value
+
+
+def to_build_name(value: str | None) -> str | None:
+    """Return the PGS Catalog's name of a genome build."""
+    found = None if value is None else build_name(value)
+    if value is not None and found is None:
+        raise UsageError(
+            "is no genome build", where="--genome-build", value=value, limit=", ".join(BUILD_NAMES)
+        )
+    return found
+
+
+def _member(kind: type[_Choice], value: str, option: str) -> _Choice:
+    """Return the member of an enumeration that a text names."""
+    try:
+        return kind(value)
+    except ValueError:
+        limit = ", ".join(kind)
+        raise UsageError("is no choice", where=option, value=value, limit=limit) from None
+
+
+def _unit(value: str) -> PrivacyUnit:
+    return _member(PrivacyUnit, value, "--privacy")
+
+
+def _adjacency(value: str) -> Adjacency:
+    return _member(Adjacency, value, "--adjacency")
+
+
+def check_number(option: str, value: float | None, *, least: float, above: bool = False) -> None:
+    """Refuse a number that is not finite, or below a bound."""
+    if value is None:
+        return
+    if not math.isfinite(value) or value < least or (above and value == least):
+        limit = f"{'>' if above else '>='} {least:g}"
+        raise UsageError("is out of range", where=option, value=value, limit=limit)
+
+
+# ---- Parts ---------------------------------------------------------------------------------------
+
+
+@frozen
+class GenotypeFiles:
+    """PLINK 1 filesets, and the people and variants of them that take part.
+
+    Attributes
+    ----------
+    bfile : tuple of Path
+        Prefixes of the filesets; one prefix may be given alone.
+    keep, remove : Path or None
+        Lists of people to keep and to remove.
+    extract, exclude : Path or None
+        Lists of variants to extract and to exclude.
+    chromosomes : tuple of str or None
+        Chromosomes that take part, such as ``"1-4,22,X"``; None stands for all that can be scored.
+        Option ``--chr``.
+    """
+
+    bfile: tuple[Path, ...] = field(converter=_prefixes)
+    keep: Path | None = field(default=None, converter=optional(regular_file))
+    remove: Path | None = field(default=None, converter=optional(regular_file))
+    extract: Path | None = field(default=None, converter=optional(regular_file))
+    exclude: Path | None = field(default=None, converter=optional(regular_file))
+    chromosomes: tuple[str, ...] | None = field(default=None, converter=_chromosomes)
+
+    @property
+    def selection(self) -> Selection:
+        """People and variants that take part."""
+        return Selection(self.keep, self.remove, self.extract, self.exclude, self.chromosomes)
+
+
+@frozen
+class OutcomeTables:
+    """Tables of phenotypes and covariates, with the public bounds of their columns.
+
+    Attributes
+    ----------
+    pheno, covar : Path
+        Table of phenotypes, and table of covariates or None.
+    pheno_bounds, covar_bounds : Path
+        Tables of name, lower and upper for each column; required for each table that is given.
+    pheno_name : tuple of str or None
+        Phenotypes that take part; None stands for every column.
+    pheno_moments : bool
+        Whether the release pays for noisy means and sds of the phenotypes.
+
+    Raises
+    ------
+    UsageError
+        A table has no bounds.
+    """
+
+    pheno: Path = field(converter=regular_file)
+    pheno_bounds: Path | None = field(default=None, converter=optional(regular_file))
+    covar: Path | None = field(default=None, converter=optional(regular_file))
+    covar_bounds: Path | None = field(default=None, converter=optional(regular_file))
+    pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
+    pheno_moments: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for option in ("pheno", "covar"):
+            if getattr(self, option) is not None and getattr(self, f"{option}_bounds") is None:
+                raise UsageError(
+                    "public bounds are needed, since bounds taken from the data would be private",
+                    where=f"--{option}-bounds",
+                    remedy="Give a table of name, lower and upper for every column",
+                )
+
+
+@frozen
+class Model:
+    """Public choices that shape the statistics.
+
+    Attributes
+    ----------
+    ref_freq : Path or None
+        Public allele frequencies of a reference panel; None stands for the uninformative coding.
+    ld_blocks : str or None
+        ``window:N``, or the path of a table of LD blocks; None stands for one dense block.
+    row_norm : float or None
+        Bound on the norm of a coded genotype row, in units of the coding; None stands for the rule
+        of docs/maths/clipping-and-integers.md.
+    """
+
+    ref_freq: Path | None = field(default=None, converter=optional(regular_file))
+    ld_blocks: str | None = field(default=None, converter=optional(str))
+    row_norm: float | None = field(default=None, converter=optional(float))
+
+    def __attrs_post_init__(self) -> None:
+        check_number("--row-norm", self.row_norm, least=0, above=True)
+
+
+def budget_from(epsilon: float | None, delta: float | None, *, non_private: bool) -> Budget | None:
+    """Return the (epsilon, delta) of a request, or None.
+
+    Raises
+    ------
+    UsageError
+        One of the two is missing, no release can have these values, or they are given for a release
+        without noise.
+    """
+    if epsilon is None and delta is None:
+        return None
+    if non_private:
+        raise UsageError(
+            "--non-private adds no noise, and --epsilon and --delta ask for a private release",
+            where="--non-private",
+            remedy="Leave out --non-private, or --epsilon and --delta",
+        )
+    if epsilon is None or delta is None:
+        raise UsageError("--epsilon and --delta go together", remedy="Give both")
+    release_mu(epsilon, delta)
+    return Budget(epsilon, delta)
+
+
+@frozen
+class Privacy:
+    """Guarantee that a release gives, or that statistics are prepared for.
+
+    Attributes
+    ----------
+    epsilon, delta : float or None
+        Privacy parameters of the release. Statistics may be summed before they are known.
+    unit : PrivacyUnit
+        What is protected: ``full``, ``label`` or ``feature``. Option ``--privacy``.
+    adjacency : Adjacency
+        Neighbours: ``replace-one`` or ``add-remove``.
+    nominal_n : int or None
+        Public round number of people that everything is planned for, where the real one is private.
+    subsample : int or None
+        Number of random people that X'X is summed over; None stands for everybody.
+    non_private : bool
+        Whether the release has no noise and rows are not scaled down. It is stamped NOT PRIVATE.
+
+    Raises
+    ------
+    UsageError
+        Values that exclude each other, or a missing or needless nominal size.
+    """
+
+    epsilon: float | None = field(default=None, converter=optional(float))
+    delta: float | None = field(default=None, converter=optional(float))
+    unit: PrivacyUnit = field(default=PrivacyUnit.FULL, converter=_unit)
+    adjacency: Adjacency = field(default=Adjacency.REPLACE_ONE, converter=_adjacency)
+    nominal_n: int | None = None
+    subsample: int | None = None
+    non_private: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        check_number("--nominal-n", self.nominal_n, least=1)
+        check_number("--subsample", self.subsample, least=1)
+        self.budget  # noqa: B018  # checked here
+        hides_n = self.hides_n
+        if hides_n != (self.nominal_n is not None):
+            raise UsageError(
+                "the number of people is private: name a public round size to plan for"
+                if hides_n
+                else "the number of people is public and needs no stand-in",
+                where="--nominal-n",
+                value=self.nominal_n,
+                remedy="Give the order of magnitude, such as 500000" if hides_n else "Leave it out",
+            )
+        if self.non_private and self.subsample:
+            raise UsageError("without noise a subsample only loses people", where="--subsample")
+
+    @property
+    def budget(self) -> Budget | None:
+        """(epsilon, delta), or None where they are not given."""
+        return budget_from(self.epsilon, self.delta, non_private=self.non_private)
+
+    @property
+    def hides_n(self) -> bool:
+        """Whether the number of people is private."""
+        # It does not depend on epsilon and delta.
+        return not self.non_private and Promise(1.0, 1e-6, self.unit, self.adjacency).n_is_private
+
+
+@frozen
+class Fit:
+    """Way from private statistics to weights.
+
+    Attributes
+    ----------
+    method : str
+        ``auto``, or a name from docs/methods.md.
+    shrinkage : str or None
+        Name of a rule of shrinkage; None stands for the rule of the method.
+    ridge : float or None
+        Penalty on coded genotypes, in the units of scikit-learn's ``Ridge(alpha)``; None stands for
+        the automatic one.
+
+    Raises
+    ------
+    UsageError
+        A negative or infinite penalty, or a penalty and a rule of shrinkage together.
+    """
+
+    method: str = "auto"
+    shrinkage: str | None = None
+    ridge: float | None = field(default=None, converter=optional(float))
+
+    def __attrs_post_init__(self) -> None:
+        check_number("--ridge", self.ridge, least=0)
+        if self.ridge is not None and self.shrinkage is not None:
+            raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
+        if self.shrinkage is not None and self.shrinkage not in ESTIMATORS:
+            limit = ", ".join(ESTIMATORS)
+            raise UsageError("is no choice", where="--shrinkage", value=self.shrinkage, limit=limit)
+
+    @property
+    def estimator(self) -> Estimator | None:
+        """Rule that is asked for; None stands for the rule of the method."""
+        if self.ridge is not None:
+            return ESTIMATORS["ridge"]
+        return None if self.shrinkage is None else ESTIMATORS[self.shrinkage]

@@ -1,0 +1,51 @@
+"""What a sequence of events adds up to: each rule of the ledger, broken by one event.
+
+The chain of digests protects events against others. These rules hold against a program, or a
+custodian with the keys, that appends an event which no payment would append.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from primo_scale.gaussian.calibration import release_mu
+from primo_scale.ledger.history import replay
+
+ACCOUNT = {"cohort": "c", "unit": "full", "adjacency": "replace-one"}
+CREATED = ("created", {"format_version": 2})
+BUDGET = ("budget", {**ACCOUNT, "epsilon": 4.0, "delta": 1e-8})
+DRAWN = ("drawn", {"charge": "first", "digest": "noise"})
+PUBLISHED = ("published", {"charge": "first", "digest": "release"})
+
+
+def reserved(charge="first", *, epsilon=1.0, delta=1e-8):
+    cost = {"mu_squared": release_mu(epsilon, delta) ** 2}
+    asked = {"request": f"request of {charge}", "epsilon": epsilon, "delta": delta}
+    return "reserved", {**ACCOUNT, "charge": charge, **asked, **cost, "people": ""}
+
+
+def problems_of(*events):
+    return replay([("2026-11-22T12:00:00+00:00", *event) for event in (CREATED, *events)]).problems
+
+
+def test_events_of_a_release_have_no_problem():
+    assert problems_of(BUDGET, reserved(), DRAWN, PUBLISHED, reserved("second")) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "problem"),
+    [
+        ((BUDGET, reserved(), reserved(epsilon=0.5)), "event 4 (reserved): reserves charge first "),
+        ((BUDGET, reserved(delta=1e-9)), "event 3 (reserved): has another delta than cohort c"),
+        ((reserved(),), "event 2 (reserved): "),
+        ((BUDGET, reserved(epsilon=5.0)), "event 3 (reserved): overspends the budget of cohort c"),
+        ((BUDGET, reserved(), DRAWN, DRAWN), "event 5 (drawn): "),
+        ((BUDGET, reserved(), PUBLISHED), "event 4 (published): "),
+        ((BUDGET, DRAWN), "event 3 (drawn): "),
+        ((BUDGET, ("budget", {**BUDGET[1], "delta": 1e-9})), "event 3 (budget): changes the delta"),
+        ((("gift", {}),), "event 2 (gift): "),
+    ],
+)
+def test_an_event_that_no_payment_appends_is_reported(events, problem):
+    (found,) = problems_of(*events)
+    assert found.startswith(problem)

@@ -1,0 +1,116 @@
+"""The table of faults: what is changed in the product, why it matters, and which tests must fail.
+
+Each file ``faults/*.toml`` lists product files, and for each of them the tests that are run and the
+faults. A fault has
+
+``name``
+    Unique name.
+``old``, ``new``
+    Text that occurs exactly once in the product file, and what takes its place.
+``why``
+    What the fault would cost.
+``tests``
+    Tests to run in place of those of the file (optional).
+``slow_tests``
+    Tests of the slow tier that fail, where the quick ones do not (optional).
+``explained``
+    Why no test can fail: the fault changes nothing that anybody could see (optional).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = Path(__file__).with_name("faults")
+
+
+class BrokenTableError(Exception):
+    """A fault that does not fit the product any more, or that two faults have one name."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One change of one product file.
+
+    Attributes
+    ----------
+    name
+        Unique name.
+    path
+        Product file, relative to the root of the tree.
+    old, new
+        Text that occurs exactly once in the file, and what takes its place.
+    why
+        What the fault would cost.
+    tests
+        Test files to run, relative to the root; those most likely to fail first.
+    slow_tests
+        Tests of the slow tier that fail where the quick tests pass.
+    explained
+        Why no test can fail; empty where one must.
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+    why: str
+    tests: tuple[str, ...]
+    slow_tests: tuple[str, ...] = ()
+    explained: str = ""
+
+    @property
+    def package(self) -> str:
+        """Package of the product that the file belongs to, such as ``gaussian``."""
+        return self.path.split("/")[1]
+
+    def applied_to(self, content: str) -> str:
+        """Return the content of the product file with the fault in it.
+
+        Raises
+        ------
+        BrokenTableError
+            The old text does not occur exactly once.
+        """
+        count = content.count(self.old)
+        if count != 1:
+            raise BrokenTableError(f"{self.name}: {count} places in {self.path} have its old text")
+        return content.replace(self.old, self.new)
+
+
+def read_faults(tables: Path = TABLES) -> list[Fault]:
+    """Return all faults, table by table.
+
+    Raises
+    ------
+    BrokenTableError
+        Two faults have one name, or a fault has an unknown or missing entry.
+    """
+    faults = [fault for path in sorted(tables.glob("*.toml")) for fault in _faults_in(path)]
+    names = [fault.name for fault in faults]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BrokenTableError(f"names of several faults: {', '.join(twice)}")
+    return faults
+
+
+def _faults_in(path: Path) -> Iterator[Fault]:
+    for file in tomllib.loads(path.read_text(encoding="utf-8"))["file"]:
+        for entry in file["fault"]:
+            yield _fault_of(file, entry, path)
+
+
+def _fault_of(file: dict[str, Any], entry: dict[str, Any], path: Path) -> Fault:
+    lists = {
+        "tests": tuple(entry.get("tests", file["tests"])),
+        "slow_tests": tuple(entry.get("slow_tests", ())),
+    }
+    try:
+        return Fault(path=file["path"], **{**entry, **lists})
+    except TypeError as error:
+        raise BrokenTableError(f"{path.name}: {entry.get('name', entry)}: {error}") from error

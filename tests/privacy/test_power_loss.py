@@ -1,0 +1,116 @@
+"""What survives a loss of power at each step of a payment, by what was flushed before the step.
+
+At every step the noise of a charge must be reproducible, or not yet paid for: the key before the
+charge is, what it gave before the key is removed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import tiny_release
+from durable import Disk, disk_seen
+from tiny_release import BOUNDS, noise_store, pay, pay_moments, raw_statistics
+
+from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
+from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.privacy.scales import calibrate
+
+
+@contextmanager
+def steps_seen(on_step: Callable[[PaymentStep], object]) -> Iterator[None]:
+    audit = sys.audit
+
+    def seen(event: str, *arguments: object) -> None:
+        audit(event, *arguments)
+        if event == AUDIT_EVENT:
+            on_step(PaymentStep(arguments[0]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "audit", seen)
+        yield
+
+
+def check_at_each_step(folder, release, expected: Callable[[PaymentStep, Disk], object]) -> list:
+    """Run a release with its raw statistics; return the steps at which something was checked."""
+    raw, passed = raw_statistics(folder / "raw"), []
+    with disk_seen() as disk:
+
+        def on_step(step: PaymentStep) -> None:
+            if expected(step, disk) is not None:
+                passed.append(step)
+
+        with steps_seen(on_step):
+            release(folder, raw)
+    return passed
+
+
+def key_is_safe(directory, step: PaymentStep, disk: Disk) -> bool | None:
+    """A key is durable before its charge, and gone, durably, once it has served."""
+    if step is PaymentStep.KEY_STORED:
+        (key,) = directory.glob("*.unused")
+        assert disk.keeps(key)
+    elif step is PaymentStep.DRAW_STARTED:
+        (key,) = directory.glob("*.key")
+        assert disk.keeps(key)
+        assert disk.names_in(directory) == [key.name], "the key would count as unused again"
+    elif step is PaymentStep.KEY_REMOVED:
+        assert not list(directory.glob("*.key"))
+        assert not [name for name in disk.names_in(directory) if name.endswith((".key", ".unused"))]
+    else:
+        return None
+    return True
+
+
+def test_statistics_survive_before_their_key_is_removed(tmp_path):
+    directory = noise_store(tmp_path).directory
+
+    def expected(step: PaymentStep, disk: Disk) -> bool | None:
+        if step is PaymentStep.STATISTICS_STORED:
+            (store,) = directory.glob("*.zarr")
+            files = [path for path in store.rglob("*") if path.is_file()]
+            assert len(files) > 4
+            assert [path for path in files if not disk.keeps(path)] == []
+            return True
+        return key_is_safe(directory, step, disk)
+
+    assert check_at_each_step(tmp_path, pay, expected) == [
+        PaymentStep.KEY_STORED,
+        PaymentStep.DRAW_STARTED,
+        PaymentStep.STATISTICS_STORED,
+        PaymentStep.KEY_REMOVED,
+    ]
+
+
+def test_moments_survive_before_their_key_is_removed(tmp_path):
+    store = noise_store(tmp_path)
+
+    def expected(step: PaymentStep, disk: Disk) -> bool | None:
+        if step is PaymentStep.MOMENTS_STORED:
+            assert disk.keeps(store.moments_path)
+            return True
+        return key_is_safe(store.directory, step, disk)
+
+    assert check_at_each_step(tmp_path, pay_moments, expected) == [
+        PaymentStep.KEY_STORED,
+        PaymentStep.DRAW_STARTED,
+        PaymentStep.MOMENTS_STORED,
+        PaymentStep.KEY_REMOVED,
+    ]
+
+
+def test_use_of_a_subsample_survives_before_its_noise_is_drawn(tmp_path, monkeypatch):
+    """Otherwise it could serve a second release, which amplification does not cover."""
+    subsampled = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(subsample=100), split=1.3)
+    monkeypatch.setattr(tiny_release, "MECHANISM", subsampled)
+
+    def expected(step: PaymentStep, disk: Disk) -> bool | None:
+        if step is PaymentStep.DRAW_STARTED:
+            assert disk.keeps(noise_store(tmp_path).subsample_use_path)
+            return True
+        return None
+
+    assert check_at_each_step(tmp_path, pay, expected) == [PaymentStep.DRAW_STARTED]

@@ -1,0 +1,78 @@
+"""A recipient verifies a release with the few packages of docs/report.md, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# The packages of docs/report.md, and what these import.
+ALLOWED = {
+    "numpy", "scipy", "cryptography", "cffi", "_cffi_backend", "pycparser", "jinja2", "markupsafe",
+    "jsonschema", "attr", "attrs", "jsonschema_specifications", "referencing", "rpds",
+    "typing_extensions",
+}  # fmt: skip
+BLOCKED = """
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+
+class Blocker(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if path is None and name not in {allowed}:
+            spec = PathFinder.find_spec(name)
+            if spec is not None and "site-packages" in str(spec.origin):
+                raise ModuleNotFoundError(f"blocked: {{name}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+VERIFY = """
+import sys
+import primo_scale
+for finding in primo_scale.verify(sys.argv[1]).findings:
+    print(finding.ok, finding.check, finding.detail)
+"""
+COMMAND = """
+from primo_scale.cli.main import run
+sys.argv[1:1] = ["verify"]
+run()
+"""
+
+
+def run_blocked(program: str, *allowed: str, release: Path) -> subprocess.CompletedProcess[str]:
+    blocked = BLOCKED.format(allowed={*ALLOWED, *allowed})
+    words = [sys.executable, "-c", blocked + program, str(release)]
+    return subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_release_is_verified_with_few_packages(pristine, private):
+    result = run_blocked(VERIFY, release=pristine[private])
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert len(lines) >= 7
+    assert [line for line in lines if not line.startswith("True ")] == []
+
+
+def test_the_command_needs_click_besides(pristine):
+    result = run_blocked(COMMAND, "click", release=pristine[True])
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1].startswith("verified: ")
+
+
+@pytest.mark.parametrize("package", ["jinja2", "pandas"])
+def test_the_blocker_blocks(package, pristine):
+    result = run_blocked(f"import {package}", release=pristine[True])
+    assert ("blocked" in result.stderr) is (package not in ALLOWED)
+
+
+def test_the_documented_command_installs_these_packages():
+    text = (REPOSITORY / "docs" / "report.md").read_text()
+    (line,) = re.findall(r"^pip install ((?!--no-deps).*)$", text, re.M)
+    named = {word.strip("'\"").partition(">")[0] for word in line.split()}
+    assert named - {"click"} <= ALLOWED
+    assert named >= {"numpy", "scipy", "jsonschema", "cryptography", "jinja2", "click"}

@@ -5,9 +5,15 @@ BIN := $(VENV)/bin
 # The lock holds hashes for Python 3.11; a newer Python resolves its own, newer set.
 LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3, 11)))')
 
-.PHONY: setup setup-dev catalogue-tools demo schema test test-rest test-trials test-all mutation lint bench clean
+# Python compiles a module when it is first imported; pip would compile all, used or not.
+PIP := $(BIN)/pip install -q --no-compile
+HASHED := --require-hashes --only-binary :all:
+
+.PHONY: setup setup-test setup-dev catalogue-tools demo schema mutation lint bench clean
+.PHONY: test test-fast test-rest test-trials test-all
 
 setup: $(VENV)/.setup
+setup-test: $(VENV)/.setup-test
 setup-dev: $(VENV)/.setup-dev
 
 $(VENV)/.setup: pyproject.toml requirements.lock
@@ -15,18 +21,18 @@ $(VENV)/.setup: pyproject.toml requirements.lock
 	  || { echo "error: Python 3.11 or newer is needed (set PYTHON=)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 ifeq ($(LOCKED),1)
-	$(BIN)/pip install -q --require-hashes --only-binary :all: -r requirements.lock
-	$(BIN)/pip install -q --no-deps -e .
+	$(PIP) $(HASHED) -r requirements.lock
+	$(PIP) --no-deps -e .
 else
-	$(BIN)/pip install -q -e .
+	$(PIP) -e .
 endif
 	@touch $@
 
-$(VENV)/.setup-dev: $(VENV)/.setup requirements-dev.lock
+$(VENV)/.setup-%: requirements-%.lock $(VENV)/.setup
 ifeq ($(LOCKED),1)
-	$(BIN)/pip install -q --require-hashes --only-binary :all: -r requirements-dev.lock
+	$(PIP) $(HASHED) -r $<
 else
-	$(BIN)/pip install -q -e '.[dev]'
+	$(PIP) -e '.[$*]'
 endif
 	@touch $@
 
@@ -41,19 +47,28 @@ catalogue-tools: .venv-catalogue/.setup
 demo: setup
 	$(BIN)/python demo/run.py
 
-# Tests that start no service and take seconds each; processes side by side.
+# Tests that start no service and take seconds each.
 QUICK := not slow and not chaos and not cluster and not s3
+# Of these, the folders whose tests call functions and run no whole release.
+FAST := $(addprefix tests/,docs gaussian kernels ledger methods outcomes simulation storage)
+PARALLEL := -n auto --dist loadfile
 
-test: setup-dev
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "$(QUICK)"
+test: setup-test
+	$(BIN)/python -m pytest $(PARALLEL) -m "$(QUICK)"
 
-# All others, one at a time: they measure memory, set clocks, kill processes and start services.
+# A part of `make test`, for an edit loop; FAST="tests/privacy" names another part.
+test-fast: setup-test
+	$(BIN)/python -m pytest $(PARALLEL) -m "$(QUICK)" $(FAST)
+
+# All others but the trials: they start services, kill processes, set clocks or repeat many draws.
+# Those that measure memory or wait for silence run one at a time.
 test-rest: setup-dev catalogue-tools
-	$(BIN)/python -m pytest -m "not ($(QUICK))"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not ($(QUICK)) and not alone and not trials"
+	$(BIN)/python -m pytest -m alone
 
-# A hundred signals and thirty kills over the life of a release; the tier above takes every fourth.
-test-trials: setup-dev
-	PRIMO_SCALE_TRIALS=all $(BIN)/python -m pytest -n auto tests/chaos/test_signals.py
+# A hundred signals and thirty kills over the life of a release.
+test-trials: setup-test
+	$(BIN)/python -m pytest -n auto -m trials
 
 test-all: test test-rest test-trials
 

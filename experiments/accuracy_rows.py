@@ -17,7 +17,7 @@ from experiments.calibration_figures import DELTA, EPSILON
 from experiments.gaussian_noise import Draws
 from experiments.haplotypes import Cohort, Float64
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.methods.shrinkage import JamesStein, Ridge
 from primo_scale.privacy.mechanism import Promise
 
@@ -173,7 +173,7 @@ class Trial:
 
 
 def _james_stein(t: Trial, noisy: ours.NoisyStatistics) -> Float64:
-    return solved.product_weights(noisy, t.cohort, Estimator.JAMES_STEIN)
+    return solved.product_weights(noisy, t.cohort, ESTIMATORS["james-stein"])
 
 
 def _james_stein_on_ridge(noisy: ours.NoisyStatistics) -> Float64:
@@ -182,7 +182,7 @@ def _james_stein_on_ridge(noisy: ours.NoisyStatistics) -> Float64:
 
 
 def _known_noise(t: Trial, noisy: ours.NoisyStatistics) -> Float64:
-    return solved.product_weights(noisy, t.cohort, Estimator.KNOWN_NOISE)
+    return solved.product_weights(noisy, t.cohort, ESTIMATORS["known-noise"])
 
 
 def _projected(t: Trial, estimator: Estimator) -> Float64:
@@ -209,8 +209,8 @@ _WEIGHTS: Mapping[str, Callable[[Trial], Float64]] = {
     "full, ridge": lambda t: _james_stein_on_ridge(t.full),
     "label, known noise": lambda t: _known_noise(t, t.label),
     "label, planned": lambda t: _known_noise(t, t.planned(PrivacyUnit.LABEL)),
-    "feature, known noise": lambda t: _projected(t, Estimator.KNOWN_NOISE),
-    "feature, ridge": lambda t: _projected(t, Estimator.NOISE_NORM),
+    "feature, known noise": lambda t: _projected(t, ESTIMATORS["known-noise"]),
+    "feature, ridge": lambda t: _projected(t, ESTIMATORS["ridge-at-noise-norm"]),
     "feature, plain": lambda t: _known_noise(t, t.feature),
 }
 

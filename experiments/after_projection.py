@@ -27,7 +27,7 @@ from experiments.product_weights import (
     rule_weights,
 )
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import JamesStein, KnownNoise
 from primo_scale.privacy.mechanism import Promise
 
@@ -78,12 +78,12 @@ def r_squared(cell: Cell, repetition: int) -> Float64:
     # For a single column, James-Stein is ridge with floored eigenvalues.
     floored = JamesStein(0.0, np.zeros(1), floor=noisy.noise_norm)
     weights = (
-        product_weights(noisy, cohort, Estimator.KNOWN_NOISE, method=_METHOD),
-        product_weights(noisy, cohort, Estimator.KNOWN_NOISE),
+        product_weights(noisy, cohort, ESTIMATORS["known-noise"], method=_METHOD),
+        product_weights(noisy, cohort, ESTIMATORS["known-noise"]),
         rule_weights(projected, _told_all_noise(noisy)),
-        product_weights(noisy, cohort, Estimator.NOISE_NORM, method=_METHOD),
+        product_weights(noisy, cohort, ESTIMATORS["ridge-at-noise-norm"], method=_METHOD),
         rule_weights(projected, floored),
-        product_weights(noisy, cohort, Estimator.JAMES_STEIN, method=_METHOD),
+        product_weights(noisy, cohort, ESTIMATORS["james-stein"], method=_METHOD),
     )
     return np.array([cohort.pooled_r_squared(w) for w in weights])
 

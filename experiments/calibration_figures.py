@@ -13,9 +13,10 @@ from scipy.optimize import brentq
 
 from experiments import papers_constants as papers
 from experiments.figures import Figure, figures_table, markdown_table
+from experiments.joint_shift import pair
 from experiments.zero_concentrated import zcdp_sigma
 from primo_scale.gaussian.calibration import epsilon_for, log_delta, mu_for
-from primo_scale.gaussian.sensitivity import Adjacency, pair
+from primo_scale.gaussian.sensitivity import Adjacency
 
 N_HAPLOTYPES = 5008
 DELTA = 1 / N_HAPLOTYPES**2

@@ -28,7 +28,7 @@ from primo_scale.genotypes.coding import (
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, decode, packed_width
 from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
-from primo_scale.simulation.panel import Panel, read_panel
+from primo_scale.simulation.panel import ReferencePanel, read_panel
 
 Float64 = npt.NDArray[np.float64]
 
@@ -188,5 +188,5 @@ def _multipliers(x: npt.NDArray[np.float32], norm: int) -> npt.NDArray[np.float3
 
 
 @cache
-def _panel() -> Panel:
+def _panel() -> ReferencePanel:
     return read_panel(str(_PANEL))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from experiments.haplotypes import Cohort, Float64
 from experiments.product_methods import STEPS, NoisyStatistics
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
 from primo_scale.methods.projection import project_phenotypes
 from primo_scale.methods.shrinkage import Shrinkage, floored_at_zero
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
@@ -53,6 +53,9 @@ class _InMemory(BlockMatrices):
     def outcome_gram(self) -> Int64:
         """Z'Z, shape (1 + l, 1 + l)."""
         return self.outcomes
+
+    def smallest_eigenvalue(self) -> None:
+        """Return None: the smallest eigenvalue of X'X is not measured."""
 
 
 def solution_of(
@@ -118,7 +121,7 @@ def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
 
 def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
     """Return the squared radius of the product's projection, at most the stated one."""
-    method, estimator = "reuse-cov-proj-y", Estimator.KNOWN_NOISE
+    method, estimator = "reuse-cov-proj-y", ESTIMATORS["known-noise"]
     parameters = solution_of(noisy, cohort, estimator, method=method).parameters
     return parameters["projection_radius"] ** 2 / _UNIT
 

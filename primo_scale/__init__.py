@@ -15,16 +15,10 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.publication.open_release import Release, open_release
     from primo_scale.publication.verification import Verification, verify
+    from primo_scale.run.execution import Execution
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
-    from primo_scale.run.request_parts import (
-        Execution,
-        Fit,
-        GenotypeFiles,
-        Model,
-        OutcomeTables,
-        Privacy,
-    )
+    from primo_scale.run.request_parts import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
 
 __version__ = "0.2.0"
 
@@ -37,8 +31,9 @@ _HOMES = {
     "verify": "publication.verification",
     **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
     **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
+    "Execution": "run.execution",
     **dict.fromkeys(
-        ("Execution", "Fit", "GenotypeFiles", "Model", "OutcomeTables", "Privacy"),
+        ("Fit", "GenotypeFiles", "Model", "OutcomeTables", "Privacy"),
         "run.request_parts",
     ),
 }

@@ -1,8 +1,8 @@
-"""Errors that users see: one line saying what, where, the value, the limit and the remedy.
+"""Errors that users see: one line with the cause, the location, the value, the limit, the remedy.
 
-Every error a command can end with is one of these classes, and the class is the exit code.
-Messages may hold private values (they go to the operator's terminal), so they are never raised
-inside a Dask task with values of people in them: see ``docs/privacy.md``.
+A command can end only with one of these errors, and the class determines the exit code. Messages
+may contain private values, because they are shown on the operator's terminal. Dask tasks remove
+such values from their errors (`primo_scale.accumulation.failures`, ``docs/privacy.md``).
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from typing import Any
 
 
 class PrimoError(Exception):
-    """Base of all anticipated failures.
+    """Base class of all anticipated errors.
 
     Parameters
     ----------
     what
-        What is wrong, as a clause without a final stop.
+        Cause of the error, as a clause without a full stop.
     where
-        A path, ``path:line`` or the name of an option.
-    value, limit
-        The offending value and the limit it broke, where there is one.
+        Path, ``path:line`` or name of an option.
+    value
+        Offending value.
+    limit
+        Limit that `value` exceeds, or the allowed values.
     expected
-        What should stand in place of `value`, where only one thing is right: in place of `limit`.
+        The only correct value, instead of `limit`.
     remedy
-        What the user can do about it, as a sentence.
+        Action of the user that resolves the error, as a sentence.
     """
 
     exit_code = 1
@@ -61,11 +63,11 @@ class PrimoError(Exception):
 
     @property
     def facts(self) -> dict[str, object]:
-        """The keyword arguments of the constructor, by name."""
+        """Keyword arguments of the constructor by name."""
         return {name: getattr(self, name) for name in _FACTS}
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default pickles args alone and would drop the keyword fields between processes.
+        # By default, pickling would lose the keyword arguments.
         return _rebuild, (type(self), self.what, self.facts)
 
     def _in_brackets(self) -> str:
@@ -85,41 +87,44 @@ def _rebuild(kind: type[PrimoError], what: str, facts: dict[str, Any]) -> PrimoE
 
 
 class UsageError(PrimoError):
-    """The command line asks for something impossible (exit 2)."""
+    """Impossible request (exit code 2)."""
 
     exit_code = 2
 
 
 class InputError(PrimoError):
-    """A file is malformed, or files contradict each other (exit 3)."""
+    """Malformed file, or contradiction between files (exit code 3)."""
 
     exit_code = 3
 
 
 class DamagedChunk(InputError):
-    """A stored chunk is missing or fails its checksum; a checkpoint computes it again (exit 3)."""
+    """Stored chunk that is missing or fails its checksum (exit code 3).
+
+    An accumulation computes damaged chunks of its checkpoint again.
+    """
 
 
 class ResourceError(PrimoError):
-    """Not enough memory or disk for what was asked (exit 4)."""
+    """Too little memory or disk space (exit code 4)."""
 
     exit_code = 4
 
 
 class InterruptedRun(PrimoError):
-    """Stopped before the end; the same command continues (exit 5)."""
+    """Interrupted run, which the same command continues (exit code 5)."""
 
     exit_code = 5
 
 
 class BudgetRefused(PrimoError):
-    """The privacy budget does not allow this release (exit 6)."""
+    """Release that the privacy budget does not allow (exit code 6)."""
 
     exit_code = 6
 
 
 def anticipated(error: BaseException) -> PrimoError | None:
-    """The line that a user should see for `error`, or None for an error of the program."""
+    """Return the error to show to the user for `error`, or None for a bug in the program."""
     if isinstance(error, PrimoError):
         return error
     if isinstance(error, MemoryError):
@@ -133,16 +138,16 @@ def anticipated(error: BaseException) -> PrimoError | None:
 
 @contextmanager
 def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[None]:
-    """Add a sentence to the remedy of an anticipated error, and a place where it names none.
+    """Add a sentence to the remedy of an anticipated error, and a path if the error has none.
 
-    An interruption passes as it is: its message says how to continue.
+    Interruptions are not changed, because their messages already tell how to continue.
 
     Parameters
     ----------
     sentence
-        Function that returns the sentence, called when the error arises.
+        Function that returns the sentence, called when the error is raised.
     where
-        File or directory that was being worked on.
+        File or directory that is in use.
     """
     try:
         yield

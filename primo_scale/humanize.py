@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-# Relative: an epsilon composed from charges exceeds a budget that they spend to the last digit by
-# less than this (`primo_scale.gaussian.calibration.composed_epsilon`).
+# Relative margin: the epsilon composed from charges can exceed a budget that they spend completely
+# by less than this (`primo_scale.gaussian.calibration.composed_epsilon`).
 _COMPOSITION_MARGIN = 1e-5
 
 

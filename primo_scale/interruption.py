@@ -1,14 +1,14 @@
-"""Signals that ask a command to stop are noted; the command stops at its next step.
+"""Interruption of commands by SIGTERM and SIGINT at safe points.
 
-A handler that raised would raise at any instruction: inside a callback from C, where the exception
-is lost and the run goes on, or inside `exec`, after which CPython ends with another exit code.
-Here the handler sets a flag. `check` raises `InterruptedRun` at places where stopping is safe, and
-where no such place comes for `GRACE_SECONDS` (an import, a compilation, a large decomposition) a
-watching thread ends the process with the same exit code. That leaves what a kill would leave, which
-the same command continues. While a charge is paid and its noise is drawn, both wait.
+A signal handler that raises an exception can do so at any instruction: inside a callback from C,
+which loses the exception, or inside `exec`, after which CPython ends with another exit code. The
+handler here only sets a flag, and `check` raises `InterruptedRun` at points where stopping is safe.
+If no such point is reached within `GRACE_SECONDS` (during an import, a compilation or a large
+decomposition), a watching thread ends the process with the same exit code. As after a kill, the
+same command continues the run. Both wait while a charge is paid and its noise is drawn.
 
-Only commands install handlers, with `signals_noted` or `note_signals_until_exit`. In a program that
-calls the library, such as a notebook, the flag is never set and Ctrl-C works as everywhere.
+Only commands install handlers, with `signals_noted` or `note_signals_until_exit`. Programs that
+call the library, such as a notebook, keep Python's handling of Ctrl-C.
 """
 
 from __future__ import annotations
@@ -36,7 +36,19 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class _Request:
-    """Whether a signal came, whether it must wait, and what is logged if the process is ended."""
+    """State of the interruption of this process.
+
+    Attributes
+    ----------
+    came : bool
+        Whether a signal came.
+    deferrals : int
+        Number of nested blocks of `deferred`.
+    last_words : callable or None
+        Function that logs the interruption before the watching thread ends the process.
+    lock : threading.Lock
+        Lock that guards `deferrals`.
+    """
 
     came: bool = False
     deferrals: int = 0
@@ -48,7 +60,7 @@ _request = _Request()
 
 
 def check() -> None:
-    """Stop here if a signal has asked for it, unless interruptions are deferred.
+    """Raise InterruptedRun if a signal came, unless interruptions are deferred.
 
     Raises
     ------
@@ -60,7 +72,7 @@ def check() -> None:
 
 
 def check_before_charge() -> None:
-    """Stop here if a signal has asked for it, deferred or not: nothing is paid yet.
+    """Raise InterruptedRun if a signal came, even if deferred, because nothing is paid yet.
 
     Raises
     ------
@@ -73,12 +85,12 @@ def check_before_charge() -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Let signals wait until the block is done, because stopping in it may cost budget.
+    """Defer interruptions to the end of the block, in which stopping may cost budget.
 
     Raises
     ------
     InterruptedRun
-        A signal came before the block, or during it, once it is done.
+        A signal came before the block, or during it; in that case the block ends first.
     """
     with _request.lock:
         check()
@@ -92,12 +104,12 @@ def deferred() -> Iterator[None]:
 
 
 def result_of(future: Future[_Result]) -> _Result:
-    """Wait for the result of a future, and check meanwhile.
+    """Wait for the result of a future, with regular calls of `check`.
 
     Raises
     ------
     InterruptedRun
-        As `check`; the future goes on.
+        As `check`; the future is not cancelled.
     """
     while not wait([future], timeout=_BETWEEN_LOOKS_SECONDS).done:
         check()
@@ -106,17 +118,17 @@ def result_of(future: Future[_Result]) -> _Result:
 
 @contextmanager
 def signals_noted(last_words: Callable[[], None]) -> Iterator[None]:
-    """Note SIGTERM and SIGINT during the block, and restore the handlers that were there before.
+    """Handle SIGTERM and SIGINT during the block, and restore the previous handlers.
 
     Parameters
     ----------
     last_words
-        Called by the watching thread before it ends the process: it logs the interruption.
+        Function that logs the interruption, called before the watching thread ends the process.
 
     Notes
     -----
-    Outside the main thread, where Python installs no handlers, the block runs as it would without.
-    Where signals are noted already, a block adds its last words alone.
+    Outside the main thread, Python cannot install handlers, and the block runs without them. A
+    nested block only replaces the last words.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -132,10 +144,10 @@ def signals_noted(last_words: Callable[[], None]) -> Iterator[None]:
 
 
 def note_signals_until_exit() -> None:
-    """Note SIGTERM and SIGINT for the rest of this process, which runs one command.
+    """Handle SIGTERM and SIGINT for the rest of this process, which runs one command.
 
-    The last thing that the process does is to ignore both, so that a signal which comes while the
-    interpreter shuts down does not replace the command's exit code.
+    At exit both are ignored, so that a signal during the shutdown of the interpreter does not
+    change the exit code.
     """
     _Watch()
     for number in SIGNALS:
@@ -143,11 +155,11 @@ def note_signals_until_exit() -> None:
 
 
 class _Watch:
-    """Handlers of the main thread, and a thread that hears of a signal even if that one is busy.
+    """Signal handlers, and a thread that watches for signals while the main thread is busy.
 
-    Python runs a handler between two instructions of the main thread. A call into C can take
-    minutes, so the interpreter also writes each signal's number to a pipe at once (the wakeup
-    descriptor), which the watching thread reads.
+    Python runs a handler between two instructions of the main thread, but a call into C can take
+    minutes. The interpreter therefore also writes each signal's number to a pipe at once (the
+    wakeup descriptor), which the watching thread reads.
     """
 
     def __init__(self) -> None:
@@ -160,7 +172,7 @@ class _Watch:
         self._outer = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
 
     def end(self) -> None:
-        """Restore what was there before, and forget a signal that came."""
+        """Restore the previous handlers, and reset the flag."""
         signal.set_wakeup_fd(self._outer)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
@@ -177,7 +189,7 @@ class _Watch:
         _request.came = True
         left = GRACE_SECONDS
         while not self._ended.wait(_BETWEEN_LOOKS_SECONDS):
-            with _request.lock:  # so that no charge begins between the look and the end
+            with _request.lock:  # no charge may begin between this check and the end
                 left = GRACE_SECONDS if _request.deferrals else left - _BETWEEN_LOOKS_SECONDS
                 if left <= 0:
                     _end_process()
@@ -188,9 +200,9 @@ def _note(signum: int, frame: FrameType | None) -> None:
 
 
 def _end_process() -> None:
-    """End with the exit code of an interruption, after a line in the log if that can be written."""
+    """End the process with the exit code of an interruption, after logging it if possible."""
     if _request.last_words is not None:
-        # The log may be what hangs.
+        # Logging itself may hang.
         words = threading.Thread(target=_request.last_words, daemon=True)
         words.start()
         words.join(_BETWEEN_LOOKS_SECONDS)

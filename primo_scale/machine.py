@@ -1,4 +1,4 @@
-"""Processors, memory and disk that this process may use."""
+"""Processors, memory and disk space that this process can use."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class _Limit:
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use; SLURM, cpuset or taskset limit it."""
+    """Return the number of CPUs that this process can use, within its affinity mask."""
     try:
         return len(psutil.Process().cpu_affinity())
-    except (AttributeError, NotImplementedError):  # macOS has no affinity
+    except (AttributeError, NotImplementedError):  # macOS has no affinity masks
         return psutil.cpu_count() or 1
 
 
@@ -91,8 +91,8 @@ def resident_memory() -> int:
 
 def free_disk(path: Path) -> int:
     """Return the free bytes on the disk of a path, which need not exist yet."""
-    place = path.absolute()
-    return shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+    absolute = path.absolute()
+    return shutil.disk_usage(next(p for p in (absolute, *absolute.parents) if p.exists())).free
 
 
 def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None:

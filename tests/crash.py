@@ -1,8 +1,8 @@
-"""Kill a process at a step of paying for a release, as power loss would (ledger/payment_steps.py).
+"""Kill a process at a step of paying for a release, as a power loss would.
 
-A hook on the standard library's audit events sees every step and leaves with `os._exit`: no
-handler, no `finally`, no flush runs. Functions run in a forked child; commands in a process of
-their own, as ``python -m`` runs them.
+A hook on the audit events of `primo_scale.ledger.payment_steps` observes every step
+and ends the process with `os._exit`, so that no handler, no `finally` and no flush runs. A function
+runs in a forked child, and a command in its own process as with ``python -m``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from primo_scale.ledger.payment_steps import AUDIT_EVENT
+from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
+
+# Steps of a release, in order.
+STEPS = (
+    PaymentStep.KEY_STORED,
+    PaymentStep.RESERVATION_WRITTEN,
+    PaymentStep.RESERVATION_COMMITTED,
+    PaymentStep.DRAW_STARTED,
+    PaymentStep.BLOCK_WRITTEN,
+    PaymentStep.STATISTICS_STORED,
+    PaymentStep.DRAW_RECORD_WRITTEN,
+    PaymentStep.DRAW_RECORD_COMMITTED,
+    PaymentStep.KEY_REMOVED,
+    PaymentStep.RELEASE_STAGED,
+    PaymentStep.RELEASE_PUBLISHED,
+    PaymentStep.PUBLICATION_RECORD_WRITTEN,
+    PaymentStep.PUBLICATION_RECORD_COMMITTED,
+)
+# Steps of buying phenotype moments, in order.
+MOMENTS_STEPS = (*STEPS[:4], PaymentStep.MOMENTS_STORED, *STEPS[6:9])
+# Steps of opening a ledger of format version 1, in order.
+UPGRADE_STEPS = (PaymentStep.UPGRADE_WRITTEN, PaymentStep.UPGRADE_COMMITTED)
 
 KILLED = 9
-# sys.argv: label to be killed at (or empty), its occurrence, file for the labels passed (or
-# empty), module, arguments. The file is opened anew for each label: what a kill would lose is not
-# what is to be watched.
+# sys.argv: step at which to kill (or empty), its occurrence, file that records the steps (or
+# empty), module, arguments. The file is opened for every step, so that a kill loses no record.
 _PROGRAM = f"""
 import os, runpy, sys
 label, occurrence, record, module = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -54,14 +74,14 @@ def killed_at(
     Parameters
     ----------
     label
-        One of `primo_scale.ledger.payment_steps`.
+        A `PaymentStep`.
     occurrence
-        Which time that it is reached, from 1.
+        Occurrence of the step at which to kill, from 1.
 
     Returns
     -------
     int
-        `KILLED`, or 0 if the function ended first; 1 if it raised.
+        `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
     """
     passed = 0
 
@@ -75,7 +95,7 @@ def killed_at(
 
 
 def steps_passed(function: Callable[..., object], *arguments: Any) -> list[str]:
-    """The labels that ``function(*arguments)`` passes, in order, run in a child to its end."""
+    """Return the steps of ``function(*arguments)``, in order, from a run in a child process."""
     with tempfile.TemporaryFile("w+") as record:
 
         def write(label: str) -> None:
@@ -96,10 +116,9 @@ def run_module(
     occurrence: int = 1,
     record: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, killed when it reaches a step.
+    """Run ``python -m MODULE ARGUMENTS`` in `cwd`, and kill it when it reaches a step.
 
-    The return code is `KILLED` then. Every label that was passed is appended to `record`, one a
-    line.
+    The return code is then `KILLED`. Every step is appended to `record`, one per line.
     """
     options = [kill_at, str(occurrence), str(record or ""), module]
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""What has been flushed to the disk, as the standard library is asked to."""
+"""Observation of the files that are flushed to the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports for servers that a test starts, which nobody else gets meanwhile."""
+"""Free ports for servers that tests start."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import random
 import socket
 from itertools import islice
 
-# Below those that systems give to whoever asks for any: between the choice and the server's start
-# other processes ask for many.
+# Below the ephemeral ports, which other processes may get before the server starts.
 _OURS = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine's loopback that nobody uses now."""
+    """Return free ports of the loopback interface."""
     free = (port for port in random.sample(_OURS, len(_OURS)) if _is_free(port))
     return list(islice(free, count))
 

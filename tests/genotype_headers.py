@@ -1,4 +1,4 @@
-"""What a genotype store says of itself, without genotypes."""
+"""Genotype stores without genotypes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from primo_scale.storage.groups import create_group, mark_complete
 
 
 def write_header(path, identity):
-    """A finished store of nobody with this identity; return the path."""
+    """Write a finished store without people that has an identity digest, and return its path."""
     said = {
         "n_samples": 0, "n_variants": 0, "chunk_shape": [4, 4], "identity_digest": identity,
         "cohort_digest": "",

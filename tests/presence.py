@@ -1,4 +1,4 @@
-"""What a test needs from the machine, and what happens where it is not there."""
+"""Programs that tests need: tests without them are skipped, and fail in CI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ IN_CI = os.environ.get("CI") == "true"
 
 
 def missing(what: str) -> None:
-    """Skip for a user, fail in CI: an oracle that is not there must not pass silently there."""
+    """Skip the test, or fail it in CI, where no oracle may be absent."""
     if IN_CI:
         pytest.fail(f"{what} is missing, and CI must have it")
     pytest.skip(f"{what} is not on this machine")

@@ -1,4 +1,4 @@
-"""A fileset so small that commands take next to no time on it, and how to run them in process."""
+"""Tiny cohort for fast tests of commands, which run in this process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ N, D = 44, 6
 
 
 def command(main, *arguments):
-    """The result of a command."""
+    """Run a command in this process, and return its result."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def write_cohort(folder):
-    """44 people and 6 variants, and one phenotype; return the folder."""
+    """Write a cohort of 44 people, 6 variants and one phenotype, and return its folder."""
     packed = np.random.default_rng(0).integers(0, 256, (D, N // 4), dtype=np.uint8)
     folder.mkdir()
     (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
@@ -27,5 +27,5 @@ def write_cohort(folder):
 
 
 def outcomes(cohort):
-    """Options for the phenotype."""
+    """Return the options for the phenotype."""
     return ["--pheno", cohort / "pheno.tsv", "--pheno-bounds", cohort / "bounds.tsv"]

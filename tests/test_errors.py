@@ -1,4 +1,4 @@
-"""Errors that gain a sentence on their way to the user."""
+"""Extension of the remedies of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from primo_scale.errors import InputError, InterruptedRun, remedy_extended
 
 
-def test_a_sentence_is_added_and_nothing_is_lost():
+def test_a_sentence_is_added_to_the_remedy():
     with (
         pytest.raises(InputError) as raised,
         remedy_extended(lambda: "Budget was spent", where=Path("noise")),
@@ -19,7 +19,7 @@ def test_a_sentence_is_added_and_nothing_is_lost():
     assert str(raised.value) == line
 
 
-def test_an_interruption_keeps_its_one_line():
+def test_an_interruption_is_not_changed():
     with (
         pytest.raises(InterruptedRun) as raised,
         remedy_extended(lambda: "Budget was spent", where=Path("noise")),

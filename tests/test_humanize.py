@@ -1,4 +1,4 @@
-"""Budgets as people read them: what is spent never looks like more than its limit unless it is."""
+"""Formatted budgets: a spent amount is printed above its limit only if it exceeds the limit."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def printed(spent, limit):
 
 
 @given(limit=AMOUNTS, share=st.floats(0, 1))
-def test_what_stays_within_its_limit_is_printed_so(limit, share):
+def test_an_amount_within_its_limit_is_printed_within_it(limit, share):
     spent, bound = printed(limit * share, limit)
     assert spent <= bound
     assert spent == pytest.approx(limit * share, rel=5.1e-5)
 
 
 @given(limit=AMOUNTS, excess=st.floats(1.001e-4, 10))
-def test_what_exceeds_its_limit_is_printed_so(limit, excess):
+def test_an_amount_above_its_limit_is_printed_above_it(limit, excess):
     spent, bound = printed(limit * (1 + excess), limit)
     assert spent > bound
 
 
 @given(epsilon=st.floats(1e-3, 100), digits_of_delta=st.floats(-20, -3.5), parts=st.integers(1, 5))
-def test_a_budget_that_is_spent_to_the_last_digit_is_not_overdrawn(epsilon, digits_of_delta, parts):
-    """Composition reports a little more than the budget that covers it."""
+def test_a_completely_spent_budget_is_not_printed_as_overdrawn(epsilon, digits_of_delta, parts):
+    """The composed epsilon exceeds the budget slightly."""
     budget = AccountBudget(epsilon, 10**digits_of_delta)
     cost = Cost(parts * (budget.mu_squared / parts))
     assert budget.covers(cost)

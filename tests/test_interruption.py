@@ -1,4 +1,4 @@
-"""Signals are noted where a command runs, stop it at its next step, and never raise."""
+"""Signals stop a command at its next check, and their handlers never raise."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def strike(number: int = signal.SIGTERM) -> None:
 
 
 def silent() -> None:
-    """Last words of a test that ends no process."""
+    """Do nothing, as the last words of tests that do not end a process."""
 
 
 @pytest.mark.parametrize("number", interruption.SIGNALS)
-def test_a_signal_raises_at_the_next_check_and_nowhere_else(number) -> None:
+def test_a_signal_raises_only_at_the_next_check(number) -> None:
     before = signal.getsignal(number)
     with signals_noted(silent):
         check()
@@ -70,7 +70,7 @@ def test_waiting_for_a_future_ends_with_a_signal() -> None:
     assert result_of(done) == 3
 
 
-def test_nothing_is_installed_by_imports_by_other_threads_or_twice() -> None:
+def test_handlers_are_installed_once_and_only_in_the_main_thread() -> None:
     before = [signal.getsignal(number) for number in interruption.SIGNALS]
     seen = []
 
@@ -124,7 +124,7 @@ main(debug=False)
         ("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 0, ""),
     ],
 )  # fmt: skip
-def test_a_busy_process_ends_all_the_same_but_not_while_it_pays(block, code, said) -> None:
+def test_a_busy_process_ends_unless_it_pays(block, code, said) -> None:
     program = BUSY.format(block=block)
     if block.startswith("with"):
         head, tail = block.split(": ", 1)
@@ -163,7 +163,7 @@ main()
         "ctypes.CFUNCTYPE(None)(strike)()",
     ],
 )
-def test_a_signal_ends_with_5_wherever_it_comes(block, tmp_path) -> None:
+def test_a_signal_always_ends_with_exit_code_5(block, tmp_path) -> None:
     (tmp_path / "toy.py").write_text(SWALLOWED.format(block=block))
     done = subprocess.run(
         [sys.executable, "-m", "toy"], cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""What a process may use, where a control group gives it less than the machine has."""
+"""Memory and disk space of a process within the limits of its control groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GIB = 2**30
 
 @pytest.fixture
 def cgroup(tmp_path, monkeypatch):
-    """Files of control groups as the kernel shows them, and which of them this process is in."""
+    """Provide a function that writes files of control groups, and this process's membership."""
     membership, root = tmp_path / "membership", tmp_path / "groups"
     monkeypatch.setattr(machine, "_CGROUP", root)
     monkeypatch.setattr(machine, "_MEMBERSHIP", membership)
@@ -35,15 +35,15 @@ def roomy(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
 
 
-def test_without_a_limit_memory_is_what_the_machine_has(cgroup, roomy):
+def test_without_a_limit_memory_is_that_of_the_machine(cgroup, roomy):
     assert machine.available_memory() == 100 * GIB
     assert machine.memory_limit() == psutil.virtual_memory().total
     cgroup(memory_max="max\n", memory_current=f"{3 * GIB}\n")
     assert machine.available_memory() == 100 * GIB
 
 
-def test_files_in_the_page_cache_take_nothing_from_a_limit(cgroup, roomy):
-    """Of 8 GiB seven are used: four for files, which the kernel gives up when somebody asks."""
+def test_page_cache_does_not_count_against_a_limit(cgroup, roomy):
+    """Seven of 8 GiB are used, four of them for page cache, which is reclaimable."""
     cgroup(memory_max=f"{8 * GIB}\n", memory_current=f"{7 * GIB}\n")
     assert machine.available_memory() == GIB
     stat = f"anon {3 * GIB}\nfile {4 * GIB}\ninactive_file {3 * GIB}\nactive_file {GIB}\n"
@@ -60,7 +60,7 @@ def version_1(limit, used):
 
 
 def test_the_limit_of_a_job_lies_in_a_group_below_the_root(cgroup, roomy):
-    """As SLURM makes them: the job has 8 GiB, its step none of its own, and the root no files."""
+    """As in SLURM, the job has a limit of 8 GiB, its step has none, and the root has no files."""
     cgroup(member="0::/system.slice/slurm/job_7/step_0\n")
     cgroup("system.slice/slurm/job_7", **version_2(8 * GIB, 3 * GIB))
     cgroup("system.slice/slurm/job_7/step_0", **version_2("max", 2 * GIB))
@@ -68,8 +68,8 @@ def test_the_limit_of_a_job_lies_in_a_group_below_the_root(cgroup, roomy):
     assert machine.memory_limit() == 8 * GIB
 
 
-def test_the_least_that_any_group_has_left_counts(cgroup, roomy):
-    """The group around has a larger limit and less left; a neighbour's is none of ours."""
+def test_the_group_with_the_least_free_memory_counts(cgroup, roomy):
+    """The parent group has a larger limit and less free memory; siblings do not count."""
     cgroup("slice", member="0::/slice/run.scope\n", **version_2(9 * GIB, 8 * GIB))
     cgroup("slice/run.scope", **version_2(6 * GIB, 2 * GIB))
     cgroup("slice/other.scope", **version_2(GIB, GIB))
@@ -78,7 +78,7 @@ def test_the_least_that_any_group_has_left_counts(cgroup, roomy):
 
 
 def test_version_1_is_read_as_well(cgroup, roomy):
-    """Its root has a limit so large that it is none; page cache is counted with all inside."""
+    """The root has a very large limit instead of none; page cache includes that of subgroups."""
     cgroup("memory", member="5:cpu,cpuacct:/\n4:memory:/pbs/9\n0::/\n",
            **version_1(9223372036854771712, 50 * GIB))  # fmt: skip
     stat = f"active_file 0\ntotal_inactive_file {GIB}\ntotal_active_file {GIB}\n"
@@ -89,12 +89,12 @@ def test_version_1_is_read_as_well(cgroup, roomy):
 
 @pytest.mark.parametrize("path", ["/docker/4f2a", "/../../elsewhere"])
 def test_a_container_sees_its_own_group_as_the_root(cgroup, roomy, path):
-    """Whatever path the host has for it."""
+    """The path may be that of the host."""
     cgroup("memory", member=f"4:memory:{path}\n0::{path}\n", **version_1(4 * GIB, GIB))
     assert machine.available_memory() == 3 * GIB
 
 
-def test_free_disk_is_that_of_the_nearest_directory_there_is(tmp_path):
+def test_free_disk_is_that_of_the_nearest_existing_directory(tmp_path):
     there = machine.free_disk(tmp_path)
     assert abs(machine.free_disk(tmp_path / "a" / "b") - there) < GIB
 

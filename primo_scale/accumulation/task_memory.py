@@ -9,30 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.tasks import VARIANTS_PER_NORM_PASS
-from primo_scale.kernels.product_amx import whole_blocks
-from primo_scale.kernels.product_blas import CONVERTED_ENTRIES, EXACT_SUM
+from primo_scale.kernels.choice import kernel_named
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
 
 # Resident size of a local worker that has run one tiny task of each kind: Python, numpy, Zarr,
 # distributed, Numba and LLVM, kernels loaded (measured, Linux, Python 3.11: 229 MiB).
 _WORKER_BASE = 232 << 20
-# Memory that the libraries of kernels add after their first use. torch: 200 MiB for the import and
-# one product of 2048 x 8192 on one thread (measured, Linux, CPU-only PyTorch 2.13).
-# cuda: an estimate, not measured. Importing PyTorch with CUDA takes 0.3 GB
-# (pytorch/pytorch#92251). With a context it took 2 GB (#87539) before CUDA 11.7, which loads
-# kernels only when they are called.
-_LIBRARIES = {"torch": 200 << 20, "cuda": 1 << 30}
 # Memory that starting a cluster adds to the process: distributed, the scheduler, and the store of
 # partial sums (measured: 62 MiB).
 CLUSTER_BASE = 64 << 20
-# Buffer of OpenBLAS for every thread that multiplies (measured: 15 MiB).
-_BLAS_BUFFER = 16 << 20
 # Code table of a variant, and two temporary 64-bit copies that serve to find its largest code.
 _PER_VARIANT = 4 + 2 * 4 * 8
 _PER_TASK = 1024  # for the plan and the list of committed tasks
@@ -98,7 +87,8 @@ class Workload:
 def worker_bytes(work: Workload) -> int:
     """Return the peak memory of a worker process, which runs one task at a time, in bytes."""
     table = _PER_VARIANT * work.plan.layout.n_variants
-    return _WORKER_BASE + _LIBRARIES.get(work.kernel, 0) + table + task_bytes(work)
+    kernel = kernel_named(work.kernel, work.largest_code)
+    return _WORKER_BASE + kernel.library_bytes + table + task_bytes(work)
 
 
 def task_bytes(work: Workload) -> int:
@@ -151,9 +141,12 @@ def row_task_bytes(work: Workload) -> int:
     splitting = 4 * outcomes + multipliers
     committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
     planes = work.planes * row_stride(work.rows)
-    multiplying = outcomes + multipliers + planes + kernel_bytes(
-        work.kernel, work.planes, work.planes, work.rows, largest=LARGEST_BYTE, same=True
-    )  # fmt: skip
+    multiplying = (
+        outcomes
+        + multipliers
+        + planes
+        + _temporary_bytes(work, work.planes, work.planes, largest=LARGEST_BYTE, same=True)
+    )
     greediest = max(
         norms + (measuring if work.may_clip else 0),
         norms + shrinking,
@@ -196,41 +189,10 @@ def read_bytes(work: Workload, variants: int) -> int:
     return variants * work.rows // 4 + chunks * height * width // 4
 
 
-def kernel_bytes(name: str, left: int, right: int, people: int, *, largest: int, same: bool) -> int:
-    """Return the temporary memory of a kernel while it adds ``left @ right.T``, in bytes.
-
-    Parameters
-    ----------
-    name : str
-        Name of the kernel.
-    left, right : int
-        Numbers of rows of the operands.
-    people : int
-        Number of columns of both operands.
-    largest : int
-        Largest magnitude of the entries.
-    same : bool
-        Whether both operands are the same array.
-    """
-    operands = (right,) if same else (left, right)
-    copies = sum(operands) * row_stride(people)
-    if name == "amx":
-        # Tiles of both operands, and copies as below; or a copy of the sums when they are read.
-        tiles = sum(map(whole_blocks, (left, right))) * row_stride(people)
-        return max(tiles + copies, left * right * _INT32)
-    if name == "vnni":
-        # The left operand in unsigned bytes, and copies of both operands, because the last people
-        # of a row group do not fill whole vectors.
-        return left * row_stride(people) + copies
-    if name in ("torch", "cuda"):
-        return copies + left * right * _INT32
-    kind = np.dtype(name)
-    itemsize = kind.itemsize
-    run = min(EXACT_SUM[kind] // largest**2, CONVERTED_ENTRIES // max(left, right))
-    piece = min(people, max(1, run)) * itemsize
-    # The first operand of a run is converted while the operands of the previous run still exist.
-    converted = sum(operands) * piece
-    return _BLAS_BUFFER + converted + max(left * piece, left * right * (itemsize + _INT32))
+def _temporary_bytes(work: Workload, left: int, right: int, *, largest: int, same: bool) -> int:
+    """Return what the kernel needs to add the products of one read; `largest` bounds its codes."""
+    kernel = kernel_named(work.kernel, largest)
+    return kernel.temporary_bytes(left, right, work.rows, same=same)
 
 
 def _diagonal_task(work: Workload) -> int:
@@ -242,11 +204,9 @@ def _diagonal_task(work: Workload) -> int:
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
     steps = (
         people
-        + kernel_bytes(work.kernel, work.planes, work.side, work.rows,
-                       largest=LARGEST_BYTE, same=False),
+        + _temporary_bytes(work, work.planes, work.side, largest=LARGEST_BYTE, same=False),
         people
-        + kernel_bytes(work.kernel, work.side, work.side, work.rows,
-                       largest=work.largest_code, same=True),
+        + _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=True),
         # The planes in 64 bits and two sums of them; then the result and its copy with a checksum.
         work.side * (work.planes + 2 * q) * _INT64,
         2 * work.side * q * _INT64,
@@ -257,8 +217,8 @@ def _diagonal_task(work: Workload) -> int:
 
 def _task_beside_the_diagonal(work: Workload) -> int:
     """Return the peak memory of an off-diagonal tile task, in bytes."""
-    multiplying = kernel_bytes(
-        work.kernel, work.side, work.side, work.rows, largest=work.largest_code, same=False
+    multiplying = _temporary_bytes(
+        work, work.side, work.side, largest=work.largest_code, same=False
     )
     people = _in_use(work, 2) + _reading(work, 2)
     return 2 * _codes(work) + _gram(work) + max(people + multiplying, committed_bytes(work))

@@ -143,9 +143,9 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
     # A kernel may have to copy its left operand; the planes are the smaller one.
     cross = ProductSum(kernel, (planes, tile.height), largest * LARGEST_BYTE)
 
-    def read(samples: slice) -> tuple[PackedGenotypes, Int8, _People]:
+    def read(samples: slice) -> tuple[PackedGenotypes, Int8, _ReadPeople]:
         planes = with_ones(partials.outcome_planes(samples))
-        return tile.read(samples), planes, _People.read(partials, task.block, samples)
+        return tile.read(samples), planes, _ReadPeople.read(partials, task.block, samples)
 
     for packed, outcomes, people in read_ahead(read, plan.reads(task)):
         check()
@@ -165,8 +165,8 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     right = _Codes(partials, genotypes, plan.variants(task.block, task.column_tile))
     gram = _gram_sum(partials, left, right)
 
-    def read(samples: slice) -> tuple[PackedGenotypes, PackedGenotypes, _People]:
-        people = _People.read(partials, task.block, samples)
+    def read(samples: slice) -> tuple[PackedGenotypes, PackedGenotypes, _ReadPeople]:
+        people = _ReadPeople.read(partials, task.block, samples)
         return left.read(samples), right.read(samples), people
 
     for left_packed, right_packed, people in read_ahead(read, plan.reads(task)):
@@ -182,7 +182,7 @@ def _gram_sum(partials: Partials, left: _Codes, right: _Codes) -> ProductSum:
 
 
 @dataclass(frozen=True)
-class _People:
+class _ReadPeople:
     """Multipliers of the people in one read, and positions of those in the subsample.
 
     Attributes
@@ -197,13 +197,13 @@ class _People:
     sampled: npt.NDArray[np.intp] | None
 
     @classmethod
-    def read(cls, partials: Partials, block: int, samples: slice) -> _People:
+    def read(cls, partials: Partials, block: int, samples: slice) -> _ReadPeople:
         return cls(partials.block_multipliers(block, samples), partials.sampled(samples))
 
     @property
-    def everybody(self) -> _People:
+    def everybody(self) -> _ReadPeople:
         """All people of the read, in the subsample or not."""
-        return _People(self.multiplier, None)
+        return _ReadPeople(self.multiplier, None)
 
 
 class _Codes:
@@ -219,7 +219,7 @@ class _Codes:
         """Return the packed genotypes of one read."""
         return self._store.read_packed(self._variants, samples)
 
-    def decode(self, packed: PackedGenotypes, people: _People) -> Int8:
+    def decode(self, packed: PackedGenotypes, people: _ReadPeople) -> Int8:
         """Return the clipped codes of the people, shape (variants, people).
 
         The next call overwrites them.

@@ -1,7 +1,7 @@
-"""A release in memory, over and over: what `privatise` publishes, with the noise it really draws.
+"""Repeated releases in memory, with the noise that `privatise` draws.
 
-`publish` adds the product's noise, `exact_numbers` is what it is added to, and `stated_scales` says
-how much there should be: three lists of the same numbers in the same order, for the audit.
+`publish` returns the noisy numbers of a release, `exact_numbers` the same numbers without noise,
+and `stated_scales` their stated standard deviations, all in the same order.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 NoiseOfRun = Callable[[], FineNoise]
 
-# Runs whose noise is drawn at once.
+# Number of runs whose noise is drawn in one call.
 _POOLED_RUNS = 1024
 
 
 class PooledNoise:
-    """The draws of a sampler, taken many runs at a time and dealt out run by run.
+    """Draws of a sampler for many runs, requested in bulk and returned run by run.
 
-    They are the sampler's own, independent, of the scale and on the lattice that is asked for.
+    They are the sampler's own independent draws, with the requested scale.
 
     Parameters
     ----------
     source
-        The sampler.
+        Sampler.
     """
 
     def __init__(self, source: FineNoise) -> None:
@@ -49,7 +49,7 @@ class PooledNoise:
         self._dealt: dict[tuple[str, int, float], Iterator[Integers]] = {}
 
     def draw(self, label: str, count: int, scale: float) -> Integers:
-        """Draw as the sampler does, any number of times for each label."""
+        """Return draws as the sampler does, any number of times for each label."""
         if count == 0:
             return np.empty(0, dtype=np.int64)
         key = (label, count, scale)
@@ -64,13 +64,13 @@ class PooledNoise:
 
 
 def pooled_noise() -> NoiseOfRun:
-    """Return the noise of any number of runs, from the product's sampler under a fresh key."""
+    """Return a function that yields the noise of each run, from the product's sampler."""
     noise = PooledNoise(KeystreamNoise(os.urandom(KEY_BYTES)))
     return lambda: noise
 
 
 def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
-    """Add a release's noise to statistics in memory, part by part as `privatise` does."""
+    """Return statistics in memory with the noise of a release, as `privatise` adds it."""
     scales, published = mechanism.scales, []
     n_fixed = len(exact.outcome_gram) - len(exact.observed)
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
@@ -88,12 +88,12 @@ def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) ->
 
 
 def flat(parts: list[Integers]) -> Integers:
-    """Every published number, in a row."""
+    """Return every published number in one array."""
     return np.concatenate([part.ravel() for part in parts])
 
 
 def exact_numbers(statistics: CohortStatistics, mechanism: Mechanism) -> Integers:
-    """The numbers that `publish` adds noise to."""
+    """Return the numbers that `publish` adds noise to."""
     parts = []
     for gram, cross in zip(statistics.gram, statistics.cross, strict=True):
         parts += [gram] * mechanism.recipe.gram_copies + [cross]
@@ -104,14 +104,14 @@ def exact_numbers(statistics: CohortStatistics, mechanism: Mechanism) -> Integer
 
 
 def stated_scales(mechanism: Mechanism) -> tuple[Floats, Flags]:
-    """Stated noise of every number that `publish` gives, and which of them count.
+    """Return the stated noise of every number that `publish` returns, and which numbers count.
 
     Returns
     -------
     scales : ndarray of float64
-        1 where no noise is stated.
+        Standard deviations; 1 for numbers without noise.
     once : ndarray of bool
-        False below the diagonal of symmetric matrices.
+        False for entries below the diagonal of symmetric matrices, which repeat those above it.
     """
     scales, n_phenotypes = mechanism.scales, mechanism.bounds.n_phenotypes
     parts: list[Floats] = []

@@ -1,13 +1,13 @@
-"""How far apart two samples prove their laws to be: lower bounds on epsilon and mu.
+"""Lower bounds on epsilon and mu from samples of a mechanism's output over two neighbours.
 
-A test says "after" when a score exceeds a threshold. It is right with some probability T over the
-cohort after the change, and wrong with some probability F over the one before. A mechanism that is
-(epsilon, delta)-private has ``T <= e^epsilon F + delta``, also with the cohorts exchanged; one that
-is mu-Gaussian private has ``T <= Phi(Phi^-1(F) + mu)``. Exact binomial limits on T and F (Clopper
-and Pearson, 1934) turn what is counted in runs into lower bounds on epsilon and mu.
+A distinguishing test decides "after" if a score exceeds a threshold. T is the probability of this
+decision over the cohort after the change, and F the probability over the cohort before the change.
+An (epsilon, delta)-private mechanism has ``T <= e^epsilon F + delta``, also with exchanged cohorts.
+A mu-Gaussian private mechanism has ``T <= Phi(Phi^-1(F) + mu)``. Exact binomial confidence limits
+on T and F (Clopper and Pearson, 1934) give lower bounds on epsilon and mu.
 
-The first half of the runs chooses the score and the threshold and the second half judges that
-choice alone, so looking at many costs no confidence.
+The first half of the runs selects the score and the threshold, and the second half evaluates only
+this choice. Trying many scores and thresholds therefore costs no confidence.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from scipy.stats import beta
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-# Thresholds tried; they are dense in both tails, where likelihood ratios are large.
+# Number of thresholds, which are dense in both tails, where likelihood ratios are large.
 _THRESHOLDS = 300
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One way of scoring the runs; a high score speaks for the cohort after the change.
+    """Scores of the runs by one statistic; high values indicate the cohort after the change.
 
     Attributes
     ----------
     before, after
-        Of the runs over each cohort: float64, shape (runs,).
+        Scores of the runs over each cohort: float64, shape (runs,).
     """
 
     before: Floats
@@ -43,14 +43,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Lower bounds on what the mechanism that was run can be; neither assumes anything about it.
+    """Lower bounds on the privacy parameters of the mechanism, without assumptions about it.
 
     Attributes
     ----------
     epsilon
-        At the delta that was asked about.
+        Lower bound on epsilon at a given delta.
     mu
-        Of Gaussian privacy.
+        Lower bound on the mu of Gaussian privacy.
     """
 
     epsilon: float
@@ -59,7 +59,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class _Counted:
-    """How many of `runs` runs over each cohort exceed each threshold."""
+    """Numbers of runs over each cohort, of `runs` in total, that exceed each threshold."""
 
     before: Counts
     after: Counts
@@ -70,19 +70,21 @@ _Bound = Callable[[_Counted], Floats]
 
 
 def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> Evidence:
-    """Bound epsilon and mu from below.
+    """Return lower bounds on epsilon and mu.
+
+    Source: docs/audit.md, "Bounds"; confidence limits of Clopper and Pearson (1934).
 
     Parameters
     ----------
     scores
-        Ways of scoring the same runs. One that was learned may have been learned from the first
-        half of the runs.
+        Scores of the same runs by several statistics, which may depend on the first half of the
+        runs.
     delta
-        Of the guarantee in question.
+        Delta of the guarantee.
     false_alarm
-        Largest probability that either bound exceeds the truth.
+        Largest probability that one of the bounds exceeds the true value.
     """
-    level = false_alarm / 4  # for each of two rates in each of two bounds
+    level = false_alarm / 4  # for each of the two probabilities in each of the two bounds
 
     def epsilon(counted: _Counted) -> Floats:
         high = _epsilon(counted.after, counted.before, counted.runs, delta, level)
@@ -98,18 +100,18 @@ def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> E
 
 
 def rate_at_least(successes: Counts, runs: int, false_alarm: float) -> Floats:
-    """Lower confidence limit on a probability, exact (Clopper and Pearson)."""
+    """Return the exact lower confidence limit on a probability (Clopper and Pearson)."""
     limit = beta.ppf(false_alarm, np.maximum(successes, 1), runs - successes + 1)
     return np.where(successes > 0, limit, 0.0)
 
 
 def rate_at_most(successes: Counts, runs: int, false_alarm: float) -> Floats:
-    """Upper confidence limit on a probability, exact (Clopper and Pearson)."""
+    """Return the exact upper confidence limit on a probability (Clopper and Pearson)."""
     return 1 - rate_at_least(runs - successes, runs, false_alarm)
 
 
 def _epsilon(right: Counts, wrong: Counts, runs: int, delta: float, level: float) -> Floats:
-    """Lower bound on epsilon from ``P[right] <= e^epsilon P[wrong] + delta``."""
+    """Return the lower bound on epsilon from ``P[right] <= e^epsilon P[wrong] + delta``."""
     surplus = rate_at_least(right, runs, level) - delta
     ratio = np.maximum(surplus, 0) / rate_at_most(wrong, runs, level)
     bound: Floats = np.log(np.maximum(ratio, 1))
@@ -117,14 +119,14 @@ def _epsilon(right: Counts, wrong: Counts, runs: int, delta: float, level: float
 
 
 def _mu(right: Counts, wrong: Counts, runs: int, level: float) -> Floats:
-    """Lower bound on mu from ``P[right] <= Phi(Phi^-1(P[wrong]) + mu)``."""
+    """Return the lower bound on mu from ``P[right] <= Phi(Phi^-1(P[wrong]) + mu)``."""
     shift = ndtri(rate_at_least(right, runs, level)) - ndtri(rate_at_most(wrong, runs, level))
     bound: Floats = np.maximum(shift, 0)
     return bound
 
 
 def _judged(scores: Sequence[Scores], bound: _Bound) -> float:
-    """The bound that the first half of the runs promises most of, computed from the second half."""
+    """Return the bound of the best choice on the first half, computed from the second half."""
     best, choice = 0.0, None
     for score in scores:
         first, second = _halves(score)
@@ -148,7 +150,7 @@ def _halves(scores: Scores) -> tuple[Scores, Scores]:
 
 
 def _thresholds(scores: Scores) -> Floats:
-    """Thresholds between the scores that occur."""
+    """Return thresholds between the scores that occur."""
     values = np.unique(np.concatenate([scores.before, scores.after]))
     gaps = len(values) - 1
     if gaps < 1:

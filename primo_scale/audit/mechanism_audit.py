@@ -1,9 +1,9 @@
-"""The audit of a mechanism: how well its noise, as it is really drawn, hides one person.
+"""Audit of a mechanism: a test of its noise by an attack on two artificial neighbouring cohorts.
 
-An audit draws the noise of a release many times over the exact statistics of two invented
-neighbouring cohorts (`primo_scale.audit.worst_pairs`) and plays the adversary who has to tell
-them apart. How often that succeeds bounds epsilon from below. Nobody's data is read, so no budget
-is spent. What an audit can and cannot show: docs/audit.md.
+An audit draws the noise of a release many times over the exact statistics of the two cohorts
+(`primo_scale.audit.worst_pairs`) and runs the adversary who distinguishes them. The success rate of
+the adversary is a lower bound on epsilon. No person's data are read, so no budget is spent.
+docs/audit.md explains what an audit can and cannot show.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from primo_scale.gaussian.noise import Integers
 from primo_scale.interruption import check
 from primo_scale.privacy.mechanism import Mechanism
 
-# A direction that varies less than this, in variances of the stated noise, carries no noise.
+# Variance of a direction, in units of the stated noise, below which it counts as free of noise.
 _NO_VARIANCE = 1e-6
-# From here on two Gaussians are told apart without fail, and epsilon_for would overflow.
+# Larger values of mu are practically certain to distinguish, and epsilon_for would overflow.
 _LARGEST_MU = 30.0
 
 
 class Verdict(StrEnum):
-    """What an audit comes to."""
+    """Result of an audit."""
 
     WITHIN = "within the claim"
     SHORT = "LESS NOISE THAN STATED"
@@ -52,16 +52,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try.
+    """Parameters of an audit.
 
     Attributes
     ----------
     runs
-        Releases drawn over each of the two cohorts of a pair.
+        Number of releases drawn over each of the two cohorts of a pair.
     false_alarm
-        Largest probability that a sound mechanism is found wanting.
+        Largest probability that a sound mechanism fails the audit.
     noise
-        Gives the noise of one run, see `pooled_noise`.
+        Function that returns the noise of one run, such as the result of `pooled_noise`.
     """
 
     runs: int
@@ -71,15 +71,15 @@ class Effort:
 
 @dataclass(frozen=True)
 class PairAudit:
-    """What the runs over one pair of neighbours show.
+    """Result of the runs over one pair of neighbours.
 
     Attributes
     ----------
     name
-        What moves between the cohorts.
+        Name of the statistics that differ between the cohorts.
     stated_mu
-        How far the stated noise lets this pair be told apart, exactly; None for a subsample, which
-        is no Gaussian mechanism.
+        Exact mu of this pair under the stated noise; None for a subsample, which is not a Gaussian
+        mechanism.
     shown
         Lower bounds from the runs.
     """
@@ -91,14 +91,14 @@ class PairAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the runs over all pairs show of one mechanism.
+    """Result of an audit of one mechanism.
 
     Attributes
     ----------
     mechanism
-        As it was stated.
+        Mechanism with its stated noise.
     pairs
-        One by one.
+        Results of the pairs.
     """
 
     mechanism: Mechanism
@@ -106,25 +106,25 @@ class Audit:
 
     @property
     def attainable(self) -> float | None:
-        """The largest epsilon that these pairs could show if the noise is as stated."""
+        """Largest epsilon that these pairs can show if the noise is as stated."""
         stated = [pair.stated_mu for pair in self.pairs if pair.stated_mu is not None]
         return self._epsilon_of(max(stated)) if stated else None
 
     @property
     def epsilon(self) -> float:
-        """Lower bound on epsilon at the promised delta, whatever the mechanism is."""
+        """Lower bound on epsilon at the promised delta, for any mechanism."""
         return max(pair.shown.epsilon for pair in self.pairs)
 
     @property
     def gaussian_epsilon(self) -> float | None:
-        """The same if what tells the cohorts apart is Gaussian; None for a subsample."""
+        """Lower bound on epsilon for a Gaussian mechanism; None for a subsample."""
         if any(pair.stated_mu is None for pair in self.pairs):
             return None
         return self._epsilon_of(max(pair.shown.mu for pair in self.pairs))
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the claim stands, and whether any pair is easier to tell apart than stated."""
+        """Verdict on the promise, and on the stated noise of every pair."""
         found = (self.epsilon, self.gaussian_epsilon or 0.0, self.attainable or 0.0)
         if max(found) > self.mechanism.promise.epsilon:
             return Verdict.EXCEEDED
@@ -136,16 +136,18 @@ class Audit:
 
 
 def audit(mechanism: Mechanism, pairs: tuple[NeighbourPair, ...], effort: Effort) -> Audit:
-    """Bound from below the epsilon of a mechanism as it is really drawn.
+    """Return lower bounds on the epsilon of a mechanism, from its draws.
+
+    Source: docs/audit.md.
 
     Parameters
     ----------
     mechanism
-        Calibrated to the bounds of the pairs.
+        Mechanism calibrated to the bounds of the pairs.
     pairs
-        Neighbours to tell apart.
+        Pairs of neighbours to distinguish.
     effort
-        How hard to try.
+        Number of runs and confidence.
     """
     share = effort.false_alarm / len(pairs)
     per_pair = replace(effort, false_alarm=share)
@@ -170,14 +172,14 @@ def _audit_pair(mechanism: Mechanism, pair: NeighbourPair, effort: Effort) -> Pa
 def _observe(
     mechanism: Mechanism, pair: NeighbourPair, person: Person | None, effort: Effort
 ) -> Floats:
-    """What an adversary sees in every run: all published numbers, shape (runs, numbers)."""
+    """Return the published numbers of every run, shape (runs, numbers)."""
     sizes, subsample = mechanism.bounds.block_sizes, mechanism.recipe.subsample
     exact = statistics_of(pair.others, person, sizes)
     rows = everybody(pair.others, person)
     seen = []
     for _ in range(effort.runs):
         check()
-        if subsample is not None:  # a fresh secret one for every release, as when partials are made
+        if subsample is not None:  # every release has a fresh secret subsample
             members = random.SystemRandom().sample(range(len(rows)), subsample)
             exact = replace(exact, gram=grams(rows[members], sizes))
         seen.append(flat(publish(exact, mechanism, effort.noise())))
@@ -185,11 +187,11 @@ def _observe(
 
 
 class StatedNoise:
-    """The Gaussian mechanism that the published numbers are said to come from.
+    """Mechanism with the stated noise, over the two cohorts of a pair.
 
-    Numbers are taken relative to the cohort before the change and in units of their stated noise,
-    or in lattice steps where none is stated. The entries below the diagonal of a symmetric matrix
-    repeat those above and count once.
+    Numbers are relative to the cohort before the change, in units of their stated noise, or in
+    lattice steps if they have none. Entries below the diagonal of a symmetric matrix repeat those
+    above it and are ignored.
     """
 
     def __init__(self, mechanism: Mechanism, pair: NeighbourPair) -> None:
@@ -203,23 +205,23 @@ class StatedNoise:
 
     @property
     def mu(self) -> float | None:
-        """Distance of the two cohorts; None for a subsample."""
+        """Distance between the two cohorts in units of the noise; None for a subsample."""
         if len(self._before) > 1:
             return None
         (_, before), (_, after) = self._before[0], self._after[0]
         return float(np.linalg.norm((after - before)[self._once]))
 
     def in_sigmas(self, published: Floats | Integers) -> Floats:
-        """Published numbers, shape (..., numbers), in units of their noise."""
+        """Return published numbers, shape (..., numbers), in units of their noise."""
         relative: Floats = (published - self._origin) / self._scale
         return relative
 
     def log_likelihood_ratio(self, observed: Floats) -> Floats:
-        """Of the cohort after the change against the one before, shape (runs,)."""
+        """Return log-likelihood ratios of the cohort after the change, shape (runs,)."""
         return self._log_density(observed, self._after) - self._log_density(observed, self._before)
 
     def _log_density(self, observed: Floats, laws: list[tuple[float, Floats]]) -> Floats:
-        """Up to a term that both cohorts share."""
+        """Return the log-density of a cohort, up to a term that both cohorts share."""
         seen = observed[:, self._once]
         terms = []
         for probability, centre in laws:
@@ -232,9 +234,10 @@ class StatedNoise:
 def _exact_laws(
     mechanism: Mechanism, pair: NeighbourPair, person: Person | None
 ) -> list[tuple[float, Integers]]:
-    """What is published of a cohort but for the noise, and with which probability.
+    """Return the possible exact numbers of a cohort, with their probabilities.
 
-    A subsample holds the person or not; as everybody else is alike, that is all that matters.
+    There is one possibility without a subsample. With a subsample there are two, because all other
+    people are equal and only the presence of the person matters.
     """
     sizes, size = mechanism.bounds.block_sizes, mechanism.recipe.subsample
     exact = statistics_of(pair.others, person, sizes)
@@ -250,9 +253,9 @@ def _exact_laws(
 
 
 def _learned_scores(before: Floats, after: Floats) -> Scores:
-    """Fisher's linear discriminant, learned from the first half of the runs.
+    """Return the scores of Fisher's linear discriminant, fitted to the first half of the runs.
 
-    It needs no model: it finds what has less noise than stated, noise that two numbers share, and
+    It assumes no model: it detects less noise than stated, noise that two numbers share, and
     numbers without noise.
     """
     half = len(before) // 2

@@ -1,10 +1,9 @@
-"""Neighbouring cohorts as far apart as the proofs allow, invented for the audit.
+"""Artificial neighbouring cohorts with the largest distance that the proofs allow, for the audit.
 
-For each promise docs/maths proves how far one person can move the
-statistics, and names rows that move them that far. Here are such rows, in integers: two variants
-to an LD block, one covariate, two phenotypes. Beside the pair that moves everything at once there
-are pairs that move one part, so that noise missing from a small part is not lost in the rest.
-Nobody's data is read.
+For every promise, docs/maths proves the sensitivity of the statistics and names rows that attain
+it. This module constructs such rows in integers: two variants per LD block, one covariate and two
+phenotypes. One pair changes all statistics at once. Further pairs change one statistic alone, so
+that missing noise on a small statistic is not hidden by the others. No person's data are read.
 """
 
 from __future__ import annotations
@@ -21,35 +20,35 @@ from primo_scale.privacy.mechanism import Mechanism, PublicBounds
 
 Integers = npt.NDArray[np.int64]
 
-# The bounds of the invented rows: large, so that directions are exact to 1e-4, and the covariate
-# short of the phenotypes, so that X'C and X'Y are told apart.
+# Bounds of the artificial rows. They are large, so that directions are exact to 1e-4, and the bound
+# of the covariate is below that of the phenotypes, so that X'C and X'Y are distinguishable.
 _ROW_NORM, _FIXED_NORM, _PHENOTYPE_NORM = 10**8, 10**6, 4 * 10**6
 _BLOCK_SIZE = 2
 N_PHENOTYPES = 2
-# Split of the audited mechanisms: the planner takes no smaller one, so X'X and X'Z both matter.
+# Split of the audited mechanisms, at which X'X and X'Z both contribute to the shift.
 SPLIT = 0.5
-# Two blocks that leave the worst neighbours just the room they need at this split.
+# Bound of each of two blocks, which just admits the worst neighbours at this split.
 _BLOCK_NORM = math.floor(_ROW_NORM / (1 + (SPLIT / 2) ** 2))
 N_SAMPLES = 40
-# Half of them: a smaller subsample would need a delta_1 beyond the region that is proved.
+# Half of the people: a smaller subsample needs a delta_1 outside the range that is proved.
 SUBSAMPLE = N_SAMPLES // 2
 _DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
 
 
 @dataclass(frozen=True)
 class Person:
-    """One record, within the bounds.
+    """Record of one person within the bounds.
 
     Attributes
     ----------
     genotypes
-        x: int64, shape (d,).
+        Genotypes x: int64, shape (d,).
     fixed
-        c: int64, shape (1,); a covariate, since a constant could not change.
+        Covariate c: int64, shape (1,). A constant could not change.
     phenotypes
-        y: int64, shape (2,); 0 where not observed.
+        Phenotypes y: int64, shape (2,); 0 if not observed.
     observed
-        Which phenotypes the person has, 0 or 1: int64, shape (2,).
+        1 for an observed phenotype, else 0: int64, shape (2,).
     """
 
     genotypes: Integers
@@ -65,11 +64,11 @@ class NeighbourPair:
     Attributes
     ----------
     name
-        What moves.
+        Name of the statistics that differ.
     others
-        Genotypes of everybody else, all alike, int64, shape (n - 1, d); they have no outcomes.
+        Genotypes of all other people, who are equal and have no outcomes: int64, shape (n - 1, d).
     before, after
-        The person; None: absent.
+        Record of the person, or None if absent.
     """
 
     name: str
@@ -80,7 +79,7 @@ class NeighbourPair:
 
 @dataclass(frozen=True)
 class CohortStatistics:
-    """Exact statistics of an invented cohort, in memory.
+    """Exact statistics of an artificial cohort, in memory.
 
     Attributes
     ----------
@@ -93,7 +92,7 @@ class CohortStatistics:
     observed
         Numbers of people with each phenotype, shape (2,).
     smallest_eigenvalue
-        Of X'X, rounded down.
+        Smallest eigenvalue of X'X, rounded down.
     """
 
     gram: tuple[Integers, ...]
@@ -104,7 +103,7 @@ class CohortStatistics:
 
 
 def audit_bounds(*, by_block: bool) -> PublicBounds:
-    """Bounds of the invented rows: one dense X'X, or two LD blocks with bounds of their own."""
+    """Return the bounds of the artificial rows: one dense X'X, or two bounded LD blocks."""
     n_blocks = 2 if by_block else 1
     return PublicBounds(
         row_norm=_ROW_NORM,
@@ -118,13 +117,16 @@ def audit_bounds(*, by_block: bool) -> PublicBounds:
 
 
 def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
-    """The pairs to audit a mechanism with.
+    """Return the pairs for the audit of a mechanism.
+
+    Source: the worst neighbours in docs/maths/gram.md, blocks.md, label.md, add-remove.md and
+    subsampling.md.
 
     Parameters
     ----------
     mechanism
-        Calibrated to `audit_bounds`; at another split than `SPLIT` its pairs are close to the
-        worst, and valid.
+        Mechanism calibrated to `audit_bounds`. At another split than `SPLIT` its pairs are valid
+        and close to the worst.
     """
     promise, rows = mechanism.promise, _Rows(mechanism.bounds)
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
@@ -141,7 +143,7 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
 def statistics_of(
     others: Integers, person: Person | None, block_sizes: tuple[int, ...]
 ) -> CohortStatistics:
-    """Sum the statistics of a cohort."""
+    """Return the statistics of a cohort."""
     rows = everybody(others, person)
     boundaries = np.cumsum(block_sizes)[:-1]
     if person is None:
@@ -163,22 +165,23 @@ def statistics_of(
 
 
 def everybody(others: Integers, person: Person | None) -> Integers:
-    """Genotypes of the cohort, the one person first."""
+    """Return the genotypes of the cohort, with the person in the first row."""
     return others if person is None else np.vstack([person.genotypes, others])
 
 
 def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
-    """X_b'X_b of every block."""
+    """Return X_b'X_b of every block."""
     parts = np.split(rows, np.cumsum(block_sizes)[:-1], axis=1)
     return tuple(part.T @ part for part in parts)
 
 
 def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
-    """Genotype rows that move everything the farthest when the outcomes beside them are opposite.
+    """Return the two genotype rows with the largest joint shift for opposite outcomes.
 
-    Their cosine is t/2 (docs/maths/gram.md). Rows clipped in blocks lie in one direction,
-    long in one block and short in the other, each where the other is not (docs/maths/blocks.md).
-    Of a subsample X'X is paid for by itself: orthogonal rows move it the farthest.
+    Their cosine is t/2 (docs/maths/gram.md, Theorem 1). Rows clipped in blocks have one direction:
+    one row is long in the first block and short in the second, and the other row is the reverse
+    (docs/maths/blocks.md, Theorem 4). X'X of a subsample is a separate release, in which orthogonal
+    rows have the largest distance.
     """
     if mechanism.recipe.subsample is not None:
         return rows.two_genotypes(0.0, _DIAGONAL)
@@ -188,7 +191,7 @@ def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, In
 
 
 class _Rows:
-    """Rows at given bounds, in given directions."""
+    """Rows that attain given bounds in given directions."""
 
     def __init__(self, bounds: PublicBounds) -> None:
         self._block_norms, left = [], bounds.row_norm
@@ -201,20 +204,23 @@ class _Rows:
         self.others = np.tile(self.genotypes(0.0), (N_SAMPLES - 1, 1))
 
     def genotypes(self, angle: float, *, last_block_first: bool = False) -> Integers:
-        """As long as the bounds allow, at this angle to the first variant in every block.
+        """Return the longest row at an angle to the first variant in every block.
 
-        One block is filled, and the other gets what is left.
+        One block attains its bound, and the other one receives the remainder of the total bound.
         """
         norms = reversed(self._block_norms) if last_block_first else self._block_norms
         return np.concatenate([_in_direction(angle, norm) for norm in norms])
 
     def two_genotypes(self, cosine: float, centre: float) -> tuple[Integers, Integers]:
-        """Two such rows; X'X moves on its diagonal if they lie about `_DIAGONAL`, else off it."""
+        """Return two longest rows with a given cosine, symmetric about the angle `centre`.
+
+        X'X changes on its diagonal if `centre` is `_DIAGONAL`, else off it.
+        """
         half = math.acos(cosine) / 2
         return self.genotypes(centre - half), self.genotypes(centre + half)
 
     def phenotypes(self, angle: float) -> Integers:
-        """As long as the bound allows, at this angle to the first phenotype."""
+        """Return the longest phenotypes at an angle to the first one."""
         return _in_direction(angle, self._phenotype_norm)
 
 
@@ -245,7 +251,7 @@ def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair
 
 
 def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    """Orthogonal rows without outcomes: X'X moves alone, and the smallest eigenvalue."""
+    """Return pairs of orthogonal rows without outcomes, which change X'X alone."""
     pairs = []
     for name, centre in (("X'X, diagonal", _DIAGONAL), ("X'X, off the diagonal", _OFF_DIAGONAL)):
         before, after = (
@@ -257,7 +263,7 @@ def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
 
 
 def _removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    # At a right angle to everybody else's row the person is the smallest eigenvalue.
+    # A row orthogonal to all others determines the smallest eigenvalue.
     x, outcomes = rows.genotypes(math.pi / 2), (rows.fixed, rows.phenotypes(_DIAGONAL))
     oblique = rows.genotypes(_DIAGONAL)
     present = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +12,7 @@ from primo_scale.cli.option_types import Number
 
 if TYPE_CHECKING:
     from primo_scale.audit.mechanism_audit import Audit, PairAudit
-    from primo_scale.methods.catalogue import Method
-    from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
+    from primo_scale.audit.subjects import Subject
 
 _ALL = "all"
 _COLUMNS = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
@@ -30,41 +27,6 @@ _HEADER = _COLUMNS.format(
     "verdict",
     "methods",
 )
-
-
-@dataclass(frozen=True)
-class AuditChoices:
-    """What to audit.
-
-    Attributes
-    ----------
-    method, privacy, adjacency
-        A name of each, or ``all``.
-    epsilon, delta
-        What every mechanism is calibrated to.
-    """
-
-    method: str
-    privacy: str
-    adjacency: str
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A mechanism to audit.
-
-    Attributes
-    ----------
-    methods
-        Names of the methods that release it.
-    mechanism
-        Mechanism calibrated to the invented people's bounds.
-    """
-
-    methods: tuple[str, ...]
-    mechanism: Mechanism
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -124,8 +86,10 @@ def main(
 
     Exit code 0: no evidence against any claim; 1: some.
     """
+    from primo_scale.audit.subjects import AuditChoices, audit_subjects
+
     choices = AuditChoices(method, privacy, adjacency, epsilon, delta)
-    subjects = list(_subjects(choices))
+    subjects = list(audit_subjects(choices))
     click.echo(
         f"delta {delta:g}, {runs:,} releases over each of two neighbouring cohorts a pair, "
         f"confidence {confidence:g} for all lines together"
@@ -181,61 +145,3 @@ def _pair_line(pair: PairAudit) -> str:
 
 def _epsilon(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _subjects(choices: AuditChoices) -> Iterator[Subject]:
-    """Every mechanism that was asked for, methods that share one together."""
-    from primo_scale.audit.worst_pairs import SPLIT, audit_bounds
-    from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-    from primo_scale.privacy.mechanism import Promise
-    from primo_scale.privacy.scales import calibrate
-
-    for unit in PrivacyUnit:
-        for adjacency in Adjacency:
-            if choices.privacy not in (unit, _ALL) or choices.adjacency not in (adjacency, _ALL):
-                continue
-            promise = Promise(choices.epsilon, choices.delta, unit, adjacency)
-            for by_block in (False, True):
-                bounds = audit_bounds(by_block=by_block)
-                for recipe, methods in _recipes(choices, promise, by_block=by_block).items():
-                    mechanism = calibrate(bounds, promise, recipe, split=SPLIT)
-                    yield Subject(tuple(methods), mechanism)
-
-
-def _recipes(choices: AuditChoices, promise: Promise, *, by_block: bool) -> dict[Recipe, list[str]]:
-    """What the methods measure under a promise, and which measure the same."""
-    from primo_scale.audit.worst_pairs import N_PHENOTYPES, SUBSAMPLE
-    from primo_scale.gaussian.sensitivity import PrivacyUnit
-
-    recipes: dict[Recipe, list[str]] = {}
-    if by_block and promise.privacy is PrivacyUnit.LABEL:
-        return recipes  # X'X is public: blocks change nothing
-    for method in _methods(choices, promise):
-        if by_block and method.subsamples:
-            continue  # rows of a subsample are not clipped in blocks
-        recipe = method.recipe(N_PHENOTYPES, SUBSAMPLE if method.subsamples else None)
-        recipes.setdefault(recipe, []).append(method.name)
-    return recipes
-
-
-def _methods(choices: AuditChoices, promise: Promise) -> list[Method]:
-    """The methods that were asked for and can keep a promise.
-
-    A single one that cannot is an error, here or when it is calibrated, unless every kind of
-    privacy was asked for.
-    """
-    from primo_scale.gaussian.sensitivity import Adjacency
-    from primo_scale.methods.catalogue import METHODS, method_named
-
-    if choices.method == _ALL:
-        fitting = [m for m in METHODS.values() if promise.privacy in m.privacy]
-        replaced = promise.adjacency is Adjacency.REPLACE_ONE
-        return [m for m in fitting if replaced or not m.subsamples]
-    if choices.privacy != _ALL or choices.method not in METHODS:
-        return [method_named(choices.method, promise.privacy)]
-    method = METHODS[choices.method]
-    return [method] if promise.privacy in method.privacy else []
-
-
-if __name__ == "__main__":
-    main()

@@ -23,6 +23,7 @@ from primo_scale.cli.option_types import (
     Number,
 )
 from primo_scale.kernels import AUTOMATIC, NAMES
+from primo_scale.methods.estimators import SHRINKAGES
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -255,7 +256,7 @@ _method_options = under(
         ),
         click.option(
             "--shrinkage",
-            type=click.Choice(["known-noise", "ridge-at-noise-norm", "sure", "james-stein"]),
+            type=click.Choice(SHRINKAGES),
             help="How noisy weights are shrunk, where the method leaves it open "
             "(default: known-noise).",
         ),

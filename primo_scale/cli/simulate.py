@@ -1,8 +1,7 @@
-"""python -m pipelines.simulate: a cohort of any size made of real public genotypes."""
+"""``primo-scale simulate``: a cohort of any size made of real public genotypes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -12,24 +11,6 @@ from primo_scale.cli.option_types import Number
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)
-
-
-@dataclass(frozen=True)
-class CohortChoices:
-    """A cohort as asked for on the command line; the options' help says what each means."""
-
-    bfile: str
-    out: str
-    samples: int
-    seed: int
-    variants: int | None
-    mean_segment: float
-    missing: float
-    phenotypes: int
-    prevalence: float | None
-    heritability: float
-    causal_fraction: float
-    effects_seed: int
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -98,43 +79,7 @@ def main(**options: Any) -> None:
     the bounds files that a release needs and the true effects. The same options give the same
     files, byte for byte: nobody in them is real, so there is nothing for randomness to protect.
     """
-    n_variants = simulate(CohortChoices(**options))
+    from primo_scale.simulation.cohort import SimulatedCohort, simulate
+
+    n_variants = simulate(SimulatedCohort(**options))
     click.echo(f"{options['out']}: {options['samples']} simulated people, {n_variants} variants")
-
-
-def simulate(choices: CohortChoices) -> int:
-    """Write a cohort's files and return how many variants it has."""
-    from primo_scale.simulation.fileset import Fileset
-    from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
-    from primo_scale.simulation.panel import lay_out_sites, read_panel
-    from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_people
-
-    panel = read_panel(choices.bfile)
-    sites = lay_out_sites(panel, choices.variants or len(panel.variants))
-    mosaic = Mosaic(
-        codes=panel.codes,
-        panel_row=sites.panel_row,
-        chromosome_starts=sites.chromosome_starts,
-        mean_segment=choices.mean_segment,
-        missing_rate=choices.missing,
-        seed=choices.seed,
-    )
-    model = TraitModel(
-        choices.phenotypes, choices.prevalence, choices.heritability, choices.causal_fraction
-    )
-    n_people, files = choices.samples, Fileset(choices.out)
-    files.write_bed(genotype_slabs(mosaic, n_people), mosaic.n_variants, n_people)
-    files.write_bim(sites.variants)
-    effects = None
-    if model.names:
-        frequency = panel.a1_frequency[sites.panel_row]
-        effects = draw_effects(mosaic, frequency, model, seed=choices.effects_seed)
-        files.write_effects(effects, sites.variants, model)
-    files.write_bounds(model)
-    people = simulate_people(mosaic, n_people, model, effects)
-    files.write_people(people, model, f"SIM{choices.seed}")
-    return mosaic.n_variants
-
-
-if __name__ == "__main__":
-    main()

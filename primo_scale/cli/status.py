@@ -1,13 +1,10 @@
-"""How a run is doing, from another terminal: ``python -m pipelines.status WORK_DIR``."""
+"""``primo-scale status WORK_DIR``: how far a run is, from another terminal."""
 
 from __future__ import annotations
 
 import json
-import socket
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -20,40 +17,8 @@ from primo_scale.cli.command_line import (
     explain_errors,
 )
 from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.humanize import bytes_in_words
-from primo_scale.run.progress_file import RunProgress, read_progress
 
-_REMARKS = {
-    "running": "running",
-    "finished": "finished",
-    "stopped": "stopped; the same command continues it",
-    "failed": "failed",
-    "unknown": "runs on another machine, whose processes are not seen from here",
-}
-
-
-@dataclass(frozen=True)
-class Status:
-    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people.
-
-    Attributes
-    ----------
-    state : str
-        ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
-        error; ``stopped``: it was interrupted or killed, and the same command continues it;
-        ``unknown``: it is on another machine and has not recorded its end.
-    run : RunProgress or None
-        What the run recorded; None if it has not begun to.
-    disk : dict of str to int
-        Bytes in use on the disk, by name in the work directory, largest first.
-    disk_free : int
-        Bytes.
-    """
-
-    state: str
-    run: RunProgress | None
-    disk: dict[str, int]
-    disk_free: int
+_EXIT_CODES = {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
@@ -70,91 +35,14 @@ def main(work_dir: Path, as_json: bool) -> None:
     Exit code 0: the run goes on, finished, or is on another machine; 5: it stopped, and the same
     command continues it; 3: it failed, or WORK_DIR is not a work directory.
     """
+    from primo_scale.run.status import read_status, status_lines
+
     status = read_status(work_dir)
     if as_json:
         click.echo(json.dumps({"work_dir": str(work_dir), **asdict(status)}))
     else:
-        for line in _lines(work_dir, status):
+        for line in status_lines(work_dir, status):
             click.echo(line)
     if status.state == "failed" and status.run is not None:
         click.echo(status.run.message, err=True)
-    sys.exit(
-        {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}.get(status.state, 0)
-    )
-
-
-def read_status(work_dir: Path) -> Status:
-    """Return the state of the run in a work directory.
-
-    Raises
-    ------
-    InputError
-        There is no such directory, or no run has begun in it.
-    """
-    from primo_scale.machine import disk_usage, free_disk
-    from primo_scale.storage.files import lock_is_held
-
-    if not work_dir.is_dir():
-        raise InputError("no such work directory", where=work_dir)
-    # The lock first: a run that ends between the two looks has then recorded its end.
-    held = lock_is_held(work_dir / "lock")
-    run = read_progress(work_dir)
-    if run is None and not held:
-        raise InputError(
-            "holds no record of a run: none has begun here, or its intermediates were purged",
-            where=work_dir,
-        )
-    return Status(_state(run, held), run, disk_usage(work_dir), free_disk(work_dir))
-
-
-def _state(run: RunProgress | None, held: bool) -> str:
-    if held or run is None:
-        return "running"
-    if run.outcome in ("finished", "failed"):
-        return run.outcome
-    if run.outcome is None and run.host != socket.gethostname():
-        return "unknown"
-    return "stopped"
-
-
-def _lines(work_dir: Path, status: Status) -> Iterator[str]:
-    run = status.run
-    if run is None:
-        yield f"{work_dir}: starting"
-    else:
-        since = _ago(run.started)
-        who = f" ({run.command}, process {run.pid} on {run.host}, started {since} ago)"
-        yield f"{work_dir}: {run.stage or run.command}, {_REMARKS[status.state]}{who}"
-        if run.total:
-            yield f"  {'done':<8}  {_counts(run, at_last=status.state != 'running')}"
-        if run.out is not None:
-            yield f"  {'release':<8}  {run.out}"
-        if run.message is not None and status.state != "failed":
-            yield f"  {'message':<8}  {run.message}"
-    used = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in [*status.disk.items()][:3])
-    total = bytes_in_words(sum(status.disk.values()))
-    yield f"  {'disk':<8}  {total} used ({used}), {bytes_in_words(status.disk_free)} free"
-
-
-def _counts(run: RunProgress, *, at_last: bool) -> str:
-    from primo_scale.run.eta import duration
-
-    parts = [f"{run.done} of {run.total} {run.of_what}, {run.total - run.done} left"]
-    if run.work_done is not None:
-        parts.append(f"{run.work_done:.1%} of the work")
-    if run.per_second > 0:
-        parts.append(f"{60 * run.per_second:.3g} a minute")
-    if run.seconds_left:
-        parts.append(f"about {duration(run.seconds_left)} left{' at the last rate' * at_last}")
-    return ", ".join([*parts, f"recorded {_ago(run.updated)} ago"])
-
-
-def _ago(time: str) -> str:
-    from primo_scale.run.eta import duration
-
-    seconds = (datetime.now().astimezone() - datetime.fromisoformat(time)).total_seconds()
-    return duration(max(0.0, seconds))
-
-
-if __name__ == "__main__":
-    main()
+    sys.exit(_EXIT_CODES.get(status.state, 0))

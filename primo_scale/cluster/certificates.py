@@ -41,7 +41,7 @@ DEFAULT_DAYS = 30
 _AUTHORITY, _MEMBER = "primo_scale cluster authority", "primo_scale cluster member"
 _THROW_AWAY = "tls-"
 _CLOCKS_APART = datetime.timedelta(minutes=10)
-_RENEW = "python -m pipelines.certificates renew"
+_RENEW = "primo-scale certificates renew"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
         raise InputError(
             "holds no certificates",
             where=directory,
-            remedy="Run python -m pipelines.certificates new",
+            remedy="Run primo-scale certificates new",
         )
     _write(directory, _from_now(days))
     return read_certificates(directory)
@@ -261,7 +261,7 @@ def security_towards(address: str, tls: Path | str | bool) -> Security | None:
             "whoever can reach this scheduler can run code as its owner, and nothing is encrypted",
             where="--scheduler",
             value=address,
-            remedy="Use tls:// and --tls DIR (python -m pipelines.certificates new DIR), or "
+            remedy="Use tls:// and --tls DIR (primo-scale certificates new DIR), or "
             "--no-tls (in a profile: tls = false) where everybody on the network is trusted",
         )
     return None
@@ -303,7 +303,7 @@ def _check_private(directory: Path) -> None:
         raise InputError(
             "no such directory",
             where=directory,
-            remedy="Run python -m pipelines.certificates new",
+            remedy="Run primo-scale certificates new",
         )
     for path in (directory, directory / KEY_FILE):
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0

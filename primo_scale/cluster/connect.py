@@ -75,7 +75,7 @@ def _scheduler_client(profile: SchedulerProfile) -> Client:
 
 @contextmanager
 def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Client]:
-    # dask-jobqueue is optional, so it is imported only here.
+    # Imported only here, because dask-jobqueue reads its configuration files on import.
     from primo_scale.cluster.job_queue import job_queue_cluster
 
     with (

@@ -6,17 +6,16 @@ them. `JobKeeper` keeps as many jobs as the profile allows while there is work.
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Any
 
 import dask
+import dask_jobqueue
 
 from primo_scale.cluster.certificates import security_of
 from primo_scale.cluster.dask_settings import (
@@ -54,7 +53,7 @@ def job_script(profile: JobQueueProfile, certificates: Path | None, logs: str) -
     logs : str
         Directory of the job's output.
     """
-    job_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster").job_cls
+    job_class = getattr(dask_jobqueue, f"{_CLASSES[profile.kind]}Cluster").job_cls
     scheme, tls = "tcp", {}
     if certificates is not None:
         scheme, tls = "tls", {"security": security_of(certificates), "protocol": "tls://"}
@@ -89,11 +88,11 @@ def job_queue_cluster(
     Raises
     ------
     InputError
-        dask-jobqueue or the submit command is missing, or the queue refuses the first job.
+        The submit command is not installed, or the queue refuses the first job.
     """
     given = profile.jobs.logs
     logs = make_private_directory(scratch / "logs") if given is None else Path(given)
-    cluster_class = getattr(_dask_jobqueue(), f"{_CLASSES[profile.kind]}Cluster")
+    cluster_class = getattr(dask_jobqueue, f"{_CLASSES[profile.kind]}Cluster")
     listener, security = profile.scheduler, None
     place = {"host": listener.host, "interface": listener.interface}
     if certificates is not None:
@@ -134,7 +133,7 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
     except FileNotFoundError as error:
         forget_unsubmitted(cluster)
         raise InputError(
-            f"there is no {profile.kind.upper()} here: its submit command is missing",
+            f"the submit command of {profile.kind.upper()} is not installed",
             where="--cluster",
             value=error.filename,
         ) from error
@@ -212,7 +211,3 @@ def _prologue(profile: JobQueueProfile) -> list[str]:
     settings = {**WORKER_ENVIRONMENT, **encrypted}
     exported = [f"export {name}={value}" for name, value in settings.items()]
     return ["umask 077", *exported, *profile.jobs.prologue]
-
-
-def _dask_jobqueue() -> ModuleType:
-    return importlib.import_module("dask_jobqueue")

@@ -219,7 +219,7 @@ def _kubectl(profile: KubernetesProfile, arguments: list[str], stdin: str = "") 
     try:
         subprocess.run(words, input=stdin, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise InputError("kubectl is not here", where="--cluster") from error
+        raise InputError("kubectl is not installed", where="--cluster") from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or ["it says nothing"]
         raise InputError(

@@ -55,7 +55,7 @@ NonNegative = Annotated[int, Meta(ge=0)]
 SCHEDULER_PORT = 8786
 
 Tls = str | bool
-"""Directory of certificates made by ``pipelines.certificates``, or whether TLS is used."""
+"""Directory of certificates made by ``primo-scale certificates``, or whether TLS is used."""
 
 
 def seconds(duration: str) -> int:
@@ -331,7 +331,7 @@ class KubernetesProfile(_Table, frozen=True, tag_field="kind", tag="kubernetes")
 
     def __post_init__(self) -> None:
         remedy = (
-            'Write tls = "DIR" (python -m pipelines.certificates new DIR), or tls = false where '
+            'Write tls = "DIR" (primo-scale certificates new DIR), or tls = false where '
             "every machine on the network is trusted"
         )
         if self.tls is True:

@@ -1,9 +1,8 @@
-"""From (epsilon, delta) to the noise of a Gaussian mechanism, exactly (docs/maths/calibration.md).
+"""Exact calibration of the Gaussian mechanism to (epsilon, delta) (docs/maths/calibration.md).
 
-A bundle of Gaussian releases is described by one number, mu: the length of the joint shift one
-person can cause, in units of the noise. Its (epsilon, delta) curve is the analytic Gaussian
-profile of Balle and Wang (2018), and bundles compose by adding mu^2. Everything here rounds
-toward more noise.
+One number, mu, describes a set of Gaussian releases: the length of the joint shift that one person
+can cause, in units of the noise. Its (epsilon, delta) curve is the analytic Gaussian profile of
+Balle and Wang (2018), and mu^2 adds up under composition. All functions round toward more noise.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.bisection import bracket_root
 from primo_scale.gaussian.sensitivity import Adjacency
 
-# Noise drawn on a lattice instead of the real line costs less than this share of epsilon, with
-# the error of the floating-point profile, inside the region below (docs/maths/noise.md,
-# Theorem 4): releases are calibrated at epsilon (1 - LATTICE_MARGIN).
+# Share of epsilon that covers the cost of noise on a lattice instead of the real line and the
+# error of the floating-point profile, inside the region below (docs/maths/noise.md, Theorem 4).
+# Releases are calibrated at epsilon (1 - LATTICE_MARGIN).
 LATTICE_MARGIN = 1e-6
 SMALLEST_EPSILON = 1e-3
 LARGEST_EPSILON = 100.0
@@ -33,14 +32,15 @@ _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release takes from its account.
+    """Privacy cost of a release; every component adds up over releases.
 
     Attributes
     ----------
     mu_squared
-        Of what is Gaussian: it adds up.
+        Cost of the Gaussian mechanisms.
     epsilon, delta
-        Of what is known only as (epsilon, delta)-private, such as X'X of a secret subsample.
+        Cost of mechanisms known only to be (epsilon, delta)-private, such as X'X of a secret
+        subsample.
     """
 
     mu_squared: float
@@ -48,7 +48,7 @@ class Cost:
     delta: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        """The cost of both."""
+        """Return the sum of two costs."""
         return Cost(
             self.mu_squared + other.mu_squared,
             self.epsilon + other.epsilon,
@@ -57,16 +57,17 @@ class Cost:
 
 
 def log_delta(epsilon: float, mu: float) -> float:
-    """Natural logarithm of the analytic Gaussian profile ``delta(epsilon; mu)``.
+    """Return the natural logarithm of the analytic Gaussian profile ``delta(epsilon; mu)``.
 
     ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)``. With
     ``x = epsilon/mu`` and the Mills ratio ``M(u) = Phi(-u)/phi(u)`` this is
-    ``phi(x - mu/2) [M(x - mu/2) - M(x + mu/2)]``, which neither overflows nor cancels: the
-    relative error is below 1e-10 from epsilon 0.001 to 100 and delta down to 1e-300.
+    ``phi(x - mu/2) [M(x - mu/2) - M(x + mu/2)]``, without overflow or cancellation: the relative
+    error is below 1e-10 for epsilon from 0.001 to 100 and delta down to 1e-300.
+    Source: docs/maths/calibration.md, Theorem 1.
     """
     near = epsilon / mu - mu / 2
     far = epsilon / mu + mu / 2
-    if near < 0:  # the Mills ratio grows without bound there, but nothing is small
+    if near < 0:  # the Mills ratio may overflow here, but delta is not small
         difference = ndtr(-near) - math.exp(epsilon + log_ndtr(-far))
         return math.log(difference) if difference > 0 else -math.inf
     difference = _mills_ratio(near) - _mills_ratio(far)
@@ -80,37 +81,35 @@ def _mills_ratio(u: float) -> float:
 
 
 def mu_for(epsilon: float, delta: float) -> float:
-    """The largest mu that is (epsilon, delta)-private, rounded down (relative 1e-12).
+    """Return the largest mu that is (epsilon, delta)-private, rounded down by a relative 1e-12.
+
+    Source: docs/maths/calibration.md, Theorem 1.
 
     Raises
     ------
     UsageError
-        ``epsilon`` not positive and finite, or ``delta`` not strictly between 0 and 1.
+        ``epsilon`` is not positive and finite, or ``delta`` is not strictly between 0 and 1.
     """
     check_epsilon_delta(epsilon, delta)
     log_target = math.log(delta)
-    # The zero-concentrated bound is valid and loose: it brackets the root from below.
+    # The zero-concentrated bound is valid but loose, so it brackets the root from below.
     low = math.sqrt(2) * epsilon / (math.sqrt(epsilon - log_target) + math.sqrt(-log_target))
     high = 2 * low
     while log_delta(epsilon, high) < log_target:
         high *= 2
-    root = brentq(
-        lambda log_mu: log_delta(epsilon, math.exp(log_mu)) - log_target,
-        math.log(low) - 1e-3,
-        math.log(high),
-        xtol=1e-15,
-        rtol=1e-14,
-    )
-    return math.exp(root) * (1 - _ROUNDING)
+    root, _ = bracket_root(lambda mu: log_delta(epsilon, mu) - log_target, low * 0.999, high)
+    return root * (1 - _ROUNDING)
 
 
 def epsilon_for(mu: float, delta: float) -> float:
-    """The smallest epsilon at which mu is (epsilon, delta)-private, rounded up.
+    """Return the smallest epsilon at which mu is (epsilon, delta)-private, rounded up.
+
+    Source: docs/maths/calibration.md, Theorem 1.
 
     Raises
     ------
     UsageError
-        ``mu`` negative or not finite, or ``delta`` not strictly between 0 and 1.
+        ``mu`` is negative or not finite, or ``delta`` is not strictly between 0 and 1.
     """
     if not (math.isfinite(mu) and mu >= 0):
         raise UsageError("mu must be finite and not negative", value=mu)
@@ -119,26 +118,26 @@ def epsilon_for(mu: float, delta: float) -> float:
     if mu == 0 or log_delta(0.0, mu) <= log_target:
         return 0.0
     high = mu**2 / 2 + mu * math.sqrt(-2 * log_target)  # the zero-concentrated bound
-    root = brentq(
-        lambda epsilon: log_delta(epsilon, mu) - log_target, 0.0, high, xtol=1e-15, rtol=1e-14
-    )
-    return float(root) * (1 + _ROUNDING) + _ROUNDING
+    _, root = bracket_root(lambda epsilon: log_target - log_delta(epsilon, mu), 0.0, high)
+    return root * (1 + _ROUNDING) + _ROUNDING
 
 
 @cache
 def release_mu(epsilon: float, delta: float) -> float:
-    """The mu a release may use, and is charged, for (epsilon, delta) with noise on the lattice.
+    """Return the mu that a release with noise on the lattice may use and is charged for.
+
+    Source: docs/maths/calibration.md, Theorem 1; docs/maths/noise.md, Theorem 4.
 
     Raises
     ------
     UsageError
-        Outside the region where the lattice margin is proved and the profile is accurate: epsilon
-        from 1e-3 to 100 and delta from 1e-30 to 1e-3.
+        Epsilon is not between 1e-3 and 100, or delta is not between 1e-30 and 1e-3: the lattice
+        margin is proved, and the profile is accurate, only in this region.
     """
     check_epsilon_delta(epsilon, delta)
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise UsageError(
-            "epsilon is outside what the noise is proved for",
+            "epsilon is outside the range for which the noise is proved",
             where="--epsilon",
             value=epsilon,
             limit=f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}",
@@ -146,7 +145,7 @@ def release_mu(epsilon: float, delta: float) -> float:
         )
     if not DELTA_RANGE[0] <= delta <= DELTA_RANGE[1]:
         raise UsageError(
-            "delta is outside what the noise sampler is proved for",
+            "delta is outside the range for which the noise is proved",
             where="--delta",
             value=delta,
             limit=f"{DELTA_RANGE[0]:g} to {DELTA_RANGE[1]:g}",
@@ -156,10 +155,10 @@ def release_mu(epsilon: float, delta: float) -> float:
 
 
 def composed_epsilon(cost: Cost, delta: float) -> float:
-    """The epsilon, at `delta`, of lattice releases that cost so much together.
+    """Return the epsilon, at `delta`, of the composition of releases with a given total cost.
 
-    ``eps(mu, delta - sum delta_j) + sum eps_j`` (docs/maths/calibration.md); infinite when the
-    delta_j leave nothing.
+    It is ``eps(mu, delta - sum delta_j) + sum eps_j``, or infinite if sum delta_j reaches delta.
+    Source: docs/maths/calibration.md, Theorems 2 and 3.
     """
     if cost.delta >= delta:
         return math.inf
@@ -168,16 +167,19 @@ def composed_epsilon(cost: Cost, delta: float) -> float:
 
 
 def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency) -> float:
-    """The split t = D/A of a joint release that minimises ``a/A + b/D``.
+    """Return the split t = D/A of a joint release that minimises ``a/A + b/D``.
+
+    Under replace-one it is ``(-b + sqrt(b^2 + 16ab)) / 4a`` in (0, 2], computed without
+    cancellation. Under add-remove, where A + D is given, it is ``sqrt(b/a)``.
+    Source: docs/maths/gram.md, Theorem 3.
 
     Parameters
     ----------
     gram_weight, cross_weight
-        ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due to the
-        noise on X'X and on X'Z, both in the same units (docs/maths/gram.md).
+        ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due to the noise
+        on X'X and on X'Z, in the same unit.
     adjacency
-        Replace-one: ``(-b + sqrt(b^2 + 16ab)) / 4a``, here without its cancellation, in (0, 2].
-        Add-remove, where A + D is given: ``sqrt(b/a)``.
+        Neighbouring relation between cohorts.
     """
     if adjacency is Adjacency.ADD_REMOVE:
         return math.sqrt(cross_weight / gram_weight)
@@ -198,7 +200,7 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
     Returns
     -------
     float
-        Nearest positive multiple of 1/64, which is exact in every formula: the minimum is flat.
+        Nearest positive multiple of 1/64, which is exact in every formula. The minimum is flat.
     """
     gamma = math.sqrt(cross_weight / gram_weight)
     stretch = 1 + gamma / 3
@@ -207,12 +209,12 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
 
 
 def check_epsilon_delta(epsilon: float, delta: float) -> None:
-    """Refuse numbers that are no privacy parameters.
+    """Refuse an invalid epsilon or delta.
 
     Raises
     ------
     UsageError
-        ``epsilon`` not positive and finite, or ``delta`` not strictly between 0 and 1.
+        ``epsilon`` is not positive and finite, or ``delta`` is not strictly between 0 and 1.
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise UsageError(

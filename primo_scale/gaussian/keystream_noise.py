@@ -1,10 +1,10 @@
-"""Gaussian noise on a fine lattice from an AES-256-CTR keystream: fast, and replayable by key.
+"""Gaussian noise on a fine lattice from an AES-256-CTR keystream, reproducible from its key.
 
-The draws are exact up to a total variation of 4e-119 each if the keystream is uniform
-(docs/maths/sampler.md), so what they add to a guarantee is that AES-256 is a pseudorandom function.
-About fifteen million draws a second and core.
+If the keystream is uniform, each draw is exact up to a total variation distance of 4e-119
+(docs/maths/sampler.md). The guarantee therefore assumes that AES-256 is a pseudorandom function.
+One core draws about 15 million values per second.
 
-Rejection makes the time depend, weakly, on what was drawn.
+The sampler rejects some candidates, so the time of a draw depends weakly on its value.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ Integers = npt.NDArray[np.int64]
 KEY_BYTES = 32
 _DOMAIN = b"primo-scale Gaussian noise, 1"
 _BLOCK_BYTES = 16
-# Each has a key of its own: what AES blocks, being distinct, give away grows with the square of
-# how many share a key. It is also what threads share out, and fits a core's cache.
+# Draws per chunk. Each chunk has its own key, because the advantage of distinguishing AES blocks,
+# which are distinct, from random ones grows with the square of their number under one key. A chunk
+# is also the unit of work of a thread, and it fits in a core's cache.
 _CHUNK_DRAWS = 1 << 14
-# 0.62% of attempts are rejected; eight standard deviations more than that.
+# Share and number of spare attempts: 0.62% are rejected, plus eight standard deviations.
 _SPARE_SHARE, _SPARE_ATTEMPTS = 128, 64
-# Extensions lie in the upper half of a chunk's counters, 16 blocks apart, of which 9 are used.
+# Extensions use the upper half of a chunk's counters: 9 blocks each, 16 blocks apart.
 _EXTENSIONS_FROM, _EXTENSION_STRIDE = 1 << 127, 16
 
 
 class KeystreamNoise:
-    """The noise of one release, drawn label by label.
+    """Source of the noise of one release.
 
-    The same key, label, count and scale give the same draws on any machine and any number of
-    cores; if any of them differs, the draws are independent.
+    The same key, label, count and scale give the same draws on any machine and any number of cores.
+    If any of them differs, the draws are independent.
 
     Parameters
     ----------
     key
-        32 uniform secret bytes, for one release only: from `os.urandom`, or derived from a longer
-        lived key for one charge and one digest of the statistics.
+        Uniform secret key of 32 bytes from `os.urandom`, used for one release only.
 
     Raises
     ------
     UsageError
-        The key is not 32 bytes.
+        The key is not 32 bytes long.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -79,16 +79,16 @@ class KeystreamNoise:
         Parameters
         ----------
         label
-            What the noise is for: the statistic, the block and the part. Once only.
+            Name of the statistic, block and part that the noise is for, used only once.
         count
             Number of draws.
         scale
-            Standard deviation, 2^32 to 2^58; used exactly as given.
+            Standard deviation from 2^32 to 2^58 lattice steps, used exactly as given.
 
         Returns
         -------
         ndarray of int64, shape (count,)
-            Drawn on every core this process may use.
+            Draws, computed on every core that this process may use.
 
         Raises
         ------
@@ -103,9 +103,9 @@ class KeystreamNoise:
             )
         if label in self._drawn:
             raise UsageError(
-                "noise was already drawn for this label; the same again would cancel out",
+                "noise was already drawn for this label, and equal noise would cancel out",
                 value=label,
-                remedy="Give every statistic and block a label of its own",
+                remedy="Give every statistic and block its own label",
             )
         self._drawn.add(label)
         noise = np.empty(count, dtype=np.int64)
@@ -122,13 +122,13 @@ class KeystreamNoise:
 
 
 def keystream(key: bytes, first_block: int, size: int) -> bytes:
-    """AES-CTR keystream from a given value of the 128-bit big-endian block counter on."""
+    """Return `size` bytes of AES-CTR keystream from a value of the 128-bit block counter on."""
     counter = CTR(first_block.to_bytes(_BLOCK_BYTES, "big"))
     return Cipher(AES(key), counter).encryptor().update(bytes(size))
 
 
 def _fill_chunk(key: bytes, scale: Scale, noise: Integers) -> None:
-    """Fill with the accepted attempts, in order, of the stream under `key`."""
+    """Fill `noise` with the accepted attempts of the stream under `key`, in order."""
     n_done = n_attempts = 0
     while n_done < len(noise):
         missing = len(noise) - n_done
@@ -141,7 +141,7 @@ def _fill_chunk(key: bytes, scale: Scale, noise: Integers) -> None:
 
 
 def _accepted(key: bytes, scale: Scale, start: int, count: int) -> Integers:
-    """What attempts `start` (even) to ``start + count`` of a stream gave, without the rejected."""
+    """Return the accepted values of attempts `start` (even) to ``start + count`` of a stream."""
     attempt_bytes = 8 * WORDS_PER_ATTEMPT
     stream = keystream(key, start * attempt_bytes // _BLOCK_BYTES, count * attempt_bytes)
     words = np.frombuffer(stream, dtype="<u8").reshape(count, WORDS_PER_ATTEMPT)

@@ -1,13 +1,11 @@
-"""Gaussian noise on a fine lattice, rounded onto the integers (docs/maths/noise.md).
+"""Addition of Gaussian noise to integer arrays (docs/maths/noise.md).
 
-A statistic is an array of integers. To each entry a Gaussian on the lattice ``2^-k Z`` is added,
-with at least 2^32 lattice steps to a standard deviation, and the sum is rounded to an integer.
-That is post-processing of the ideal Gaussian mechanism, up to what the margin in the calibration
-covers (docs/maths/sampler.md); no floating-point number is added to the data, so there are no
-low-order bits to attack.
+A Gaussian on the lattice ``2^-k Z``, with at least 2^32 lattice steps per standard deviation, is
+added to every entry, and the sum is rounded to an integer. Up to a difference that the margin of
+the calibration covers (docs/maths/sampler.md), this is post-processing of the ideal Gaussian
+mechanism. No floating-point number is added to the data, which prevents attacks on low-order bits.
 
-The draws come from a keystream (`keystream_noise`). Its sampler rejects some candidates, so the
-time that a draw takes depends on the noise.
+The draws come from a source such as `primo_scale.gaussian.keystream_noise.KeystreamNoise`.
 """
 
 from __future__ import annotations
@@ -22,29 +20,29 @@ from primo_scale.errors import UsageError
 
 Integers = npt.NDArray[np.int64]
 
-# Up to here, 24 standard deviations, which no draw exceeds, fit in 64 bits.
+# Largest sigma for which 24 standard deviations, which no draw exceeds, fit in 64 bits.
 LARGEST_FINE_SIGMA = 2.0**58
 SMALLEST_SIGMA = 2.0**-20
 _STEPS_PER_SIGMA_BITS = 32
 
 
 class FineNoise(Protocol):
-    """Source of independent Gaussian integers, before they are rounded onto the statistic."""
+    """Source of independent Gaussian integers on the fine lattice."""
 
     def draw(self, label: str, count: int, scale: float) -> Integers:
-        """Draw int64, shape (count,), of standard deviation `scale` lattice steps."""
+        """Return draws, int64 of shape (count,), with standard deviation `scale` lattice steps."""
 
 
 def fine_bits(sigma: float) -> int:
-    """The k of the lattice ``2^-k Z``: least with ``sigma 2^k >= 2^32``, at least 0."""
+    """Return the smallest k >= 0 of a lattice ``2^-k Z`` with ``sigma 2^k >= 2^32``."""
     return max(0, _STEPS_PER_SIGMA_BITS + 1 - math.frexp(sigma)[1])
 
 
 def off_diagonal_sigma(sigma: float) -> float:
-    """Off-diagonal scale of a symmetric matrix with `sigma` on its diagonal, rounded up.
+    """Return the off-diagonal scale of svec noise with `sigma` on the diagonal, rounded up.
 
-    With ``sigma / sqrt(2)`` there, each unordered pair of entries carries the noise of the
-    symmetrised matrix ``(E + E') / 2``, so the sensitivity is the Frobenius norm.
+    With ``sigma / sqrt(2)`` off the diagonal, the noise is that of the symmetrised matrix
+    ``(E + E') / 2``, and the sensitivity is the Frobenius norm.
     """
     return math.nextafter(sigma / math.sqrt(2), math.inf)
 
@@ -57,20 +55,20 @@ def lattice_noise(
     source: FineNoise,
     label: str,
 ) -> Integers:
-    """Independent draws whose sum with an integer is the rounded ideal Gaussian mechanism.
+    """Return independent draws whose sum with an integer is the rounded Gaussian mechanism.
 
     Parameters
     ----------
     size
         Number of draws.
     sigma
-        Standard deviation in lattice units of the statistic; used exactly as given.
+        Standard deviation in lattice units of the statistic, used exactly as given.
     bits
-        k of the lattice ``2^-k Z``; `fine_bits(sigma)` unless a finer one is wanted.
+        Exponent k of the lattice ``2^-k Z``; None means `fine_bits(sigma)`.
     source
         Source of the draws.
     label
-        Name of the statistic that the draws are for; a keystream draws each label once.
+        Name of the statistic that the draws are for. A keystream draws each label once.
 
     Returns
     -------
@@ -79,7 +77,7 @@ def lattice_noise(
     Raises
     ------
     UsageError
-        ``sigma`` not between 2^-20 and 2^58, or a label used before.
+        ``sigma`` is not between 2^-20 and 2^58, or the label was used before.
     """
     if not SMALLEST_SIGMA <= sigma <= LARGEST_FINE_SIGMA:
         raise UsageError(
@@ -93,7 +91,7 @@ def lattice_noise(
 
 
 def rounded_shift(fine: Integers, bits: int) -> Integers:
-    """``fine / 2^bits`` rounded to the nearest integer, ties upward."""
+    """Return ``fine / 2^bits`` rounded to the nearest integer, ties upward."""
     return fine if bits == 0 else (fine + (1 << (bits - 1))) >> bits
 
 
@@ -111,15 +109,15 @@ def add_symmetric_noise(gram: Integers, sigma: float, *, source: FineNoise, labe
     gram
         Shape (d, d), symmetric.
     sigma
-        Standard deviation on the diagonal; off it, `off_diagonal_sigma`. Both are drawn on the
-        lattice of the smaller.
+        Standard deviation on the diagonal. That off the diagonal is `off_diagonal_sigma`, and both
+        are drawn on the lattice of the smaller one.
     source, label
-        See `lattice_noise`.
+        As for `lattice_noise`.
 
     Returns
     -------
     ndarray of int64, shape (d, d)
-        Each pair of entries (j, k), (k, j) shares one draw.
+        Noisy matrix. The entries (j, k) and (k, j) share one draw.
     """
     size = len(gram)
     noisy = gram.copy()

@@ -1,15 +1,15 @@
-"""Exact Gaussian draws by rejection, as decisions about three long uniform numbers.
+"""Exact Gaussian draws by rejection, decided by three uniform random numbers of 448 bits.
 
-One attempt at a draw of ``N ~ N(0, 1)``: a bin of width 1/64 is chosen with probability
-proportional to the density at its inner edge, a place in the bin uniformly, and the place is kept
-with probability ``exp(-a)``, the ratio of the densities there and at the edge. What is kept is
-Gaussian; ``scale * N`` is then rounded to an integer.
+One attempt to draw ``N ~ N(0, 1)`` has three steps. A bin of width 1/64 is chosen with probability
+proportional to the density at its inner edge. A position in the bin is chosen uniformly. The
+position is accepted with probability ``exp(-a)``, the ratio of the densities at the position and at
+the edge. An accepted position is Gaussian, and ``scale * N`` is rounded to an integer.
 
-`decide` takes these decisions with big integers, from uniform numbers of 448 bits.
-`decide_from_prefixes` takes them, compiled, from the leading 64 bits where those settle them, and
-says UNDECIDED where they do not (about once in 25,000), so the two never disagree. There is no
-floating point in either:
-the law is the rounded Gaussian's up to a total variation of 4e-119 (proof: docs/maths/sampler.md).
+`decide` evaluates an attempt with big integers. `decide_from_prefixes` is compiled and evaluates
+the leading 64 bits. It returns UNDECIDED for about one attempt in 25,000, where these bits do not
+suffice, so the two functions never disagree. Neither uses floating-point numbers. The distribution
+is that of the rounded Gaussian up to a total variation distance of 4e-119
+(docs/maths/sampler.md, Theorems 2 and 3).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ import numpy.typing as npt
 from numpy import uint64 as u64
 
 WORDS_PER_ATTEMPT = 3
-EXTENSION_BYTES = 48  # of each word
+EXTENSION_BYTES = 48  # further bytes of each uniform number
 REJECTED, ACCEPTED, UNDECIDED = 0, 1, 2
 
 SMALLEST_SCALE = 2.0**32
 LARGEST_SCALE = 2.0**58
 
-# The proof in docs/maths/sampler.md needs every one of these to be what it is.
+# The proof in docs/maths/sampler.md holds for these constants.
 BINS_PER_SIGMA = 64
-TAIL_SIGMAS = 24  # beyond lies 3e-127
+TAIL_SIGMAS = 24  # a Gaussian exceeds it with probability 3e-127
 N_BINS = TAIL_SIGMAS * BINS_PER_SIGMA
 EXTENSION_BITS = 8 * EXTENSION_BYTES
 OFFSET_BITS = 64 + EXTENSION_BITS
@@ -43,23 +43,23 @@ BIN_BITS = OFFSET_BITS - 1  # the lowest bit of the first word is the sign
 _GUIDE_BITS = 11
 _TAILS_AT = range(0, WORDS_PER_ATTEMPT * EXTENSION_BYTES, EXTENSION_BYTES)
 
-# 2^448 has 135 digits, and Decimal's exp is correctly rounded: what is lost here is far less than
-# what taking the integer part loses.
+# 2^448 has 135 digits, and Decimal's exp is correctly rounded. Its error is far smaller than that
+# of taking the integer part.
 _CONTEXT = Context(prec=150)
 
 
 @dataclass(frozen=True)
 class BinTable:
-    """Cumulative probabilities of the bins.
+    """Cumulative probabilities C_j of the bins.
 
     Attributes
     ----------
     thresholds
         ``2^447 C_j`` rounded down for j = 0 to 1536; bin j is ``C_j <= U < C_(j+1)``.
     prefixes
-        Their leading 63 bits: uint64, shape (1537,).
+        Leading 63 bits of the thresholds: uint64, shape (1537,).
     guide
-        The bin of the smallest U with given leading 11 bits: int64, shape (2048,).
+        Bin of the smallest U with given leading 11 bits: int64, shape (2048,).
     """
 
     thresholds: tuple[int, ...]
@@ -69,7 +69,7 @@ class BinTable:
 
 @cache
 def bin_table() -> BinTable:
-    """Compute the table, once a process (about 0.1 s)."""
+    """Return the table, which is computed once per process in about 0.1 s."""
     sums = [Decimal(0)]
     for bin_ in range(N_BINS):
         edge_density = _CONTEXT.exp(_CONTEXT.divide(-(bin_**2), 2 * BINS_PER_SIGMA**2))
@@ -82,7 +82,7 @@ def bin_table() -> BinTable:
 
 
 def keep_threshold(bin_: int, offset: int) -> int:
-    """``2^448 (1 - exp(-a))`` rounded up: a place is kept if the third uniform reaches it.
+    """Return ``2^448 (1 - exp(-a))`` rounded up, the smallest third uniform that is accepted.
 
     With t = `offset` / 2^448, a is ``((bin + t)^2 - bin^2) / (2 * 64^2)``.
     """
@@ -103,9 +103,9 @@ class Scale:
     Attributes
     ----------
     multiplier
-        In (2^52, 2^53].
+        Integer in (2^52, 2^53].
     shift
-        In 1 to 27.
+        Integer from 1 to 27.
     """
 
     multiplier: int
@@ -113,28 +113,28 @@ class Scale:
 
     @classmethod
     def of(cls, scale: float) -> Scale:
-        """Take a float64 from 2^32 to 2^58 apart."""
+        """Return the exact decomposition of a float64 from 2^32 to 2^58."""
         exponent = math.frexp(math.nextafter(scale, 0))[1]
         return cls(int(math.ldexp(scale, 53 - exponent)), 59 - exponent)
 
 
 def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int | None:
-    """Take one attempt's decisions with big integers.
+    """Evaluate one attempt with big integers.
 
     Parameters
     ----------
     words
-        Leading 64 bits of the uniform numbers that choose the bin (and sign), the place in it,
-        and whether it is kept.
+        Leading 64 bits of the uniform numbers that choose the bin and the sign, the position in
+        the bin, and whether it is accepted.
     extension
-        The further 384 bits of each, 144 bytes, little-endian.
+        Further 384 bits of each number: 144 bytes, little-endian.
     scale
         Standard deviation.
 
     Returns
     -------
     int or None
-        ``scale * N`` rounded to the nearest integer; None: rejected.
+        ``scale * N`` rounded to the nearest integer, or None if the attempt is rejected.
     """
     tails = [int.from_bytes(extension[i : i + EXTENSION_BYTES], "little") for i in _TAILS_AT]
     first, second, third = (
@@ -145,7 +145,7 @@ def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int |
     if third < keep_threshold(bin_, second):
         return None
     place = scale.multiplier * ((bin_ << OFFSET_BITS) + second)
-    # Half a unit is added after a shift that is one short: floor(V + 1/2).
+    # floor(V + 1/2): shift by one bit less, add 1, and shift by the last bit.
     magnitude = ((place >> (scale.shift + OFFSET_BITS - 1)) + 1) >> 1
     return -magnitude if words[0] & 1 else magnitude
 
@@ -156,7 +156,7 @@ def _kernel(function: Any) -> Any:
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _high_product(a: Any, b: Any) -> Any:
-    """Upper 64 bits of the 128-bit product."""
+    """Return the upper 64 bits of the 128-bit product."""
     low32 = u64(0xFFFFFFFF)
     a1, a0 = a >> u64(32), a & low32
     b1, b0 = b >> u64(32), b & low32
@@ -167,13 +167,13 @@ def _high_product(a: Any, b: Any) -> Any:
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _exponent(bin_: Any, offset: Any) -> Any:
-    """``2^64 a`` at an offset of at most 16 bits, in 1/2^16: exact."""
+    """Return ``2^64 a`` exactly for an offset of at most 16 bits, in units of 2^-16."""
     return (offset * ((bin_ << u64(17)) + offset)) << u64(19)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _kept(bin_: Any, offset: Any, third: Any) -> Any:
-    """Whether the place is kept, from ``a - a^2/2 < 1 - exp(-a) < a`` and the leading bits."""
+    """Return the verdict by ``a - a^2/2 < 1 - exp(-a) < a`` and the leading bits."""
     above = _exponent(bin_, (offset >> u64(48)) + u64(1))
     if third >= above:
         return ACCEPTED
@@ -188,23 +188,23 @@ def _kept(bin_: Any, offset: Any, third: Any) -> Any:
 def decide_from_prefixes(
     words: Any, prefixes: Any, guide: Any, multiplier: Any, shift: Any
 ) -> tuple[Any, Any]:
-    """Take the decisions that the leading 64 bits settle.
+    """Evaluate attempts by their leading 64 bits, where these suffice.
 
     Parameters
     ----------
     words
-        uint64, shape (attempts, 3); see `decide`.
+        Leading words as for `decide`: uint64, shape (attempts, 3).
     prefixes, guide
-        Of `BinTable`.
+        Attributes of `BinTable`.
     multiplier, shift
-        uint64; `Scale`.
+        Attributes of `Scale`, as uint64.
 
     Returns
     -------
     values
-        int64, shape (attempts,): what was drawn, where it was accepted.
+        Drawn value where the verdict is ACCEPTED: int64, shape (attempts,).
     verdicts
-        uint8, shape (attempts,): REJECTED, ACCEPTED or UNDECIDED.
+        REJECTED, ACCEPTED or UNDECIDED: uint8, shape (attempts,).
     """
     one = u64(1)
     values = np.empty(words.shape[0], dtype=np.int64)
@@ -217,7 +217,8 @@ def decide_from_prefixes(
         bin_ = u64(found)
         verdict = _kept(bin_, offset, third)
 
-        # scale |N| = (high + low / 2^64) / 2^shift, where less than multiplier may add to low.
+        # scale |N| = (high + low / 2^64) / 2^shift, where the further bits add less than multiplier
+        # to low.
         low = multiplier * offset
         high = multiplier * bin_ + _high_product(multiplier, offset)
         twice = high >> (shift - one)

@@ -58,7 +58,7 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
                 "not a human chromosome, or a range of numbers",
                 where="--chr",
                 value=name,
-                limit="0-22, X, XY, PAR1, PAR2",
+                expected="0-22, X, XY, PAR1, PAR2",
                 remedy="Write for example --chr 1-4,22,X",
             )
         if name in _ONE_COPY:

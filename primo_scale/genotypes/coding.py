@@ -21,7 +21,8 @@ LARGEST_CODE = 127
 """Largest magnitude of a code; with -128 excluded, int16 holds every product of two codes."""
 
 REFERENCE_UNIT = 16
-"""Standard deviation of a variant in Hardy-Weinberg proportions, in lattice units, if int8 fits."""
+"""Standard deviation in lattice units of a variant in Hardy-Weinberg proportions, where int8 allows
+it."""
 
 SMALLEST_FREQUENCY = 1e-3
 """Smallest distance of a panel's frequencies from 0 and 1. A variant that is absent from a panel of

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale import interruption
 from primo_scale.errors import InputError
@@ -58,9 +59,7 @@ def copy_genotypes(
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    recorded = read_block(
-        array_of(open_group(source.path, KIND), "chunk_crc32c"), (slice(None), slice(None))
-    )
+    recorded = _recorded_checksums(source)
     steps = itertools.count(1)
     total = len(keys) + len(tables) + recorded.size
 
@@ -85,18 +84,21 @@ def copy_genotypes(
 
     every, present = set(keys), set(there.all_keys())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for key in keys:
-            if key in present:
-                on_progress(next(steps), total)
-        for _ in threads.map(copy, [key for key in keys if key not in present]):
-            interruption.check()
-        for _ in threads.map(compare, tables):
-            interruption.check()
-        for _ in threads.map(check, np.ndindex(recorded.shape)):
-            interruption.check()
+        for _ in present.intersection(keys):
+            on_progress(next(steps), total)
+        missing = [key for key in keys if key not in present]
+        rounds = (copy, missing), (compare, tables), (check, np.ndindex(recorded.shape))
+        for function, items in rounds:
+            for _ in threads.map(function, items):
+                interruption.check()
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)
+
+
+def _recorded_checksums(source: GenotypeStore) -> npt.NDArray[np.uint32]:
+    array = array_of(open_group(source.path, KIND), "chunk_crc32c")
+    return read_block(array, (slice(None), slice(None)))
 
 
 def _differs(location: Location, key: str) -> InputError:

@@ -117,11 +117,11 @@ def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuil
         return GenomeBuild(found.build, "positions of known variants")
     if given != NOT_REPORTED and found.build not in (None, given):
         raise InputError(
-            f"known variants are at their {found.build} positions",
+            f"known variants are at their {found.build} positions ({found.in_grch37} match GRCh37, "
+            f"{found.in_grch38} match GRCh38)",
             where="--genome-build",
             value=given,
-            limit=f"{found.in_grch37} known variants at their GRCh37 position, "
-            f"{found.in_grch38} at their GRCh38 position",
+            expected=found.build,
             remedy=f"Give --genome-build {found.build}, or leave it out",
         )
     return GenomeBuild(given, "--genome-build")

@@ -282,8 +282,7 @@ def _with_all_digests(plan: IngestPlan) -> IngestPlan:
         raise InputError(
             "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
             where=plan.partial,
-            value=f"{len(missing)} missing",
-            limit=f"{plan.n_partitions} in all",
+            value=f"{len(missing)} of {plan.n_partitions}",
             remedy="Run the same command again to write them",
         )
     if any(source.sha256 == NOT_HASHED for source in plan.sources):

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+KERNELS = {
+    "amx": "primo_scale.kernels.product_amx:Amx",
+    "vnni": "primo_scale.kernels.product_avx512:Vnni",
+    "torch": "primo_scale.kernels.product_torch:Torch",
+    "cuda": "primo_scale.kernels.product_torch:Cuda",
+    "float32": "primo_scale.kernels.product_blas:Float32",
+    "float64": "primo_scale.kernels.product_blas:Float64",
+}
+"""Class of every kernel (`kernels.products.ProductKernel`), imported when the kernel is chosen."""
+
+FASTEST_FIRST = ("amx", "vnni", "float32")
+"""Kernels that are chosen automatically: the first that the machine can run."""
+
 AUTOMATIC = "auto"
-NAMES = (AUTOMATIC, "amx", "vnni", "torch", "cuda", "float32", "float64")
+NAMES = (AUTOMATIC, *KERNELS)
 """Values of ``--kernel``. Importing them does not import a kernel."""

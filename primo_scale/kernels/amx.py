@@ -183,14 +183,14 @@ def _rows(builder: Builder, rows: Value, stride: Value) -> list[Value]:
 
 def _store(builder: Builder, vectors: list[Value], tile: Value) -> None:
     for number, vector in enumerate(vectors):
-        place = builder.add(tile, word(number * VECTOR_BYTES))
-        builder.store(vector, pointer(builder, place, V16), align=1)
+        target = builder.add(tile, word(number * VECTOR_BYTES))
+        builder.store(vector, pointer(builder, target, V16), align=1)
 
 
 def _move(builder: Builder, direction: str, tile: int, address: Value, number: int) -> None:
     """Emit a load or a store between a register and the tile of this number at an address."""
-    place = pointer(builder, builder.add(address, word(number * TILE_BYTES)), I8)
-    _emit(builder, direction, ir.Constant(I8, tile), place, word(VECTOR_BYTES))
+    memory = pointer(builder, builder.add(address, word(number * TILE_BYTES)), I8)
+    _emit(builder, direction, ir.Constant(I8, tile), memory, word(VECTOR_BYTES))
 
 
 def _multiply(builder: Builder, sums: int, left: int, right: int) -> None:

@@ -71,7 +71,7 @@ def byte_tile(_context: Any, left: Any, right: Any, stride: Any, steps: Any, sum
         multiply = function(builder, "llvm.x86.avx512.vpdpbusd.512", [V16] * 3)
 
         def step(offset: Value, totals: list[Value]) -> list[Value]:
-            """One turn of the loop."""
+            """Emit one iteration of the loop."""
             columns = [load(builder, right, stride, j, offset) for j in range(RIGHT_ROWS)]
             rows = (load(builder, left, stride, i, offset) for i in range(LEFT_ROWS))
             pairs = [(row, column) for row in rows for column in columns]
@@ -97,10 +97,10 @@ def store_unsigned(_context: Any, codes: Any, target: Any, steps: Any) -> Any:
         half = ir.Constant(V16, [0x80808080] * LANES)
 
         def step(offset: Value, _totals: list[Value]) -> list[Value]:
-            """One turn of the loop."""
+            """Emit one iteration of the loop."""
             biased = builder.xor(load(builder, codes, word(0), 0, offset), half)
-            place = pointer(builder, builder.add(target, offset), V16)
-            builder.store(biased, place, align=1)
+            memory = pointer(builder, builder.add(target, offset), V16)
+            builder.store(biased, memory, align=1)
             return []
 
         loop(builder, steps, VECTOR_BYTES, 0, step)
@@ -121,7 +121,7 @@ def code_sum(_context: Any, codes: Any, steps: Any) -> Any:
         ones = ir.Constant(V16, [0x01010101] * LANES)
 
         def step(offset: Value, totals: list[Value]) -> list[Value]:
-            """One turn of the loop."""
+            """Emit one iteration of the loop."""
             values = load(builder, codes, word(0), 0, offset)
             return [builder.call(multiply, [totals[0], ones, values])]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import pkgutil
 from functools import cache
 
 import numpy as np
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import AUTOMATIC
+from primo_scale.kernels import AUTOMATIC, FASTEST_FIRST, KERNELS
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import add_squared_norms, decode
-from primo_scale.kernels.product_amx import Amx
-from primo_scale.kernels.product_avx512 import Vnni
-from primo_scale.kernels.product_blas import Blas
-from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import ProductKernel, ProductSum
 
 
@@ -42,7 +39,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     """
     if name == AUTOMATIC:
         return _fastest(largest_code)
-    kernel = _kernels(largest_code)[name]
+    kernel = kernel_named(name, largest_code)
     if not kernel.is_available():
         raise UsageError(
             f"this machine cannot run the kernel, which needs {kernel.needs}",
@@ -75,12 +72,11 @@ def warmed_up(name: str, largest_code: int) -> str:
 
 @cache
 def _fastest(largest_code: int) -> ProductKernel:
-    kernels = _kernels(largest_code)
-    names = ("amx", "vnni", "float32")
-    return next(kernels[name] for name in names if kernels[name].is_available())
+    kernels = (kernel_named(name, largest_code) for name in FASTEST_FIRST)
+    return next(kernel for kernel in kernels if kernel.is_available())
 
 
-def _kernels(largest_code: int) -> dict[str, ProductKernel]:
-    float32, float64 = (Blas(kind, largest_code) for kind in (np.float32, np.float64))
-    found: list[ProductKernel] = [Amx(), Vnni(), Torch("cpu"), Torch("cuda"), float32, float64]
-    return {kernel.name: kernel for kernel in found}
+def kernel_named(name: str, largest_code: int) -> ProductKernel:
+    """Return the kernel of a name, whether this machine can run it or not."""
+    kind: type[ProductKernel] = pkgutil.resolve_name(KERNELS[name])
+    return kind(largest_code)

@@ -353,10 +353,10 @@ def _transpose(packed: Any, columns: Any, result: Any) -> None:
     shifts = ((columns & 3) << 1).astype(np.uint32)
     for sample in range(packed.shape[0]):
         row = packed[sample]
-        place = u32(2 * (sample & 3))
+        bits = u32(2 * (sample & 3))
         for v in range(columns.shape[0]):
             value = (u32(row[source[v]]) >> shifts[v]) & u32(3)
-            result[v, sample >> 2] |= np.uint8(value << place)
+            result[v, sample >> 2] |= np.uint8(value << bits)
 
 
 @compiled

@@ -28,7 +28,7 @@ def host_features() -> frozenset[str]:
     return frozenset(name for name, present in features.items() if present)
 
 
-def lends_tiles() -> bool:
+def request_tiles() -> bool:
     """Request AMX for bytes from the system, and return whether this process may use it.
 
     The request is needed because the system reserves 8 KiB more for each thread that uses tiles,
@@ -37,5 +37,5 @@ def lends_tiles() -> bool:
     """
     if sys.platform != "linux" or not host_features() >= TILE_FEATURES:
         return False
-    lent = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
-    return int(lent) == 0
+    status = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
+    return int(status) == 0

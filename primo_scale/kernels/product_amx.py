@@ -22,8 +22,15 @@ from primo_scale.kernels.amx import (
 )
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import VECTOR_BYTES
-from primo_scale.kernels.processor import lends_tiles
-from primo_scale.kernels.products import Int8, Int32, spread_rows, whole_vectors
+from primo_scale.kernels.processor import request_tiles
+from primo_scale.kernels.products import (
+    Int8,
+    Int32,
+    copied_bytes,
+    row_stride,
+    spread_rows,
+    whole_vectors,
+)
 
 # One right block of a run stays in the first-level cache (16 KiB of 48) during the loop over left
 # blocks; left blocks, sums and the other right blocks stay in the second-level cache (0.9 of
@@ -37,11 +44,15 @@ class Amx:
     """Kernel for any int8 codes, with 16,384 products per instruction."""
 
     name = "amx"
-    needs = "a processor with AMX, and a system that lends it"
+    needs = "a processor with AMX, and an operating system that permits it"
+    library_bytes = 0
+
+    def __init__(self, largest_code: int) -> None:
+        pass  # any int8 code will do
 
     def is_available(self) -> bool:
         """Return whether this process may use the instructions."""
-        return lends_tiles()
+        return request_tiles()
 
     def zeros(self, rows: int, columns: int) -> tuple[Int32, tuple[int, int]]:
         """Return a zero sum of whole blocks, of four tiles each, and the shape of the result."""
@@ -62,6 +73,12 @@ class Amx:
         matrix = np.empty(shape, dtype=np.int32)
         _write_rows(sums, matrix)
         return matrix
+
+    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
+        """Return the memory of tiles and copies of both operands, or of a copy of the sums."""
+        tiles = (whole_blocks(left) + whole_blocks(right)) * row_stride(people)
+        copies = copied_bytes(left, right, people, same=same)
+        return max(tiles + copies, left * right * np.dtype(np.int32).itemsize)
 
 
 def whole_blocks(rows: int) -> int:

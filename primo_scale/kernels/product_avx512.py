@@ -17,7 +17,15 @@ from primo_scale.kernels.avx512 import (
 )
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.processor import host_features
-from primo_scale.kernels.products import ArraySums, Int8, Int32, spread_rows, whole_vectors
+from primo_scale.kernels.products import (
+    ArraySums,
+    Int8,
+    Int32,
+    copied_bytes,
+    row_stride,
+    spread_rows,
+    whole_vectors,
+)
 
 _VECTOR = 64
 # A panel of right rows stays in the second-level cache (1 MiB or more per core) during the loop
@@ -43,6 +51,13 @@ class Vnni(ArraySums):
         left = right if same else whole_vectors(left)
         unsigned = spread_rows(-(-len(left) // LEFT_ROWS) * LEFT_ROWS, left.shape[1])
         _add_byte_products(total, left, unsigned, right, same)
+
+    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
+        """Return the memory of the unsigned left operand and copies of both operands.
+
+        The operands are copied because the last people of a row group do not fill whole vectors.
+        """
+        return left * row_stride(people) + copied_bytes(left, right, people, same=same)
 
 
 @compiled

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.products import Int8, Int32
+from primo_scale.kernels.products import Int8, Int32, copied_bytes
 
 # cuBLAS requires int8 operands with sides that are multiples of these; zero padding changes no sum.
 _ROW_MULTIPLE = 32
@@ -21,20 +21,17 @@ _CHECKED_PEOPLE = 1024
 
 
 class Torch:
-    """Kernel that multiplies with ``torch._int_mm`` on one kind of device.
+    """Kernel for any int8 codes that multiplies with ``torch._int_mm`` on the processor."""
 
-    Parameters
-    ----------
-    device : str
-        Kind of device, ``cpu`` or ``cuda``.
-    """
+    name = "torch"
+    needs = "PyTorch and a processor with VNNI or AMX"
+    # For the import and one product of 2048 x 8192 on one thread (measured, Linux, CPU-only PyTorch
+    # 2.13).
+    library_bytes = 200 << 20
+    _device = "cpu"
 
-    def __init__(self, device: str) -> None:
-        self._device = device
-        self.name = "torch" if device == "cpu" else device
-        self.needs = "PyTorch" + (
-            " and a processor with VNNI or AMX" if device == "cpu" else " and an NVIDIA GPU"
-        )
+    def __init__(self, largest_code: int) -> None:
+        pass  # any int8 code will do
 
     def is_available(self) -> bool:
         """Return whether PyTorch is installed, finds the device and multiplies exactly on it."""
@@ -73,6 +70,11 @@ class Torch:
         tensor, (rows, columns) = total
         return np.ascontiguousarray(tensor.cpu().numpy()[:rows, :columns])
 
+    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
+        """Return the memory of copies of both operands and of the product."""
+        copies = copied_bytes(left, right, people, same=same)
+        return copies + left * right * np.dtype(np.int32).itemsize
+
     def _on_device(self, codes: Int8) -> Any:
         rows, people = codes.shape
         whole = np.zeros((_up(rows, _ROW_MULTIPLE), _up(people, _PEOPLE_MULTIPLE)), np.int8)
@@ -84,6 +86,18 @@ class Torch:
         import torch
 
         return torch
+
+
+class Cuda(Torch):
+    """Kernel for any int8 codes that multiplies with ``torch._int_mm`` on an NVIDIA GPU."""
+
+    name = "cuda"
+    needs = "PyTorch and an NVIDIA GPU"
+    # An estimate, not measured. Importing PyTorch with CUDA takes 0.3 GB (pytorch/pytorch#92251).
+    # With a context it took 2 GB (#87539) before CUDA 11.7, which loads kernels only when they are
+    # called.
+    library_bytes = 1 << 30
+    _device = "cuda"
 
 
 def _up(size: int, multiple: int) -> int:

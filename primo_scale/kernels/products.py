@@ -27,16 +27,26 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 class ProductKernel(Protocol):
     """Interface of the kernels.
 
+    Parameters
+    ----------
+    largest_code : int
+        Bound on the magnitude of the codes on both sides.
+
     Attributes
     ----------
     name : str
         Name of the kernel, a value of ``--kernel``.
     needs : str
         Hardware and software that the kernel requires, for an error message.
+    library_bytes : int
+        Memory that the kernel's libraries keep after their first use, in bytes.
     """
 
     name: str
     needs: str
+    library_bytes: int
+
+    def __init__(self, largest_code: int) -> None: ...
 
     def is_available(self) -> bool:
         """Return whether this machine can run the kernel."""
@@ -54,9 +64,27 @@ class ProductKernel(Protocol):
     def read(self, total: Any) -> Int32:
         """Return the sum as an array, shape (rows, columns)."""
 
+    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
+        """Return an upper bound on the memory that `add` and `read` need besides the sum, in bytes.
+
+        Parameters
+        ----------
+        left, right : int
+            Numbers of rows of the operands.
+        people : int
+            Number of columns of both operands.
+        same : bool
+            Whether both operands are the same array.
+        """
+
 
 class ArraySums:
-    """Mixin for kernels whose sums are numpy arrays."""
+    """Base class of kernels whose sums are numpy arrays."""
+
+    library_bytes = 0
+
+    def __init__(self, largest_code: int) -> None:
+        self._largest_code = largest_code
 
     def zeros(self, rows: int, columns: int) -> Int32:
         """Return a zero sum."""
@@ -143,6 +171,11 @@ def row_stride(people: int) -> int:
     Rows at a distance of a power of two compete for the same few sets of a cache.
     """
     return -(-people // _LINE) * _LINE + _LINE
+
+
+def copied_bytes(left: int, right: int, people: int, *, same: bool) -> int:
+    """Return the bytes of copies of both operands with `row_stride`, or of one if they are same."""
+    return (right if same else left + right) * row_stride(people)
 
 
 def spread_rows(rows: int, people: int) -> Int8:

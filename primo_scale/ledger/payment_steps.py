@@ -40,27 +40,6 @@ class PaymentStep(StrEnum):
     UPGRADE_COMMITTED = "upgrade committed"
 
 
-UPGRADE_STEPS = (PaymentStep.UPGRADE_WRITTEN, PaymentStep.UPGRADE_COMMITTED)
-"""Steps of opening a ledger of format version 1, in order."""
-
-STEPS = tuple(
-    step for step in PaymentStep if step not in (PaymentStep.MOMENTS_STORED, *UPGRADE_STEPS)
-)
-"""Steps of a release, in order."""
-
-MOMENTS_STEPS = (
-    PaymentStep.KEY_STORED,
-    PaymentStep.RESERVATION_WRITTEN,
-    PaymentStep.RESERVATION_COMMITTED,
-    PaymentStep.DRAW_STARTED,
-    PaymentStep.MOMENTS_STORED,
-    PaymentStep.DRAW_RECORD_WRITTEN,
-    PaymentStep.DRAW_RECORD_COMMITTED,
-    PaymentStep.KEY_REMOVED,
-)
-"""Steps of buying phenotype means and standard deviations, in order, before those of a release."""
-
-
 def announce_step(step: PaymentStep) -> None:
     """Raise the audit event ``primo_scale.step``, whose argument is the step as text.
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import SHRINKAGES, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, Estimator
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
 
@@ -86,13 +86,13 @@ class Method:
 _REUSE_COV_GAUSS = Method(
     name="reuse-cov-gauss",
     privacy=_EVERY_UNIT,
-    estimator=Estimator.KNOWN_NOISE,
+    estimator=ESTIMATORS["known-noise"],
     summary="one noisy X'X for all phenotypes, weights for known noise",
 )
 _REUSE_COV_PROJ_Y = Method(
     name="reuse-cov-proj-y",
     privacy=(PrivacyUnit.FEATURE,),
-    estimator=Estimator.KNOWN_NOISE,
+    estimator=ESTIMATORS["known-noise"],
     summary="X'Y projected onto what bounded genotype rows can make of the public phenotypes",
     projects_phenotypes=True,
 )
@@ -101,53 +101,53 @@ _TABLE = (
     Method(
         name="reuse-cov-proj-x",
         privacy=(PrivacyUnit.LABEL,),
-        estimator=Estimator.PROJECTION,
+        estimator=ESTIMATORS["projection"],
         summary="X'Y projected onto what bounded phenotype rows can make of the public genotypes",
     ),
     _REUSE_COV_PROJ_Y,
     Method(
         name="reuse-cov-proj",
         privacy=(PrivacyUnit.FULL,),
-        estimator=Estimator.PROJECTION,
+        estimator=ESTIMATORS["projection"],
         summary="as reuse-cov-proj-x, with the noisy X'X in place of the genotypes",
     ),
     Method(
         name="sub-samp-reuse-cov",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=Estimator.KNOWN_NOISE,
+        estimator=ESTIMATORS["known-noise"],
         summary="X'X of a secret subsample: less to compute, never less noise",
         subsamples=True,
     ),
     Method(
         name="ssp",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=Estimator.UNIT_RIDGE,
+        estimator=ESTIMATORS["unit-ridge"],
         summary="sufficient statistics perturbation: ridge 1",
     ),
     Method(
         name="ada-ssp",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=Estimator.EIGENVALUE_RIDGE,
+        estimator=ESTIMATORS["ridge-beyond-smallest-eigenvalue"],
         summary="ridge from a private smallest eigenvalue, bought with 1/3 of the budget",
         eigenvalue_share=1 / 3,
     ),
     Method(
         name="ada-ssp-budget",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=Estimator.EIGENVALUE_RIDGE,
+        estimator=ESTIMATORS["ridge-beyond-smallest-eigenvalue"],
         summary="ridge from a private smallest eigenvalue, bought with 5% of the budget",
         eigenvalue_share=0.05,
     ),
     Method(
         name="const-ssp-full",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=Estimator.EIGENVALUE_RIDGE,
+        estimator=ESTIMATORS["ridge-beyond-smallest-eigenvalue"],
         summary="ridge at the norm of the noise, nothing spent on choosing it",
     ),
     Method(
         name="naive",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=Estimator.KNOWN_NOISE,
+        estimator=ESTIMATORS["known-noise"],
         summary="a baseline: every phenotype pays for a noisy X'X of its own",
         gram_per_phenotype=True,
     ),
@@ -252,14 +252,14 @@ def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
     """
     if chosen is None:
         return method.estimator
-    if method.estimator not in SHRINKAGES:
+    if not method.estimator.is_choice:
         raise UsageError(
             f"{method.name} has a penalty of its own",
-            where="--ridge" if chosen is Estimator.RIDGE else "--shrinkage",
+            where="--ridge" if chosen is ESTIMATORS["ridge"] else "--shrinkage",
             value=chosen,
             remedy="Leave it out, or use --method reuse-cov-gauss",
         )
-    if chosen not in (*SHRINKAGES, Estimator.RIDGE):
+    if not (chosen.is_choice or chosen is ESTIMATORS["ridge"]):
         raise UsageError(
             "no such shrinkage",
             where="--shrinkage",

@@ -1,71 +1,20 @@
-"""Shrinkage rules by name: the choices of ``--shrinkage``, and the rules that methods prescribe."""
+"""Table of estimators: the choices of ``--shrinkage``, and the estimators that methods prescribe.
+
+The command line reads this table, so the module imports neither numpy nor the rules.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from primo_scale.methods import ssp
-from primo_scale.methods.shrinkage import (
-    FLOOR_SHARE,
-    Float64,
-    JamesStein,
-    KnownNoise,
-    Ridge,
-    Shrinkage,
-    noise_norm,
-)
-from primo_scale.methods.spectrum import Spectrum
-from primo_scale.methods.sure import sure_penalty
+if TYPE_CHECKING:
+    from primo_scale.methods.shrinkage import Float64, Shrinkage
+    from primo_scale.methods.spectrum import Spectrum
 
-
-class Estimator(StrEnum):
-    """Rules that compute weights from eigenvalues and targets."""
-
-    KNOWN_NOISE = "known-noise"
-    NOISE_NORM = "ridge-at-noise-norm"
-    SURE = "sure"
-    JAMES_STEIN = "james-stein"
-    RIDGE = "ridge"
-    PROJECTION = "projection"
-    UNIT_RIDGE = "unit-ridge"
-    EIGENVALUE_RIDGE = "ridge-beyond-smallest-eigenvalue"
-
-    @property
-    def needs_every_spectrum(self) -> bool:
-        """Whether the penalty depends on all blocks, whose decompositions then stay in memory."""
-        return self is Estimator.PROJECTION
-
-
-SHRINKAGES = (
-    Estimator.KNOWN_NOISE,
-    Estimator.NOISE_NORM,
-    Estimator.SURE,
-    Estimator.JAMES_STEIN,
-)
-"""Choices of ``--shrinkage``. The other estimators are set by ``--ridge`` or by a method."""
-
-_RULES = {
-    Estimator.KNOWN_NOISE: "posterior mean for known noise and the prior's effects",
-    Estimator.NOISE_NORM: "ridge at the norm of the noise in X'X or the prior's penalty, "
-    "whichever is larger",
-    Estimator.SURE: "ridge of least risk by Stein's unbiased estimate in each block, at least at "
-    "the norm of the noise in X'X and the prior's penalty",
-    Estimator.JAMES_STEIN: "James-Stein factors across phenotypes for each eigen-direction, on "
-    "ridge at the prior's penalty",
-    Estimator.RIDGE: "ridge",
-    Estimator.PROJECTION: "ridge at the multiplier of the projection, at least at the norm of the "
-    "noise in X'X",
-    Estimator.UNIT_RIDGE: "ridge at one squared unit of the genotype coding",
-    Estimator.EIGENVALUE_RIDGE: "ridge at what noise may take from the smallest eigenvalue of X'X "
-    "and one squared unit of the genotype coding",
-}
 _FLOOR = "eigenvalues below 0 counted as 0 in X'X, and raised to the noise norm for the covariates"
-_FLOORS = {
-    Estimator.KNOWN_NOISE: f"eigenvalues raised to {FLOOR_SHARE} of the noise norm in X'X, and to "
-    "it for the covariates",
-    Estimator.JAMES_STEIN: "eigenvalues raised to the noise norm in X'X and for the covariates",
-}
 
 
 @dataclass(frozen=True)
@@ -91,14 +40,14 @@ class EffectPrior:
 
 @dataclass(frozen=True)
 class EstimatorInputs:
-    """Parameters of the rules besides the spectrum of a block.
+    """Parameters of the estimators besides the spectrum of a block.
 
     Attributes
     ----------
     prior : EffectPrior
         Prior of the effects.
     penalty : float
-        Penalty of `Estimator.RIDGE` and `Estimator.PROJECTION`, in squared lattice units.
+        Penalty of ``ridge`` and ``projection``, in squared lattice units.
     unit : int
         Number of lattice steps per unit of the genotype coding.
     smallest_eigenvalue : float
@@ -111,63 +60,124 @@ class EstimatorInputs:
     smallest_eigenvalue: float
 
 
-def rule_for(estimator: Estimator, spectrum: Spectrum, inputs: EstimatorInputs) -> Shrinkage:
-    """Return the rule of one block.
+def _none(inputs: EstimatorInputs) -> dict[str, float]:
+    return {}
 
-    A penalty chosen from the data is at least the norm of the noise in X'X and at least the
-    prior's penalty, because the risk estimate that selects it contains neither that noise nor the
-    sampling noise of a finite cohort. The projection's penalty is 0 if the noisy X'Y lies in the
-    set, but X'X is noisy too. Measured at n = 5,008, d = 25, epsilon 5, with whole rows private:
-    without and with the noise norm as the floor, R^2 was 0.16 and 0.24 for 101 phenotypes, and
-    -0.59 and 0.06 for 1,001. With public genotypes X'X has no noise, and the floor is 0.
 
-    James-Stein factors remove the noise in X'Y. Against the noise in X'X they need only a floor
-    under its eigenvalues: a ridge at the noise norm shrinks every direction again and loses up to
-    .035 of R^2 (docs/decisions/shrinkage.md).
+def _prior_penalty(inputs: EstimatorInputs) -> dict[str, float]:
+    return {"prior_penalty": inputs.prior.penalty}
+
+
+def _prior_variances(inputs: EstimatorInputs) -> dict[str, float]:
+    """Return the variances of the prior, averaged over phenotypes."""
+    return {
+        "effect_variance": float(inputs.prior.effect_variance.mean()),
+        "residual_variance": float(inputs.prior.residual_variance.mean()),
+    }
+
+
+def _eigenvalue(inputs: EstimatorInputs) -> dict[str, float]:
+    return {"smallest_eigenvalue_bound": inputs.smallest_eigenvalue}
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """Estimator of the weights from eigenvalues and targets.
+
+    Attributes
+    ----------
+    name : str
+        Name in ``--shrinkage`` and release.json.
+    rule : str
+        ``module:function`` that takes a `Spectrum` and `EstimatorInputs` and returns the
+        `Shrinkage` of one block.
+    description : str
+        Description of the rule.
+    numbers : callable
+        Function that returns the parameters that a release states, by name. The verifier expects
+        these names (`primo_scale.publication.recompute_method`).
+    floor : str
+        Description of the treatment of small and negative eigenvalues.
+    is_choice : bool
+        Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
+    needs_every_spectrum : bool
+        Whether the penalty is the multiplier of the projection, which depends on all blocks. Their
+        decompositions then stay in memory.
     """
-    norm = noise_norm(spectrum.gram_sigma, len(spectrum.values))
-    least = max(norm, inputs.prior.penalty)
-    match estimator:
-        case Estimator.KNOWN_NOISE:
-            columns = spectrum.phenotypes
-            return KnownNoise(
-                effect_variance=inputs.prior.effect_variance[columns],
-                residual_variance=inputs.prior.residual_variance[columns],
-                cross_sigma=spectrum.target_sigma,
-                gram_sigma=spectrum.gram_sigma,
-            )
-        case Estimator.NOISE_NORM:
-            return Ridge(least)
-        case Estimator.SURE:
-            sigma = spectrum.target_sigma
-            return Ridge(sure_penalty(spectrum.values, spectrum.target, sigma, least=least))
-        case Estimator.JAMES_STEIN:
-            return JamesStein(inputs.prior.penalty, spectrum.target_sigma, norm)
-        case Estimator.RIDGE:
-            return Ridge(inputs.penalty)
-        case Estimator.PROJECTION:
-            return Ridge(max(inputs.penalty, norm))
-        case Estimator.UNIT_RIDGE:
-            return ssp.unit_ridge(inputs.unit)
-        case Estimator.EIGENVALUE_RIDGE:
-            return ssp.adaptive_ridge(norm, smallest=inputs.smallest_eigenvalue, unit=inputs.unit)
+
+    name: str
+    rule: str
+    description: str
+    numbers: Callable[[EstimatorInputs], dict[str, float]] = _none
+    floor: str = _FLOOR
+    is_choice: bool = False
+    needs_every_spectrum: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def load_rule(self) -> Callable[[Spectrum, EstimatorInputs], Shrinkage]:
+        """Import the function that returns the rule of one block."""
+        rule: Callable[[Spectrum, EstimatorInputs], Shrinkage] = pkgutil.resolve_name(self.rule)
+        return rule
 
 
-def in_words(estimator: Estimator) -> str:
-    """Return the description of the rule."""
-    return _RULES[estimator]
+_TABLE = (
+    Estimator(
+        "known-noise",
+        "primo_scale.methods.rules:known_noise",
+        "posterior mean for known noise and the prior's effects",
+        _prior_variances,
+        floor="eigenvalues raised to 0.3 of the noise norm in X'X, and to it for the covariates",
+        is_choice=True,
+    ),
+    Estimator(
+        "ridge-at-noise-norm",
+        "primo_scale.methods.rules:ridge_at_noise_norm",
+        "ridge at the norm of the noise in X'X or the prior's penalty, whichever is larger",
+        _prior_penalty,
+        is_choice=True,
+    ),
+    Estimator(
+        "sure",
+        "primo_scale.methods.rules:sure",
+        "ridge of least risk by Stein's unbiased estimate in each block, at least at the norm of "
+        "the noise in X'X and the prior's penalty",
+        _prior_penalty,
+        is_choice=True,
+    ),
+    Estimator(
+        "james-stein",
+        "primo_scale.methods.rules:james_stein",
+        "James-Stein factors across phenotypes for each eigen-direction, on ridge at the prior's "
+        "penalty",
+        _prior_penalty,
+        floor="eigenvalues raised to the noise norm in X'X and for the covariates",
+        is_choice=True,
+    ),
+    Estimator("ridge", "primo_scale.methods.rules:ridge", "ridge"),
+    Estimator(
+        "projection",
+        "primo_scale.methods.rules:projection",
+        "ridge at the multiplier of the projection, at least at the norm of the noise in X'X",
+        needs_every_spectrum=True,
+    ),
+    Estimator(
+        "unit-ridge",
+        "primo_scale.methods.rules:unit_ridge",
+        "ridge at one squared unit of the genotype coding",
+    ),
+    Estimator(
+        "ridge-beyond-smallest-eigenvalue",
+        "primo_scale.methods.rules:eigenvalue_ridge",
+        "ridge at what noise may take from the smallest eigenvalue of X'X and one squared unit of "
+        "the genotype coding",
+        _eigenvalue,
+    ),
+)
 
+ESTIMATORS = {estimator.name: estimator for estimator in _TABLE}
+"""Estimators by name."""
 
-def floor_in_words(estimator: Estimator) -> str:
-    """Return the description of the treatment of small and negative eigenvalues."""
-    return _FLOORS.get(estimator, _FLOOR)
-
-
-def prior_numbers(estimator: Estimator, prior: EffectPrior) -> dict[str, float]:
-    """Return the parameters of the prior that the rule uses, averaged over phenotypes, by name."""
-    if estimator is Estimator.KNOWN_NOISE:
-        return {
-            "effect_variance": float(prior.effect_variance.mean()),
-            "residual_variance": float(prior.residual_variance.mean()),
-        }
-    return {"prior_penalty": prior.penalty} if estimator in SHRINKAGES else {}
+SHRINKAGES = tuple(estimator.name for estimator in _TABLE if estimator.is_choice)
+"""Choices of ``--shrinkage``."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from primo_scale.methods.shrinkage import Float64, whitened_squares
 
@@ -65,6 +64,8 @@ def sure_penalty(
     grid = np.linspace(lowest, highest, n_points)
     best = int(np.argmin([risk(point) for point in grid]))
     between = (grid[max(best - 1, 0)], grid[min(best + 1, n_points - 1)])
+    from scipy.optimize import minimize_scalar  # its import takes a third of a second
+
     refined = minimize_scalar(risk, bounds=between, method="bounded", options={"xatol": 1e-6})
     found = (math.exp(grid[best]), math.exp(float(refined.x)))
     candidates = [least, *(max(least, nu) for nu in found)]

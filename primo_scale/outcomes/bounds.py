@@ -1,9 +1,9 @@
-"""Public bounds of phenotypes and covariates: given by the user, never taken from the cohort.
+"""Public bounds of phenotypes and covariates, given by the user and never taken from the cohort.
 
-The file is a table with the header ``name lower upper`` and, optionally, ``mean``, ``sd`` and
-``type``, columns in any order, separated by tabs, blanks or commas. Everything in it is public: it
-is part of the release. ``NA`` leaves an optional cell out. The same layout serves covariates, for
-which ``mean`` is the centre and ``sd`` and ``type`` are not used.
+The file is a table with the columns ``name``, ``lower`` and ``upper`` and, optionally, ``mean``,
+``sd`` and ``type``, in any order, separated by tabs, blanks or commas. Its content is public and
+part of the release. ``NA`` in an optional column means not given. Files for covariates have the
+same layout; their ``mean`` is the centre, and ``sd`` and ``type`` are not used.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class PhenotypeBounds:
-    """What is publicly known of a phenotype.
+    """Public bounds of a phenotype.
 
     Attributes
     ----------
     name : str
+        Name of the phenotype.
     lower, upper : float
-        Values beyond them are moved to them.
+        Bounds; values beyond them are clamped.
     mean, sd : float
-        Public guesses; a bad one costs accuracy, never privacy.
+        Public guesses of the mean and the standard deviation. Poor guesses cost accuracy, but no
+        privacy.
     kind : {"quantitative", "binary"}
-        A binary trait holds codes alone: 1 and 2 if those are its bounds, else 0 and 1.
+        Type of the phenotype. A binary phenotype has two codes, which are its bounds: 1 and 2, or
+        0 and 1.
     """
 
     name: str
@@ -55,7 +58,7 @@ class PhenotypeBounds:
 
 @dataclass(frozen=True)
 class CovariateBounds:
-    """What is publicly known of a covariate: its range, and the centre that is taken off."""
+    """Public bounds of a covariate, and the centre that is subtracted from it."""
 
     name: str
     lower: float
@@ -65,13 +68,19 @@ class CovariateBounds:
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the file, cells by column name; absent and ``NA`` cells are left out."""
+    """Line of the file, with its cells by column name; ``NA`` cells are left out."""
 
     where: str
     cells: dict[str, str]
 
     def number(self, column: str, default: float | None = None) -> float:
-        """The number in a column, or the default where there is no such column."""
+        """Return the number in a column, or the default if the cell is missing.
+
+        Raises
+        ------
+        InputError
+            The cell is not a finite number, or is missing and has no default.
+        """
         if column not in self.cells and default is not None:
             return default
         try:
@@ -83,7 +92,7 @@ class _Row:
                 f"{column} of {self.cells['name']} is not a finite number",
                 where=self.where,
                 value=self.cells.get(column, "NA"),
-                remedy="Give both bounds; values beyond them are moved to them",
+                remedy="Give both bounds; values beyond them are clamped",
             )
         return value
 
@@ -94,15 +103,15 @@ _Bounds = TypeVar("_Bounds", PhenotypeBounds, CovariateBounds)
 def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBounds, ...]:
     """Look up the bounds of the phenotypes `names`, in that order.
 
-    Without a mean the midpoint of the bounds is taken, without an sd half their distance. Without
-    a type, a phenotype whose bounds are exactly 1 and 2, or 0 and 1, is binary.
+    The default of the mean is the midpoint of the bounds, and that of the sd half their distance. A
+    phenotype with the bounds 1 and 2, or 0 and 1, is binary unless its type says otherwise.
 
     Raises
     ------
     InputError
-        No such file; a phenotype without bounds; a name twice; ``lower >= upper``; a value that
-        is not finite; ``sd <= 0``; a mean outside the bounds; an unknown type, or the type binary
-        with other bounds.
+        The file is missing; a phenotype has no bounds; a name is repeated; ``lower >= upper``; a
+        value is not finite; ``sd <= 0``; a mean is outside the bounds; the type is unknown, or
+        binary with other bounds.
     """
     return _look_up(path, names, _phenotype, option="--pheno-bounds")
 
@@ -110,7 +119,7 @@ def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBo
 def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBounds, ...]:
     """Look up the bounds of the covariates `names`, in that order.
 
-    Without a mean the centre is the midpoint of the bounds.
+    The default of the centre is the midpoint of the bounds.
 
     Raises
     ------
@@ -121,7 +130,7 @@ def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBo
 
 
 def phenotypes_without_sd(path: Path, names: Sequence[str]) -> frozenset[str]:
-    """Return the phenotypes among `names` for which the file gives no sd."""
+    """Return the phenotypes among `names` whose sd is not given."""
     without = (row.cells["name"] for row in _rows(path) if "sd" not in row.cells)
     return frozenset(names).intersection(without)
 
@@ -134,7 +143,7 @@ def _look_up(
         name = row.cells["name"]
         if name in rows:
             raise InputError(
-                f"{name} is here twice", where=row.where, value=f"also at {rows[name].where}"
+                f"{name} is repeated", where=row.where, value=f"also at {rows[name].where}"
             )
         rows[name] = row
     missing = [name for name in names if name not in rows]
@@ -152,7 +161,7 @@ def _phenotype(row: _Row) -> PhenotypeBounds:
     sd = row.number("sd", default=(upper - lower) / 2)
     if sd <= 0:
         raise InputError(
-            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, limit="> 0"
+            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
         )
     return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, _kind(row, (lower, upper)))
 
@@ -163,7 +172,7 @@ def _covariate(row: _Row) -> CovariateBounds:
 
 
 def _range(row: _Row) -> tuple[float, float, float]:
-    """Lower bound, upper bound and mean, checked."""
+    """Return the lower bound, the upper bound and the mean, after checking them."""
     name = row.cells["name"]
     lower, upper = row.number("lower"), row.number("upper")
     if not _SMALLEST_RANGE < upper - lower < _LARGEST_RANGE:
@@ -171,7 +180,7 @@ def _range(row: _Row) -> tuple[float, float, float]:
             f"the bounds of {name} are not an increasing range",
             where=row.where,
             value=f"{lower:g} and {upper:g}",
-            limit="lower below upper",
+            expected="lower below upper",
         )
     mean = row.number("mean", default=lower + (upper - lower) / 2)
     if not lower <= mean <= upper:
@@ -192,14 +201,14 @@ def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
             f"unknown type of {row.cells['name']}",
             where=row.where,
             value=kind,
-            limit="quantitative or binary",
+            expected="quantitative or binary",
         )
     if kind == "binary" and not codes:
         raise InputError(
-            f"binary {row.cells['name']} has bounds that are no case/control codes",
+            f"the bounds of binary {row.cells['name']} are not case/control codes",
             where=row.where,
             value=f"{bounds[0]:g} and {bounds[1]:g}",
-            limit="1 and 2, or 0 and 1",
+            expected="1 and 2, or 0 and 1",
         )
     return "binary" if kind == "binary" else "quantitative"
 
@@ -235,7 +244,7 @@ def _checked_header(cells: list[str], where: str) -> list[str]:
             "not a header of bounds",
             where=where,
             value=" ".join(cells)[:80],
-            limit="name lower upper [mean] [sd] [type]",
+            expected="name lower upper [mean] [sd] [type]",
         )
     return header
 

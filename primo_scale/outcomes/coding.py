@@ -1,13 +1,12 @@
-"""The outcome side of a row, [constant, covariates, phenotypes], on the integer lattice.
+"""Public integer coding of the outcome columns: constant, covariates, phenotypes.
 
 Each value is clamped to public bounds, centred and scaled by public numbers, and truncated to
-int16; a missing value becomes 0. That is a fixed function of one person's record, so it costs no
+int16; a missing value becomes 0. The coding is a fixed function of one person's record and costs no
 privacy (docs/maths/clipping-and-integers.md, steps 1 and 2).
 
-Missing values, as plink2 reads them: ``NA`` and ``nan``, and any number equal to -9, in
-phenotypes and in covariates; also 0 in a binary trait coded 1/2, but in no other column. In a
-binary trait every other number that is none of its two codes is missing too: it says neither case
-nor control, and to refuse the file for it would tell of one person's value.
+As in plink2, missing values are ``NA``, ``nan`` and -9 in phenotypes and covariates, and 0 in a
+binary trait coded 1/2. In a binary trait, any other number than its two codes is missing as well:
+it is neither case nor control, and refusing the file would reveal one person's value.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ CONSTANT_NAME = "intercept"
 LARGEST_VALUE = 32767
 LARGEST_UNIT = 1 << 13
 SMALLEST_UNIT = 1 << 10
-"""Lattice units a standard deviation: entries are truncated, by at most 1/1024 of one."""
+"""Smallest number of lattice units per standard deviation, so that truncation errors are at most
+1/1024 of a standard deviation."""
 
 _Int16 = npt.NDArray[np.int16]
 _Float64 = npt.NDArray[np.float64]
@@ -41,15 +41,16 @@ _Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CovariateCoding:
-    """A covariate c becomes ``trunc((clamp(c) - centre) scale)``.
+    """Coding of a covariate c as ``trunc((clamp(c) - centre) scale)``.
 
     Attributes
     ----------
     name : str
+        Name of the covariate.
     lower, upper, centre : float
-        In the covariate's own unit.
+        Bounds and centre in the covariate's unit.
     scale : float
-        Lattice units for one of the covariate's.
+        Number of lattice units per unit of the covariate.
     """
 
     name: str
@@ -61,19 +62,18 @@ class CovariateCoding:
 
 @dataclass(frozen=True)
 class OutcomeCoding:
-    """How covariates and phenotypes become int16. Public.
-
-    The columns are the constant, the covariates, the phenotypes: q of them.
+    """Public coding of the q outcome columns (constant, covariates, phenotypes) as int16.
 
     Attributes
     ----------
     constant : int
-        kappa, the lattice value of the constant column.
+        Lattice value kappa of the constant column.
     covariates : tuple of CovariateCoding
+        Coding of each covariate.
     phenotypes : tuple of PhenotypeBounds
-        A phenotype y becomes ``trunc((clamp(y) - mean) / sd * unit)``.
+        Bounds of each phenotype y, which becomes ``trunc((clamp(y) - mean) / sd * unit)``.
     unit : int
-        s_y, lattice units for one sd of any phenotype.
+        Number of lattice units s_y per sd of every phenotype.
     """
 
     constant: int
@@ -83,7 +83,7 @@ class OutcomeCoding:
 
     @property
     def n_columns(self) -> int:
-        """Q."""
+        """Number of columns q."""
         return 1 + len(self.covariates) + len(self.phenotypes)
 
     @property
@@ -95,7 +95,7 @@ class OutcomeCoding:
 
     @property
     def max_abs(self) -> npt.NDArray[np.int64]:
-        """Largest magnitude each column can take, int64 (q,)."""
+        """Largest possible magnitude in each column, int64 (q,)."""
         rows = [
             np.concatenate(
                 [[self.constant], self._covariate_lattice(c), self._phenotype_lattice(y)]
@@ -106,41 +106,41 @@ class OutcomeCoding:
 
     @property
     def constant_norm(self) -> int:
-        """Squared norm that the constant and the covariates of no row can exceed."""
+        """Largest possible squared norm of a row's constant and covariates."""
         return int((self.max_abs[: 1 + len(self.covariates)] ** 2).sum())
 
     @property
     def phenotype_norm_cap(self) -> int:
-        """Squared norm that the phenotypes of no row can exceed, clipped or not."""
+        """Largest possible squared norm of a row's phenotypes before clipping."""
         return int((self.max_abs[1 + len(self.covariates) :] ** 2).sum())
 
     @property
     def digest(self) -> str:
-        """Hexadecimal SHA-256 of everything the lattice values depend on."""
+        """SHA-256 digest of all parameters of the coding, as hexadecimal text."""
         return sha256_of_json(dataclasses.asdict(self))
 
     def code_covariates(self, values: _Float64) -> _Int16:
-        """Code covariates: float64 (..., c) with nan or -9 where missing, to int16 (..., c)."""
+        """Return the codes of covariates, int16 (..., c), from values, float64 (..., c)."""
         missing = _is_missing_number(values)
         return np.where(missing, 0.0, self._covariate_lattice(values)).astype(np.int16)
 
     def code_phenotypes(self, values: _Float64) -> _Int16:
-        """Code phenotypes: float64 (..., l), missing or not, to int16 (..., l)."""
+        """Return the codes of phenotypes, int16 (..., l), from values, float64 (..., l)."""
         lattice = self._phenotype_lattice(values)
         return np.where(self.observed(values), lattice, 0.0).astype(np.int16)
 
     def observed(self, values: _Float64) -> _Bool:
-        """Which phenotypes, of float64 (..., l), are not missing."""
+        """Return a mask of the phenotypes, float64 (..., l), that are not missing."""
         return np.asarray(~(self._marked_missing(values) | self.invalid_codes(values)))
 
     def invalid_codes(self, values: _Float64) -> _Bool:
-        """Which values, of float64 (..., l), are missing as no code of their binary trait."""
+        """Return a mask of the values, float64 (..., l), that are no code of a binary trait."""
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         no_code = (values != lower) & (values != upper)
         return np.asarray(self._binary & ~self._marked_missing(values) & no_code)
 
     def cases(self, values: _Float64) -> _Bool:
-        """Which values, of float64 (..., l), are the case code of a binary trait."""
+        """Return a mask of the values, float64 (..., l), that are cases of a binary trait."""
         (upper,) = _columns(self.phenotypes, "upper")
         return np.asarray(self._binary & (values == upper))
 
@@ -168,19 +168,21 @@ def code_outcomes(
     *,
     weight: float,
 ) -> OutcomeCoding:
-    """Choose the lattice of the outcome side from public bounds alone.
+    """Choose the coding of the outcome columns from public bounds.
 
     Parameters
     ----------
     phenotypes, covariates
-        In the order of their columns.
+        Public bounds, in the order of the columns.
     weight
-        Size of the constant, and of every covariate at its farther bound, in phenotype sds.
+        Lattice value of the constant, and of every covariate at its farther bound, in units of a
+        phenotype's sd.
 
     Raises
     ------
     InputError
-        Two columns of one name, or bounds of a phenotype farther than 31.9 sds from its mean.
+        Two columns have the same name, or a phenotype has a bound farther than 31.9 sds from its
+        mean.
     """
     uses = Counter([*(p.name for p in phenotypes), *(c.name for c in covariates)])
     name, count = max(uses.items(), key=itemgetter(1), default=("", 0))
@@ -232,7 +234,7 @@ def _is_one_two(phenotype: PhenotypeBounds) -> bool:
 def _columns(
     columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds], *attributes: str
 ) -> tuple[_Float64, ...]:
-    """One float64 array an attribute, one entry a column."""
+    """Return one float64 array for each attribute, with one entry for each column."""
     return tuple(
         np.array([getattr(column, attribute) for column in columns], dtype=np.float64)
         for attribute in attributes
@@ -242,5 +244,5 @@ def _columns(
 def _ends(
     columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds],
 ) -> tuple[_Float64, ...]:
-    """The lower and the upper bounds."""
+    """Return the lower bounds and the upper bounds of the columns."""
     return _columns(columns, "lower", "upper")

@@ -1,9 +1,9 @@
-"""Lines of the tables that users write: blanks, tabs or commas between cells, plain or gzipped.
+"""Lines of text tables, plain or gzipped, with cells separated by blanks, tabs or commas.
 
-The first line that is no ``##`` comment decides: where its first word holds a comma, the table is
-CSV. Then blanks and double quotes around a cell are taken off and an empty cell is missing; a
-comma or a line end inside quotes is not understood, and shows as a row of another length. A UTF-8
-byte-order mark is skipped.
+A table is CSV if the first word of its first line, ``##`` comments aside, contains a comma. Blanks
+and double quotes around CSV cells are removed, and an empty cell is missing. A comma or a line end
+inside quotes is not supported and gives a row of another length. A UTF-8 byte-order mark is
+skipped.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _COMMENT = b"##"
 
 
 def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (line number from 1, cells) of every line that is not blank.
+    """Yield (line number, cells) of every line that is not blank; the first line has number 1.
 
     Raises
     ------
     InputError
-        No such file, a directory, no permission, or a file that cannot be decompressed.
+        The file is missing, is a directory, cannot be read, or cannot be decompressed.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     comma_separated: bool | None = None
@@ -34,7 +34,7 @@ def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
             for line, content in enumerate(file, start=1):
                 if line == 1:
                     content = content.removeprefix(codecs.BOM_UTF8)
-                # bytes.split() splits at ASCII blanks alone, and takes CR LF along.
+                # bytes.split() splits only at ASCII whitespace, which includes CR.
                 cells = content.split()
                 if cells and comma_separated is None and not cells[0].startswith(_COMMENT):
                     comma_separated = b"," in cells[0]
@@ -55,10 +55,17 @@ def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
 def utf8_text(cell: bytes, where: str) -> str:
     """Decode a cell.
 
+    Parameters
+    ----------
+    cell
+        Content of the cell.
+    where
+        ``path:line`` of the cell, for the error.
+
     Raises
     ------
     InputError
-        It is not UTF-8; `where` is ``path:line``.
+        The cell is not UTF-8.
     """
     try:
         return cell.decode()

@@ -1,4 +1,4 @@
-"""Finding the people of a phenotype or covariate file among those of the genotypes, by ID."""
+"""Matching of the people in a phenotype or covariate file with those of the genotypes, by ID."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class MatchedRows:
     samples : ndarray of int64, shape (people,)
         Position of each person among the genotypes.
     lines : ndarray of int64, shape (people,)
-        Line of each in the file, from 1.
+        Line number of each person in the file; the first line has number 1.
     values : ndarray of float64, shape (people, columns)
+        Values of the chosen columns; nan where missing.
     """
 
     samples: npt.NDArray[np.int64]
@@ -44,16 +45,16 @@ def match_people(
     *,
     level: int = logging.DEBUG,
 ) -> Iterator[MatchedRows]:
-    """Stream the columns `names` of the people who are in `samples` too.
+    """Stream the columns `names` of the people that are also in `samples`.
 
-    People are matched by FID and IID, or by IID alone if the table has no FID. Those on one side
-    only are counted in the (private) log, in a line of the given level.
+    People are matched by FID and IID, or by IID alone if the table has no FID. A line of the
+    private log, at the given level, counts matched and unmatched people.
 
     Raises
     ------
     InputError
-        Nobody in common; one person in two rows of the table or of the genotypes; matching by an
-        IID that two people of the genotypes share.
+        No person matches; a person has two rows in the table or in the genotypes; or the table has
+        no FID and two people of the genotypes share an IID.
     """
     position = _positions(samples, table)
     line_of_sample = np.zeros(len(samples), dtype=np.int64)
@@ -68,8 +69,8 @@ def match_people(
         for row in genotyped:
             if line_of_sample[found[row]]:
                 raise InputError(
-                    f"one person in two rows: {people[row]} is on line "
-                    f"{line_of_sample[found[row]]} too",
+                    f"one person in two rows: {people[row]} is also on line "
+                    f"{line_of_sample[found[row]]}",
                     where=f"{table.path}:{group.lines[row]}",
                     remedy="Keep one row for each person",
                 )
@@ -91,12 +92,12 @@ def match_people(
 def _people(group: RowGroup) -> list[str]:
     if group.families is None:
         return group.individuals
-    # No token holds a blank, so the pair reads back one way only.
+    # IDs contain no blanks, so that the joined text is unique for each pair.
     return [f"{f} {i}" for f, i in zip(group.families, group.individuals, strict=True)]
 
 
 def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:
-    """Position of every person among the genotypes, by what the table calls them."""
+    """Return the position of every person among the genotypes, by the IDs that the table has."""
     if table.has_family:
         pairs = zip(samples.family, samples.individual, strict=True)
         people = [f"{family} {individual}" for family, individual in pairs]
@@ -118,7 +119,7 @@ def _same_person_twice(table: OutcomeTable, person: str, rows: tuple[int, int]) 
             remedy="Remove one of them with --remove or from the fileset",
         )
     return InputError(
-        f"the IID {person} is that of two people of the genotypes ({both}) and the file has no FID",
+        f"two people of the genotypes have the IID {person} ({both}), and the file has no FID",
         where=table.path,
         remedy="Add an FID column",
     )
@@ -127,10 +128,10 @@ def _same_person_twice(table: OutcomeTable, person: str, rows: tuple[int, int]) 
 def _nobody_in_common(table: OutcomeTable, there: list[str], genotyped: list[str]) -> InputError:
     ids = "FID and IID" if table.has_family else "IID"
     return InputError(
-        f"no person of this file is among the genotypes, matched by {ids}",
+        f"no person of this file is in the genotypes, matched by {ids}",
         where=table.path,
-        value=f"{_quoted(there)} here",
-        limit=f"{_quoted(genotyped)} in the genotypes",
+        value=_quoted(there),
+        expected=f"{_quoted(genotyped)} as in the genotypes",
         remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
     )
 

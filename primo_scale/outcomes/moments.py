@@ -1,9 +1,9 @@
 """Exact sums for the means and standard deviations of phenotypes. PRIVATE.
 
-A value y becomes ``u = (clamp(y) - midpoint) / half range`` in [-1, 1] by the public bounds, and
+The public bounds map a value y to ``u = (clamp(y) - midpoint) / half range`` in [-1, 1] and to
 ``U = trunc(2^20 u)``. The sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, over people who have the
-phenotype, are integers of one scale (docs/maths/counts-and-moments.md, Theorem 2); a
-missing value counts as 0 in all three.
+phenotype, are integers of the same scale (docs/maths/counts-and-moments.md, Theorem 2). A missing
+value counts as 0 in all three sums.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ UNIT = 2**20
 
 @dataclass(frozen=True, eq=False)
 class RawMoments:
-    """PRIVATE: never to be published as they are (`primo_scale.privacy.phenotype_moments`).
+    """Exact sums of phenotypes. PRIVATE: only `primo_scale.privacy.phenotype_moments` may use them.
 
     Attributes
     ----------
-    sums
-        int64, shape (3, l): the sums of U, of ``floor(U^2 / 2^20)`` and of 2^20.
+    sums : ndarray of int64, shape (3, l)
+        Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20.
     """
 
     sums: npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class RawMoments:
 def sum_moments(
     file: Path, samples: SampleTable, phenotypes: Sequence[PhenotypeBounds]
 ) -> RawMoments:
-    """Sum over the people `samples`, matched by ID.
+    """Return the sums over the people `samples`, who are matched by ID.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def sum_moments(
     InputError
         As `primo_scale.outcomes.store.align_outcomes`.
     """
-    coding = code_outcomes(phenotypes, (), weight=1.0)  # says what is missing
+    coding = code_outcomes(phenotypes, (), weight=1.0)  # defines missing values
     lower = np.array([p.lower for p in phenotypes])
     upper = np.array([p.upper for p in phenotypes])
     sums = np.zeros((3, len(phenotypes)), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Rows that arrive in the order of one file and are read back in the order of another."""
+"""Temporary table on disk, for rows that are written in one order and read in another."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _Int16 = npt.NDArray[np.int16]
 
 
 class ScratchRows:
-    """An int16 table (n, k) on disk, zero until written, gone with the process.
+    """Temporary int16 table (n, k) on disk, initially zero.
 
-    The file has no name, so not even ``kill -9`` leaves private values behind. Memory is that of
-    the rows given or asked for at once.
+    The file has no name, so that no private values remain even if the process is killed. Only rows
+    that are written or read need memory.
 
     Parameters
     ----------
     directory
-        Where the disk space is taken.
+        Directory on the disk to use.
     n_rows, n_columns
         Shape of the table.
     """
@@ -50,10 +50,10 @@ class ScratchRows:
         self._file.close()
 
     def write(self, positions: npt.NDArray[np.int64], rows: _Int16) -> None:
-        """Put ``rows[i]`` at row ``positions[i]``."""
+        """Write ``rows[i]`` to row ``positions[i]``."""
         order = np.argsort(positions)
         positions, rows = positions[order], np.ascontiguousarray(rows[order])
-        # Neighbours go out in one write: one for a whole group if the file is in our order.
+        # Neighbouring rows are written together.
         runs = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
         with disk_errors_explained(self._directory):
             for start, stop in itertools.pairwise([*runs, len(positions)]):
@@ -61,7 +61,7 @@ class ScratchRows:
                 self._file.write(rows[start:stop].tobytes())
 
     def read(self, start: int, stop: int) -> _Int16:
-        """Rows ``start`` to ``stop``, int16 (stop - start, k)."""
+        """Return rows ``start`` to ``stop``, int16 (stop - start, k)."""
         self._file.seek(start * self._row_bytes)
         content = self._file.read((stop - start) * self._row_bytes)
         return np.frombuffer(content, dtype=np.int16).reshape(stop - start, self._n_columns)

@@ -1,7 +1,8 @@
-"""The outcome store: coded covariates and phenotypes in the order of the genotypes' people.
+"""Outcome store: coded covariates and phenotypes in the order of the genotypes' people. PRIVATE.
 
-PRIVATE. A Zarr group of kind ``outcomes`` with the arrays ``rows``, int16 (n, q), columns
-constant | covariates | phenotypes, and ``observed``, int64 (l,), the people with each phenotype.
+It is a Zarr group of kind ``outcomes`` with two arrays: ``rows``, int16 (n, q), with the columns
+constant, covariates, phenotypes; and ``observed``, int64 (l,), the number of people with each
+phenotype.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ logger = logging.getLogger("primo_scale")
 
 @dataclass(frozen=True)
 class OutcomeFiles:
-    """Where phenotypes and covariates come from; the coding says which columns."""
+    """Phenotype file and, optionally, covariate file."""
 
     phenotypes: Path
     covariates: Path | None = None
@@ -58,29 +59,28 @@ class OutcomeFiles:
 
 @dataclass(frozen=True, eq=False)
 class OutcomeStore:
-    """A finished outcome store. Everything but the coding's digest is private.
+    """Finished outcome store. PRIVATE.
 
     Attributes
     ----------
     path : Path or ObjectUrl
+        Location of the store.
     n_samples : int
-    coding_digest : str
-        `OutcomeCoding.digest` of the coding it was written with.
+        Number of people n.
     content_digest : str
-        SHA-256 of the integers: the same for any order of rows in the files.
+        SHA-256 digest of the integers, which does not depend on the order of rows in the files.
     observed : ndarray of int64, shape (l,)
-        People whose phenotype is not missing.
+        Number of people with each phenotype.
     """
 
     path: Location
     n_samples: int
-    coding_digest: str
     content_digest: str
     observed: _Int64
     _rows: Array
 
     def read_rows(self, samples: slice) -> _Int16:
-        """Rows of consecutive people, int16 (r, q)."""
+        """Return the rows of consecutive people, int16 (r, q)."""
         return read_block(self._rows, (samples, slice(None)))
 
 
@@ -90,14 +90,13 @@ def open_outcome_store(path: Location) -> OutcomeStore:
     Raises
     ------
     InputError
-        Nothing there, a store of another kind or version, or one whose writing never ended.
+        The store is missing, unfinished, damaged, of another kind or of another format version.
     """
     group = open_group(path, KIND)
     rows, attributes = array_of(group, "rows"), attributes_of(group)
     return OutcomeStore(
         path=path,
         n_samples=rows.shape[0],
-        coding_digest=str(attributes["coding_digest"]),
         content_digest=str(attributes["content_digest"]),
         observed=read_block(array_of(group, "observed"), (slice(None),)),
         _rows=rows,
@@ -110,7 +109,7 @@ def is_aligned(path: Location) -> bool:
 
 
 def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
-    """Shape and chunks of the array of rows."""
+    """Return the shape and the chunks of the array of rows."""
     height = max(1, min(n_samples, CHUNK_BYTES // (n_columns * np.dtype(np.int16).itemsize)))
     return ArrayLayout((n_samples, n_columns), (height, n_columns), np.int16)
 
@@ -123,41 +122,39 @@ def align_outcomes(
     *,
     scratch: Path | None = None,
 ) -> OutcomeStore:
-    """Write the outcome store of the people `samples`, or reuse the one that is there.
+    """Write the outcome store of the people `samples`, or reuse the existing one.
 
-    People are matched by FID and IID, or by IID alone where a file has no FID column, never by
-    position. A person without a row, or with a missing value, has the lattice value 0 there; the
-    constant is there for everyone. Memory grows with n by the index of IDs alone.
+    People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
+    a row, or with a missing value, has the lattice value 0; all people have the constant. The index
+    of IDs is the only part of the memory that grows with n.
 
     Parameters
     ----------
     path
-        The store. One that was finished with the same files, people and coding is returned as
-        it is; anything else of this kind is replaced.
+        Location of the store. A finished store of the same files, people and coding is reused;
+        another outcome store is replaced.
     samples
-        People of the genotypes, n of them, in the order the store will have.
+        People of the genotypes, in the order of the store's rows.
     files
         Phenotype file and, if the coding has covariates, covariate file.
     coding
-        The columns and their public lattice.
+        Columns and their public coding.
     scratch
-        Private directory with room for the rows while they are put in order; None: the one that
-        the store is in.
+        Private directory with free space for all rows; None means the parent directory of `path`.
 
     Raises
     ------
     InputError
-        A malformed file (see `OutcomeTable.row_groups`); nobody in common; one person in two
-        rows of a file or of the genotypes; an IID of two people, where it must do alone.
+        A file is malformed (see `OutcomeTable.row_groups`); no person matches; a person has two
+        rows in a file or in the genotypes; or a file has no FID and two people share an IID.
     ValueError
-        The coding has covariates and `files` has none, or the store is in no directory and there
-        is no `scratch`.
+        The coding has covariates and `files` has none, or `path` is a URL and `scratch` is None.
     """
     if coding.covariates and files.covariates is None:
-        raise ValueError("the coding has covariates, and there is no file of them")
+        raise ValueError("the coding has covariates, but there is no covariate file")
     if scratch is None:
         if not isinstance(path, Path):
-            raise ValueError(f"{path} is in no directory, and rows have to be put in order in one")
+            raise ValueError(f"{path} is not a directory, and a scratch directory is not given")
         scratch = path.parent
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     request = _request_digest(samples, tables, coding)
@@ -192,14 +189,14 @@ def align_outcomes(
 
 
 def _request_of(path: Location) -> object:
-    """Digest of what the finished store at `path` was asked for with."""
+    """Return the request digest of the finished store at `path`."""
     return attributes_of(open_group(path, KIND)).get("request_digest")
 
 
 def _write_rows(
     array: Array, constant: int, covariates: ScratchRows, phenotypes: ScratchRows
 ) -> Digest:
-    """Write the rows, chunk by chunk, and digest them on the way."""
+    """Write the rows chunk by chunk, and return their digest."""
     n, height = array.shape[0], array.chunks[0]
     digest = hashlib.sha256(f"{array.shape} ".encode())
     for start in range(0, n, height):
@@ -222,7 +219,7 @@ def _spool_covariates(
 def _spool_phenotypes(
     scratch: ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
 ) -> _Int64:
-    """Code the phenotypes to `scratch` and count the people who have each."""
+    """Write the coded phenotypes to `scratch`, and count the people with each phenotype."""
     names = tuple(phenotype.name for phenotype in coding.phenotypes)
     observed = np.zeros(len(names), dtype=np.int64)
     cases = np.zeros(len(names), dtype=np.int64)
@@ -239,14 +236,14 @@ def _spool_phenotypes(
 
 def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
     logger.info(
-        "phenotypes: %d, each known of %d to %d people (run.log lists them)",
+        "phenotypes: %d, each with %d to %d people (listed in run.log)",
         len(observed), observed.min(), observed.max(),
     )  # fmt: skip
     for phenotype, people, with_trait in zip(coding.phenotypes, observed, cases, strict=True):
         logger.debug("%s: %d people", phenotype.name, people)
         if phenotype.kind == "binary" and with_trait in (0, people):
             logger.warning(
-                "%s: %d cases among %d people; are its bounds, %g and %g, its control and case?",
+                "%s: %d cases among %d people; check that %g means control and %g means case",
                 phenotype.name, with_trait, people, phenotype.lower, phenotype.upper,
             )  # fmt: skip
 
@@ -255,8 +252,8 @@ def _log_no_codes(coding: OutcomeCoding, no_codes: _Int64) -> None:
     for phenotype, values in zip(coding.phenotypes, no_codes, strict=True):
         if values:
             logger.warning(
-                "%s: %d values count as missing, being none of its codes %g and %g; if it is not "
-                "binary, write quantitative in the type column of its bounds",
+                "%s: %d values other than its codes %g and %g count as missing; if the phenotype "
+                "is not binary, write quantitative in the type column of its bounds",
                 phenotype.name, values, phenotype.lower, phenotype.upper,
             )  # fmt: skip
 
@@ -264,7 +261,7 @@ def _log_no_codes(coding: OutcomeCoding, no_codes: _Int64) -> None:
 def _request_digest(
     samples: SampleTable, tables: Sequence[OutcomeTable], coding: OutcomeCoding
 ) -> str:
-    """Digest of everything the store's content depends on."""
+    """Return a digest of everything that determines the store's content."""
     people = hashlib.sha256()
     for family, individual in zip(samples.family, samples.individual, strict=True):
         people.update(f"{family} {individual}\n".encode())

@@ -1,15 +1,15 @@
-"""Phenotype and covariate tables in the layout of PLINK 2 and REGENIE, streamed.
+"""Streaming of phenotype and covariate tables in the layout of PLINK 2 and REGENIE.
 
-A header ``FID IID NAME...``, ``#FID IID NAME...`` or ``#IID NAME...``, then one person a line,
-separated by blanks, tabs or commas, plain or gzipped (`primo_scale.outcomes.lines`). As in plink2,
-``NA`` and ``nan`` in any case are missing, and so is an empty cell of a CSV; what
-else a number means (-9, or 0 in a 1/2 trait) is for `primo_scale.outcomes.coding`.
+A table has a header ``FID IID NAME...``, ``#FID IID NAME...`` or ``#IID NAME...`` and one line for
+each person, with cells separated by blanks, tabs or commas, plain or gzipped
+(`primo_scale.outcomes.lines`). As in plink2, ``NA`` and ``nan`` in any case are missing, and so is
+an empty cell of a CSV. `primo_scale.outcomes.coding` handles numeric codes of missing values.
 
-Stricter than plink2: a row longer than its header is refused (a header that lost a name would
-shift every column), and text in a numeric column is an error, not a categorical phenotype.
+Unlike plink2, this module refuses a row that is longer than the header, because a missing name
+would shift the columns, and text in a numeric column, which is no categorical phenotype here.
 
-Lines are split here and not by pandas, whose C reader is hardly faster on wide tables (6 against
-5 million cells a second) and takes short rows, ``True`` and quoted cells without a word.
+Pandas is not used: its C reader is hardly faster on wide tables (6 instead of 5 million cells per
+second) and silently accepts short rows, ``True`` and quoted cells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from primo_scale.outcomes.lines import table_lines, utf8_text
 
 CELLS_PER_GROUP = 1 << 20
 ROWS_PER_GROUP = 1 << 14
-"""Rows are handed on in groups of at most so many, whichever limit is met first."""
+"""Largest numbers of cells and of rows in a group; the smaller limit applies."""
 
 _MISSING = frozenset({b"NA", b"Na", b"nA", b"na", b""})  # only a CSV has empty cells
 _EXAMPLES = 5
@@ -39,18 +39,18 @@ _SHOWN = 60
 
 @dataclass(frozen=True, eq=False)
 class RowGroup:
-    """Some consecutive people of a table.
+    """Consecutive people of a table.
 
     Attributes
     ----------
     families : list of str, or None
-        FID of each person; None if the table has no such column.
+        FID of each person; None if the table has no FID column.
     individuals : list of str
         IID of each person.
     lines : list of int
-        Where each stands in the file, from 1.
+        Line number of each person in the file; the first line has number 1.
     values : ndarray of float64, shape (people, columns)
-        The chosen columns; nan where missing.
+        Values of the chosen columns; nan where missing.
     """
 
     families: list[str] | None
@@ -61,15 +61,16 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class OutcomeTable:
-    """A phenotype or covariate file whose header has been read.
+    """Phenotype or covariate file whose header was read.
 
     Attributes
     ----------
     path : Path
+        Path of the file.
     names : tuple of str
-        Phenotypes or covariates, in file order.
+        Names of the phenotypes or covariates, in file order.
     has_family : bool
-        Whether people are named by FID and IID, or by IID alone.
+        Whether people are identified by FID and IID; otherwise by IID alone.
     """
 
     path: Path
@@ -86,8 +87,8 @@ class OutcomeTable:
         Raises
         ------
         InputError
-            A name that the header does not have or has twice; a row that is shorter or longer
-            than the header; a cell that is neither a number nor missing.
+            The header lacks or repeats a name; a row is shorter or longer than the header; or a
+            cell is neither a number nor missing.
         """
         choose = _chooser(self._positions(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // max(1, len(names))))
@@ -113,17 +114,17 @@ class OutcomeTable:
                     where=f"{self.path}:{line}",
                     value=f"{len(tokens)} columns",
                     expected=width,
-                    remedy="Write NA for a value that is missing",
+                    remedy="Write NA for a missing value",
                 )
             yield line, tokens
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse names that the header does not have, or has twice.
+        """Refuse names that the header lacks or repeats.
 
         Raises
         ------
         InputError
-            With the names that come nearest, or else the first of the header.
+            The header lacks or repeats a name; the message has similar names of the header.
         """
         self._positions(names)
 
@@ -140,13 +141,13 @@ class OutcomeTable:
                     f"column {name!r} is repeated in the header",
                     where=f"{self.path}:{self._header_line}",
                     value=_examples(self.names),
-                    remedy="Give every column a name of its own",
+                    remedy="Give every column a unique name",
                 )
         return [positions[name][0] for name in names]
 
     def _no_column(self, name: str) -> InputError:
         near = difflib.get_close_matches(name, self.names, n=_EXAMPLES, cutoff=_SIMILAR)
-        # A name that differs in case alone is the nearest of all, and is not always found above.
+        # The line above does not always find a name that differs only in case.
         near = [known for known in self.names if known.lower() == name.lower()] or near
         return InputError(
             f"no column {name!r} in the header",
@@ -160,10 +161,10 @@ class OutcomeTable:
         self, cells: Sequence[bytes], names: Sequence[str], line: int
     ) -> npt.NDArray[np.float64]:
         try:
-            if b"_" not in b"".join(cells):  # float() would read 1_000 as Python does
+            if b"_" not in b"".join(cells):  # float() would accept 1_000
                 return np.fromiter(map(float, cells), np.float64, len(cells))
         except ValueError:
-            pass  # a missing value, or the error that is named below
+            pass  # `_number` handles missing values and errors
         pairs = zip(cells, names, strict=True)
         return np.array([self._number(cell, name, line) for cell, name in pairs])
 
@@ -177,7 +178,7 @@ class OutcomeTable:
                 f"the value of {name} is not a number",
                 where=f"{self.path}:{line}",
                 value=cell.decode(errors="replace")[:40],
-                remedy="Use numbers, and NA where a value is missing",
+                remedy="Use numbers, and NA for a missing value",
             ) from error
 
     def _group(
@@ -203,7 +204,7 @@ def open_outcome_table(path: Path) -> OutcomeTable:
     Raises
     ------
     InputError
-        No such file, a file that cannot be decompressed, no header, or no column after the IDs.
+        The file is missing, cannot be decompressed, has no header, or has no column after the IDs.
     """
     first = None
     for line, tokens in table_lines(path):
@@ -216,7 +217,7 @@ def open_outcome_table(path: Path) -> OutcomeTable:
             break
         has_family = header[0].endswith("FID")
         if len(header) == identity:
-            raise InputError("the header names no column after the IDs", where=f"{path}:{line}")
+            raise InputError("the header has no column after the IDs", where=f"{path}:{line}")
         return OutcomeTable(path, tuple(header[identity:]), has_family, line, identity)
     raise InputError(
         "does not begin with a header",
@@ -227,7 +228,7 @@ def open_outcome_table(path: Path) -> OutcomeTable:
 
 
 def _identity_columns(header: list[str]) -> int:
-    """How many columns at the front name the person; 0 if this is no header."""
+    """Return the number of leading columns that identify the person; 0 without a valid header."""
     if header[0] in ("FID", "#FID") and header[1:2] == ["IID"]:
         count = 2
     elif header[0] in ("IID", "#IID"):

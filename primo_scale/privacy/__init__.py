@@ -1,1 +1,1 @@
-"""The one way from exact to private statistics, and the scales of its noise."""
+"""Private statistics: scales of the noise, payment, and the drawing of the noise."""

@@ -1,21 +1,21 @@
-"""Accuracy of the scores that a release will give, from public sizes alone.
+"""Forecast of the accuracy of a release's scores, from public sizes alone.
 
-The spectral planner (docs/maths/planner.md). With eigenvalues lambda of the genotypes' correlation,
-of mean 1, and a phenotype of variance 1 whose heritability h2 is spread evenly over d variants,
-scores explain ::
+Source: docs/maths/planner.md, "The spectral planner" and "The forecast of a run". Let lambda be the
+eigenvalues of the genotypes' correlation matrix, of mean 1. For a phenotype of variance 1 whose
+heritability h2 is spread evenly over d variants, the scores explain ::
 
     R^2 = h2 mean(lambda u / (1 + u)),    u = (n h2 / d) c^2 lambda^2 / (v lambda + s^2)
 
-outside the cohort. Clipping attenuates covariances by c and leaves the variance v; s^2 is the
-variance that noise on X'Y adds to one person's phenotype. A cohort without noise has c = v = 1 and
-s = 0.
+outside the cohort. Clipping multiplies covariances by c and reduces the variance to v; s^2 is the
+variance that noise on X'Y adds to one person's phenotype. A release without bounds and noise has
+c = v = 1 and s = 0.
 
-The eigenvalues are not looked up in the cohort. Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for
-variants at distance c Morgan, inside one LD block, gives the mean of lambda^2; a first-order
-autoregressive process with that mean gives their spread.
+The eigenvalues do not come from the cohort. Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for
+variants at a distance of c Morgan, inside one LD block, gives the mean of lambda^2, and a
+first-order autoregressive process with this mean gives the spectrum.
 
-The forecast is too high rather than too low: it leaves out the noise on X'X, and takes all of the
-heritability to be due to the variants of the release.
+The forecast tends to be too high: it ignores the noise on X'X, and it attributes the whole
+heritability to the variants of the release.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from primo_scale.privacy.planning import (
 )
 
 LEAST_USEFUL_R2 = 0.01
-"""Forecast below which a release counts as noise: a thirtieth of the heritability assumed."""
+"""Forecast R^2 below which a release counts as noise: a thirtieth of the assumed heritability."""
 
-# Effective size of human populations, and Morgans to a base pair: both to one digit, for all.
+# Effective size of human populations, and Morgans per base pair.
 _EFFECTIVE_POPULATION = 10_000
 _MORGANS = 1.2e-8
-# Arrays and imputation panels have a variant in hundreds of base pairs, and sequences of a biobank
-# one in tens. A median gap below this is that of simulated files, whose positions count rows.
+# Arrays and imputation panels have one variant per hundreds of base pairs, and sequences of a
+# biobank one per tens. A smaller median gap occurs in simulated files, whose positions count rows.
 _MANY, _CLOSEST_GAP = 100, 5.0
-# Frequencies at which the spectrum is evaluated, and pairs of variants held at a time.
+# Number of frequencies at which the spectrum is evaluated, and of pairs of variants in memory.
 _FREQUENCIES, _PAIRS = 4096, 2**20
 
 Floats = npt.NDArray[np.float64]
@@ -52,16 +52,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Forecast:
-    """Accuracy to expect outside the cohort for a trait of the prior heritability.
+    """Expected accuracy outside the cohort for a trait of the prior heritability.
 
     Attributes
     ----------
     effective_sample_size
-        Number of people in a cohort without noise whose scores explain as much.
+        Number of people in a cohort without bounds and noise whose scores explain as much.
     r_squared
         Share of the trait's variance that the scores explain.
     without_noise
-        The same for a release of this cohort without bounds and noise.
+        The same share for a release of this cohort without bounds and noise.
     """
 
     effective_sample_size: float
@@ -70,7 +70,7 @@ class Forecast:
 
     @property
     def stated_size(self) -> float:
-        """Effective sample size rounded down to three digits: more would claim too much."""
+        """Effective sample size, rounded down to three digits."""
         if self.effective_sample_size <= 0:
             return 0.0
         step = 10.0 ** (math.floor(math.log10(self.effective_sample_size)) - 2)
@@ -78,23 +78,23 @@ class Forecast:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the release would explain less than `LEAST_USEFUL_R2`."""
+        """Whether the forecast R^2 is below `LEAST_USEFUL_R2`."""
         return self.r_squared < LEAST_USEFUL_R2
 
 
 def expected_r2_sum(
     chromosome: npt.NDArray[np.object_], position: npt.NDArray[np.int64], blocks: tuple[int, ...]
 ) -> float:
-    """Sum the expected squared correlations of all pairs of variants that share an LD block.
+    """Return the sum of expected squared correlations over all pairs of variants of an LD block.
 
     Parameters
     ----------
     chromosome
         Chromosome of each variant, shape (d,).
     position
-        Position of each variant in base pairs, shape (d,). A variant without one (0 or below)
-        is taken to be independent of all others, and so are the variants of a chromosome whose
-        positions can only be numbers of rows.
+        Position of each variant in base pairs, shape (d,). A variant without a position (0 or
+        below) counts as independent of all others, and so do the variants of a chromosome whose
+        positions merely number the rows.
     blocks
         Boundaries of the LD blocks: 0, ..., d.
 
@@ -115,12 +115,12 @@ def expected_r2_sum(
 
 
 def _are_numbers_of_rows(places: Floats) -> bool:
-    """Whether so many variants lie so close together that their positions only number them."""
+    """Return whether many variants are so close that their positions merely number the rows."""
     return len(places) >= _MANY and float(np.median(np.diff(np.sort(places)))) < _CLOSEST_GAP
 
 
 def _pairs(scaled: Floats) -> float:
-    """Sum ``1 / (1 + |a - b|)`` over all ordered pairs, each with itself included."""
+    """Return the sum of ``1 / (1 + |a - b|)`` over all ordered pairs, pairs (a, a) included."""
     rows = max(1, _PAIRS // max(1, len(scaled)))
     return sum(
         float((1 / (1 + np.abs(scaled[first : first + rows, None] - scaled))).sum())
@@ -131,15 +131,15 @@ def _pairs(scaled: Floats) -> float:
 def spectrum_shape(r2_sum: float, n_variants: int) -> Floats:
     """Return eigenvalues of mean 1 and mean square ``r2_sum / n_variants``.
 
-    Those of a first-order autoregressive process at equally spaced frequencies, whose squared
-    correlation of neighbours is ``(m - 1) / (m + 1)`` for a mean square m.
+    They are those of a first-order autoregressive process at equally spaced frequencies. For a mean
+    square m, the squared correlation of neighbours is ``(m - 1) / (m + 1)``.
 
     Parameters
     ----------
     r2_sum
-        Of `expected_r2_sum`.
+        Result of `expected_r2_sum`.
     n_variants
-        d.
+        Number of variants d.
     """
     mean_square = max(1.0, r2_sum / n_variants)
     squared = (mean_square - 1) / (mean_square + 1)
@@ -158,11 +158,11 @@ def forecast(
     sizes
         Public sizes.
     eigenvalues
-        Expected spectrum of the genotypes' correlation, any number of values of mean 1.
+        Expected eigenvalues of the genotypes' correlation matrix: any number of values of mean 1.
     clip
-        b, as in `primo_scale.privacy.planning.phenotype_norm`.
+        Bound b on the row norm, as in `primo_scale.privacy.planning.phenotype_norm`.
     cross_sigma
-        Standard deviation of the noise on X'Y, lattice units.
+        Standard deviation of the noise on X'Y, in lattice units.
     """
     kept = attenuation(clip, sizes.n_phenotypes) ** 2
     left = variance_left(clip, sizes.n_phenotypes)

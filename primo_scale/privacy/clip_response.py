@@ -1,13 +1,15 @@
-"""What clipping phenotype rows does to a linear model, from public facts alone.
+"""Effect of clipping phenotype rows on a linear model, from public numbers alone.
 
-Rows of standardised phenotypes are clipped to a norm ``B = b sqrt(l)``. For one phenotype y among
-others of squared norm Q that is ``g(y) = E[min(1, B/sqrt(y^2 + Q))] y``, and a linear model of
-g(y) is one of y, stretched and moved: ``cov(x, g(y)) = slope cov(x, y)`` and ``E[g(y) | x] =
-offset + slope E[y | x]``. For a normal phenotype the slope is E[g'(y)] by Stein's lemma, the
-attenuation of docs/maths/planner.md, and the offset 0. A binary phenotype has two values, so
-both are exact given Q. The others are taken as independent normals, each there for the share of
-people in whom it is observed: a missing value is 0 and makes the row shorter. For correlated
-phenotypes Q varies more and the slope is approximate.
+Source: docs/maths/planner.md, Theorem 1. Rows of standardised phenotypes are clipped to a norm
+``B = b sqrt(l)``. For one phenotype y, beside others of squared norm Q, clipping is on average
+``g(y) = E[min(1, B/sqrt(y^2 + Q))] y``. A linear model of g(y) is a scaled and shifted linear model
+of y: ``cov(x, g(y)) = slope cov(x, y)`` and ``E[g(y) | x] = offset + slope E[y | x]``.
+
+The slope of a normal phenotype is E[g'(y)] by Stein's lemma, and its offset is 0. A binary
+phenotype has two values, so its slope and offset are exact given the distribution of Q. The other
+phenotypes are assumed to be independent and normal, weighted by the share of people in whom they
+are observed, because a missing value is 0 and shortens the row. Correlation between phenotypes
+increases the variance of Q, and the slope is then approximate.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ _QUANTILES = (np.arange(1000) + 0.5) / 1000
 
 @dataclass(frozen=True)
 class ClipResponse:
-    """How a clipped phenotype answers to the phenotype, for each of l.
+    """Linear response of each clipped phenotype to the phenotype.
 
     Attributes
     ----------
-    slope, offset
-        Shapes (l,), in standard deviations.
+    slope : ndarray of float64, shape (l,)
+        Slope, without unit.
+    offset : ndarray of float64, shape (l,)
+        Offset in standard deviations.
     """
 
     slope: Float64
@@ -42,24 +46,26 @@ class ClipResponse:
 
 
 def no_clipping(n_phenotypes: int) -> ClipResponse:
-    """Response of rows that are left as they are."""
+    """Return the response of rows that are not clipped: slope 1, offset 0."""
     return ClipResponse(np.ones(n_phenotypes), np.zeros(n_phenotypes))
 
 
 def clip_response(
     clip: float, levels: Sequence[Levels | None], observed_share: Float64
 ) -> ClipResponse:
-    """Response of every phenotype to clipping rows at ``clip sqrt(l)`` standard deviations.
+    """Return the response of every phenotype to clipping rows at ``clip sqrt(l)``.
+
+    Source: docs/maths/planner.md, Theorem 1 and the paragraph on binary phenotypes below it.
 
     Parameters
     ----------
-    clip
-        b.
-    levels
-        For each phenotype, its two values in standard deviations from its mean if it is binary,
-        None if it is taken as normal.
-    observed_share
-        Share of people in whom each is observed, shape (l,), in (0, 1].
+    clip : float
+        Bound b on the row norm, in standard deviations divided by sqrt(l).
+    levels : sequence of (float, float) or None
+        For a binary phenotype, its two values in standard deviations from its mean; None for a
+        phenotype that is assumed to be normal.
+    observed_share : ndarray of float64, shape (l,)
+        Share of people in whom each phenotype is observed, in (0, 1].
     """
     n_phenotypes = len(levels)
     bound = clip * math.sqrt(n_phenotypes)
@@ -76,7 +82,7 @@ def clip_response(
 
 
 def _clipped(value: float, others: float, bound: float) -> float:
-    """g(value), the others' squared norm being chi-square on `others` degrees of freedom."""
+    """Return g(value), where Q is chi-square on `others` degrees of freedom."""
     rest = chi_square_quantile(_QUANTILES, others) if others > 0 else np.zeros(1)
     norms = np.sqrt(value**2 + rest)
     return float(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)).mean())

@@ -1,9 +1,9 @@
-"""The mechanism of one release, as data: what is promised, the public bounds, every sigma.
+"""The mechanism of one release, as data: its guarantee, its public bounds and its noise scales.
 
-A person's row has three parts, all integers: coded genotypes x, fixed columns c (the constant and
-the covariates) and phenotypes y. Seven statistics are summed over people, X'X (its diagonal LD
-blocks), X'C, X'Y, C'C, C'Y, Y'Y and the numbers of people with each phenotype; a mechanism says
-how much noise each gets. `primo_scale.privacy.scales` finds the least.
+A person's row has three integer parts: coded genotypes x, fixed columns c (the constant and the
+covariates) and phenotypes y. Seven statistics are summed over people: X'X (its diagonal LD blocks),
+X'C, X'Y, C'C, C'Y, Y'Y and the number of people with each phenotype. A mechanism states the noise
+on each of them. `primo_scale.privacy.scales` computes the smallest noise.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
-# The counts of observed phenotypes take this share of mu^2 wherever missingness is private.
+# Share of mu^2 for the counts of observed phenotypes, if it is private which are missing.
 COUNTS_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What a release guarantees.
+    """Privacy guarantee of a release.
 
     Attributes
     ----------
     epsilon, delta
-        Of all charges of the release together.
+        Guarantee of all charges of the release together.
     privacy
-        What of a person is protected.
+        Privacy unit.
     adjacency
-        Between which cohorts. With label or feature privacy ``add-remove`` means that one
-        person's phenotypes, or genotypes and covariates, are replaced by nothing.
+        Neighbouring relation between cohorts. With label or feature privacy, ``add-remove`` means
+        that one person's phenotypes, or genotypes and covariates, are replaced by zeros.
     share
-        Share of mu^2 that is left for this mechanism: below 1 where phenotype means were paid for.
+        Share of mu^2 that remains for this mechanism: below 1 if phenotype moments were paid for.
     """
 
     epsilon: float
@@ -42,18 +42,18 @@ class Promise:
 
     @property
     def n_is_private(self) -> bool:
-        """Whether the number of people is protected: whoever may be absent cannot be counted."""
+        """Whether the number of people is private."""
         return self.privacy is PrivacyUnit.FULL and self.adjacency is Adjacency.ADD_REMOVE
 
     @property
     def counts_are_private(self) -> bool:
-        """Whether it is protected which phenotypes a person has."""
+        """Whether it is private which phenotypes a person has."""
         return self.privacy is not PrivacyUnit.FEATURE
 
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """The public numbers that noise is calibrated to; norms are squared, in lattice units.
+    """Public numbers that the noise is calibrated to; norms are squared, in lattice units.
 
     Attributes
     ----------
@@ -61,7 +61,8 @@ class PublicBounds:
         N_x, bound on ``||x||^2``. With label privacy genotypes are not clipped, and phenotypes are
         clipped so that ``||x||^2 ||y||^2 <= N_x N_y``.
     block_norms
-        beta_b for every LD block, where rows are clipped to ``||x_b||^2 <= beta_b`` too; else None.
+        Bounds beta_b, one per LD block, if rows are also clipped to ``||x_b||^2 <= beta_b``; else
+        None.
     fixed_norm
         N_c, bound on ``||c||^2``.
     phenotype_norm
@@ -69,7 +70,7 @@ class PublicBounds:
     block_sizes
         Variants of each LD block.
     n_samples
-        Number of people n, or the public nominal one where n is private.
+        Number of people n, or the public nominal number if n is private.
     n_phenotypes
         Number of phenotypes, l.
     """
@@ -90,16 +91,16 @@ class PublicBounds:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a method wants measured beyond, or in place of, every statistic once.
+    """Noisy measurements of a method; by default every statistic is measured once.
 
     Attributes
     ----------
     eigenvalue_share
-        Share of mu^2 for the smallest eigenvalue of X'X; 0: it is not measured.
+        Share of mu^2 for the smallest eigenvalue of X'X, or 0 if it is not measured.
     gram_copies
-        Noisy copies of X'X, each with noise of its own; more than one only for ``naive``.
+        Number of copies of X'X with independent noise; above 1 only for method ``naive``.
     subsample
-        People that X'X is summed over, or None for all of them.
+        Number of people that X'X is summed over, or None for all people.
     """
 
     eigenvalue_share: float = 0.0
@@ -109,21 +110,21 @@ class Recipe:
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """Standard deviations in lattice units, rounded up; 0 for a part that is public.
+    """Standard deviations of the noise in lattice units, rounded up; 0 for a public statistic.
 
     Attributes
     ----------
     gram
-        Of the diagonal of ``X_b'X_b``, for each block. Off the diagonal of X'X, C'C and Y'Y noise
-        is smaller by sqrt(2).
+        Noise on the diagonal of ``X_b'X_b``, one value per block. Noise off the diagonal of X'X,
+        C'C and Y'Y is smaller by a factor sqrt(2).
     fixed_cross, phenotype_cross
-        Of X'C and X'Y.
+        Noise on X'C and on X'Y.
     fixed_gram, fixed_phenotype, phenotype_gram
-        Of C'C (diagonal), C'Y and Y'Y (diagonal).
+        Noise on the diagonal of C'C, on C'Y and on the diagonal of Y'Y.
     observed
-        Of the numbers of people with each phenotype.
+        Noise on the number of people with each phenotype.
     smallest_eigenvalue
-        Of the smallest eigenvalue of X'X; 0 where it is not measured.
+        Noise on the smallest eigenvalue of X'X; 0 if it is not measured.
     """
 
     gram: tuple[float, ...]
@@ -137,29 +138,29 @@ class NoiseScales:
 
 
 def no_noise(n_blocks: int) -> NoiseScales:
-    """The scales of statistics that carry no noise, and whose release is NOT PRIVATE."""
+    """Return the scales of exact statistics, whose release is NOT PRIVATE."""
     return NoiseScales((0.0,) * n_blocks, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A calibrated release of every statistic.
+    """Calibrated noise of one release.
 
     Attributes
     ----------
     promise
-        What it guarantees.
+        Guarantee.
     bounds
-        Public bounds it rests on.
+        Public bounds that the guarantee requires.
     recipe
-        What is measured.
+        Noisy measurements.
     split
-        t, which says how X'X and X'Z share the shift: D/A for one dense X'X, and 2 tau with
-        tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None where nothing is shared.
+        Split t of the shift between X'X and X'Z: D/A for one dense X'X, and 2 tau with
+        tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if they share no shift.
     cost
-        What the ledger charges.
+        Cost that the ledger charges.
     scales
-        The noise.
+        Noise scales.
     """
 
     promise: Promise

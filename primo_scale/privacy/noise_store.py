@@ -1,17 +1,19 @@
-"""Noise that charges have bought, kept in the work directory so that no noise is drawn twice.
+"""Store of the noise keys and private statistics of a work directory, by charge.
 
-The files of a charge, in the order in which they exist:
+The store prevents that noise is drawn twice for one charge. A charge has these files, in this
+order:
 
 ``CHARGE.unused``
-    Key of a keystream from which nothing has been drawn. It is durable before the charge is.
+    Key of a keystream from which nothing was drawn. It is durable before the charge is.
 ``CHARGE.key``
-    The same key from the moment at which the draw may begin. A run that dies while it draws is
-    continued with the very same noise.
+    The same key, renamed before the first draw. A run that dies while it draws noise is continued
+    with the same noise.
 ``CHARGE.zarr``
-    The private statistics. The key is removed once the ledger has recorded them.
+    Private statistics. The key is removed after the ledger has recorded them.
 
-Two files beside the directory name a charge as well: ``phenotype_moments.json`` holds the noisy
-phenotype moments that it bought, and ``statistics.charge`` says which release a subsample served.
+Two files beside the directory also name a charge. ``phenotype_moments.json`` holds the noisy
+phenotype moments that the charge bought, and ``statistics.charge`` names the charge of the only
+release that a subsample may serve.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ from primo_scale.storage.files import make_private_directory, sync_directory, wr
 
 @dataclass(frozen=True)
 class NoiseStore:
-    """Keys and private statistics of a work directory, by charge. PRIVATE: a key undoes its noise.
+    """Noise keys and private statistics of a work directory. PRIVATE: a key reveals its noise.
 
-    With an encryption key both are encrypted.
+    Both are encrypted if the work directory is.
 
     Attributes
     ----------
@@ -54,11 +56,11 @@ class NoiseStore:
 
     @property
     def subsample_use_path(self) -> Path:
-        """Path of the file that names the charge which a subsample served."""
+        """Path of the file that names the charge of the release that a subsample served."""
         return self.directory.with_name("statistics.charge")
 
     def charges(self) -> frozenset[str]:
-        """Return the charges whose noise is here, or can be drawn from a key that is here."""
+        """Return the charges whose noise, or whose noise key, is stored."""
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
             drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
@@ -68,7 +70,7 @@ class NoiseStore:
         )
 
     def unused_charges(self) -> frozenset[str]:
-        """Charges from whose key nothing has been drawn."""
+        """Return the charges with a key from which nothing was drawn."""
         return frozenset(path.stem for path in self.directory.glob("*.unused"))
 
     def used_charges(self) -> dict[str, Path]:
@@ -88,7 +90,7 @@ class NoiseStore:
         return found if moments is None else {**found, moments["charge"]: self.moments_path}
 
     def read_moments(self) -> dict[str, Any] | None:
-        """Return the document of the noisy phenotype moments, or None where there is none.
+        """Return the document of the noisy phenotype moments, or None if it does not exist.
 
         Raises
         ------
@@ -108,13 +110,13 @@ class NoiseStore:
         return self.directory / f"{charge}.zarr"
 
     def create_key(self, unpaid: Collection[str]) -> str:
-        """Return the name of a new charge whose key is durable.
+        """Create a durable key and return the identifier of its new charge.
 
         Parameters
         ----------
         unpaid
-            Charges with unused keys that the ledger does not know: a run died before its charge was
-            durable. Their keys are removed, and never serve another request.
+            Charges with unused keys that the ledger does not know, because a run died before its
+            charge was durable. Their keys are removed, so that they never serve another request.
 
         Raises
         ------
@@ -131,12 +133,13 @@ class NoiseStore:
         return charge
 
     def open_key(self, charge: str) -> bytes:
-        """Return the key of a charge, recorded durably as one from which noise may be drawn.
+        """Return the key of a charge, after marking it durably as used.
 
         Raises
         ------
         InputError
-            The key is missing or damaged. No other one is made: it would be a second noise.
+            The key is missing or damaged. No new key is created, because it would draw a second
+            noise.
         """
         unused, key = self._key_file(charge, "unused"), self._key_file(charge, "key")
         if not key.is_file():
@@ -155,17 +158,17 @@ class NoiseStore:
         return secret
 
     def remove_key(self, charge: str) -> None:
-        """Remove the key, durably, once the private statistics are recorded: it undoes noise."""
+        """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
             self._key_file(charge, "key").unlink(missing_ok=True)
-            sync_directory(self.directory)  # also if an earlier run removed it and got no further
+            sync_directory(self.directory)  # also if an earlier run died right after the removal
 
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
-        """Add to an error that arises after a payment what was spent, and what a retry spends."""
+        """Extend the remedy of an error after a payment by the amount that a retry spends."""
 
-        def said() -> str:
-            """Return the sentence that fits what is stored when the error arises."""
+        def spending() -> str:
+            """Return the sentence that matches the files at the time of the error."""
             if any(self._key_file(charge, end).is_file() for end in ("key", "unused")):
                 return (
                     f"Budget was spent, on charge {charge}: the same command continues with the "
@@ -173,27 +176,27 @@ class NoiseStore:
                 )
             return (
                 f"Budget was spent, on charge {charge}, whose noise is stored at "
-                f"{self._result(charge)}: while that is whole the same command spends nothing "
-                "more, and without it the same command pays again"
+                f"{self._result(charge)}: while that is intact, the same command spends nothing "
+                "more; without it the same command pays again"
             )
 
-        with remedy_extended(said, where=self.directory):
+        with remedy_extended(spending, where=self.directory):
             yield
 
     def refuse_full_disk(self, replayed: str | None, needed: int) -> None:
-        """Refuse to pay for private statistics that would not fit on the disk.
+        """Refuse to pay for private statistics that do not fit on the disk.
 
         Parameters
         ----------
         replayed
-            Charge that is not paid again, whose statistics may be here in part or whole.
+            Charge that is not paid again. Its statistics may already be stored, or a part of them.
         needed
             Size of the private statistics, in bytes.
 
         Raises
         ------
         ResourceError
-            There is less room than is still to be written.
+            The free space is less than the part that is not yet written.
         """
         if replayed is not None:
             store = self.statistics_path(replayed)
@@ -204,7 +207,7 @@ class NoiseStore:
             self.directory,
             needed,
             what="the private statistics",
-            remedy="Make room, and run the same command again",
+            remedy="Free space, then run the same command again",
         )
 
     def _key_file(self, charge: str, end: str) -> Path:

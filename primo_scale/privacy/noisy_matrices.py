@@ -1,7 +1,7 @@
-"""Noise on each part of the statistics: arrays in, arrays out.
+"""Noise on each of the statistics, from arrays to arrays.
 
-A part whose scale is 0 is public under the promise made, and is left as it is. X'X and X'Z are too
-large for memory: each stored tile and panel of them is drawn under a label of its own.
+A statistic with scale 0 is public under the promise and is returned unchanged. X'X and X'Z do not
+fit in memory, so the noise on each stored tile and panel is drawn under its own label.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from primo_scale.storage.tiles import Panel, Tile, panels, upper_tiles
 
 
 def noisy_gram(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
-    """Symmetric noise on X_b'X_b, shape (d_b, d_b), given whole: tile by tile, and mirrored."""
+    """Add symmetric noise to a whole X_b'X_b, shape (d_b, d_b), tile by tile."""
     noisy = np.empty_like(gram)
     for tile in upper_tiles(len(gram)):
         part = noisy_gram_tile(gram[tile.selection], tile, sigma, source=source, label=label)
@@ -32,18 +32,20 @@ def noisy_gram(gram: Integers, sigma: float, *, source: FineNoise, label: str) -
 def noisy_gram_tile(
     values: Integers, tile: Tile, sigma: float, *, source: FineNoise, label: str
 ) -> Integers:
-    """Noise on a stored tile of X_b'X_b: `sigma` on the diagonal, less beside it.
+    """Add noise to a stored tile of X_b'X_b, smaller off the diagonal than on it.
 
     Parameters
     ----------
     values
-        The tile, symmetric where it lies on the diagonal.
+        Values of the tile, symmetric if it is on the diagonal.
     tile
-        Where it lies: each has draws of its own.
+        Position of the tile, which becomes part of the label of its draws.
     sigma
-        See `add_symmetric_noise`.
-    source, label
-        See `lattice_noise`; the label is that of the matrix.
+        Standard deviation on the diagonal, as for `add_symmetric_noise`.
+    source
+        Source of the draws.
+    label
+        Label of the matrix.
     """
     if sigma == 0:
         return values
@@ -56,7 +58,7 @@ def noisy_gram_tile(
 def noisy_cross(
     cross: Integers, scales: NoiseScales, n_fixed: int, *, source: FineNoise, label: str
 ) -> Integers:
-    """Noise on ``X_b'(C, Y)``, shape (d_b, q), given whole: panel by panel."""
+    """Add noise to a whole ``X_b'(C, Y)``, shape (d_b, q), panel by panel."""
     parts = [
         noisy_cross_panel(cross[panel.rows], panel, scales, n_fixed, source=source, label=label)
         for panel in panels(*cross.shape)
@@ -73,7 +75,7 @@ def noisy_cross_panel(
     source: FineNoise,
     label: str,
 ) -> Integers:
-    """Noise on a panel of ``X_b'(C, Y)``, of which `n_fixed` columns are X_b'C."""
+    """Add noise to a panel of ``X_b'(C, Y)``, whose first `n_fixed` columns are X_b'C."""
     fixed, phenotypes = values[:, :n_fixed], values[:, n_fixed:]
     label = f"{label}, panel {panel.number}"
     return np.hstack(
@@ -87,7 +89,7 @@ def noisy_cross_panel(
 def noisy_outcome_gram(
     gram: Integers, scales: NoiseScales, n_fixed: int, *, source: FineNoise
 ) -> Integers:
-    """Noise on Z'Z, shape (q, q), for z = (c, y): C'C, C'Y and Y'Y each with its own scale."""
+    """Add noise to Z'Z, shape (q, q), for z = (c, y); C'C, C'Y and Y'Y have their own scales."""
     fixed, phenotypes = slice(0, n_fixed), slice(n_fixed, len(gram))
     noisy = gram.copy()
     noisy[fixed, fixed] = _noisy_square(
@@ -104,12 +106,12 @@ def noisy_outcome_gram(
 
 
 def noisy_counts(observed: Integers, scales: NoiseScales, *, source: FineNoise) -> Integers:
-    """Noise on the numbers of people with each phenotype, shape (l,)."""
+    """Add noise to the numbers of people with each phenotype, shape (l,)."""
     return _noisy(observed, scales.observed, source=source, label="observed")
 
 
 def noisy_smallest_eigenvalue(value: int, scales: NoiseScales, *, source: FineNoise) -> int:
-    """Noise on the smallest eigenvalue of X'X, already rounded down to an integer."""
+    """Add noise to the smallest eigenvalue of X'X, which is rounded down to an integer."""
     exact = np.array([value], dtype=np.int64)
     scale = scales.smallest_eigenvalue
     return int(_noisy(exact, scale, source=source, label="smallest eigenvalue")[0])

@@ -1,4 +1,4 @@
-"""Pay, then draw, once: the ledger and the door in the one order that is safe."""
+"""Payment for private statistics and the drawing of their noise, in the only safe order."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from primo_scale.storage.block_matrices import stored_bytes
 
 @dataclass(frozen=True)
 class PaidStatistics:
-    """Private statistics and what their one noise was paid with.
+    """Private statistics and the receipt of their payment.
 
     Attributes
     ----------
     private
-        What may be published.
+        Private statistics.
     receipt
-        Its charge is in the ledger, drawn or published.
+        Receipt whose charge is drawn or published in the ledger.
     """
 
     private: PrivateStatistics
@@ -52,10 +52,10 @@ def pay_and_draw(
     paying_cohort: PayingCohort,
     on_block: Callable[[int, int], None],
 ) -> PaidStatistics:
-    """Store a key, reserve the charge durably, draw its noise once, store it, record it as drawn.
+    """Store a key, reserve a charge, draw its noise once, store it, and record it as drawn.
 
-    The key is durable before the charge is, so an error or a kill at any point leaves a request
-    that the next call continues with the same noise and one charge. Where the key or the private
+    The key is durable before the charge is. After an error or a kill at any point, the next call
+    therefore continues with the same noise and the same charge. If the key or the private
     statistics are lost from the work directory, the request pays again.
 
     Parameters
@@ -65,20 +65,22 @@ def pay_and_draw(
     mechanism
         Calibrated noise.
     noise_store
-        Keys and private statistics of earlier charges, in the work directory.
-    ledger, paying_cohort
-        Where and on whose budget.
+        Keys and private statistics of the work directory.
+    ledger
+        Ledger that holds, or will hold, the account that pays.
+    paying_cohort
+        Account that pays, and the people of the release.
     on_block
-        Called with (blocks done, blocks in all) while noise is drawn.
+        Callback for progress, with the number of finished blocks and the total number.
 
     Raises
     ------
     BudgetRefused
-        The budget does not cover it; no noise was drawn.
+        The budget does not cover the release; no noise was drawn.
     ResourceError
-        The disk has no room for what would be bought.
+        The disk has no space for the private statistics.
     InputError
-        What is at hand is not what the ledger recorded, or the ledger does not know it.
+        The stored noise is not the one that the ledger recorded, or the ledger does not know it.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     request = _request(raw, mechanism, ledger, paying_cohort)
@@ -113,12 +115,12 @@ def charge_with_stored_noise(
     ledger: Ledger,
     paying_cohort: PayingCohort,
 ) -> Charge | None:
-    """Return the charge whose noise `pay_and_draw` would use at no cost; None: it would pay.
+    """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None.
 
     Raises
     ------
     InputError
-        Noise is at hand that the ledger does not know.
+        The ledger does not know the charge of stored noise.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     charges = noise_store.charges()
@@ -147,7 +149,7 @@ def _drawn(
     charge: Charge,
     on_block: Callable[[int, int], None],
 ) -> PrivateStatistics:
-    """Return the private statistics of a charge: those at hand, or drawn now."""
+    """Return the stored private statistics of a charge, or draw them."""
     store = noise_store.statistics_path(charge.id)
     if is_drawn(store):
         return reopen_private(store, raw, mechanism)

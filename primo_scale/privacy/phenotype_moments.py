@@ -1,8 +1,8 @@
-"""The optional paid release of phenotype means and standard deviations.
+"""Noisy means and standard deviations of phenotypes, an optional paid release.
 
-Good centres and scales make the clip of phenotype rows fit; where no public ones are known, a
-twentieth of the release's mu^2 buys noisy ones, before anything else is summed. From then on they
-are public (docs/maths/counts-and-moments.md, Theorem 2).
+Clipping of phenotype rows needs good centres and scales. If no public ones are known, a twentieth
+of the release's mu^2 buys noisy ones before the statistics are summed. They are public afterwards
+(docs/maths/counts-and-moments.md, Theorem 2).
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
 
 MOMENTS_SHARE = 0.05
-# The farthest bound may be so many standard deviations from the mean, or the lattice is too coarse.
+# Largest distance of a bound from the mean, in standard deviations, that the lattice can code.
 _FARTHEST = 0.99 * LARGEST_VALUE / SMALLEST_UNIT
 
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """What was bought; public once it is paid for.
+    """Noisy moments of phenotypes; public once they are paid for.
 
     Attributes
     ----------
     sums
         Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
     sigma
-        Standard deviation of the noise on each.
+        Standard deviation of the noise on every sum.
     charge
-        In the ledger.
+        Identifier of the charge that paid.
     """
 
     sums: tuple[tuple[int, ...], ...]
@@ -57,7 +57,11 @@ class NoisyMoments:
 
 
 def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
-    """Scale of the noise on each of the sums, rounded up; not for public phenotypes."""
+    """Return the standard deviation of the noise on every sum, rounded up.
+
+    The phenotypes must be private: feature privacy needs no noisy moments
+    (docs/maths/counts-and-moments.md, Theorem 2).
+    """
     change = sensitivity.phenotype_moments(n_phenotypes, promise.adjacency)
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(MOMENTS_SHARE)
     return rounded_up(change / mu)
@@ -71,10 +75,10 @@ def pay_for_moments(
     ledger: Ledger,
     paying_cohort: PayingCohort,
 ) -> tuple[NoisyMoments, Receipt]:
-    """Store a key, reserve the charge durably, draw the noise once, store the result.
+    """Store a key, reserve a charge, draw the noise once, and store the noisy moments.
 
-    The same request again, with the key or the moments still at hand, gives the same moments at no
-    further cost.
+    While the key or the moments are stored, the same request returns the same moments at no further
+    cost.
 
     Parameters
     ----------
@@ -83,7 +87,7 @@ def pay_for_moments(
     promise
         Guarantee of the whole release.
     noise_store
-        Noise of the work directory, the moments included.
+        Keys and noisy moments of the work directory.
     ledger
         Ledger that holds, or will hold, the account that pays.
     paying_cohort
@@ -92,10 +96,10 @@ def pay_for_moments(
     Raises
     ------
     BudgetRefused
-        The budget does not cover this and the rest of the release; no noise was drawn.
+        The budget does not cover the moments and the rest of the release; no noise was drawn.
     InputError
-        The moments at hand are of another request (nothing was paid, and they stay), or the
-        ledger does not know what is at hand.
+        The stored moments belong to another request, in which case nothing is paid and they remain;
+        or the ledger does not know the charge of stored noise.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     sigma = moments_sigma(raw.sums.shape[1], promise)
@@ -131,7 +135,7 @@ def pay_for_moments(
 
 
 def read_moments(noise_store: NoiseStore) -> NoisyMoments | None:
-    """Return the moments that an earlier run stored, or None."""
+    """Return the noisy moments that an earlier run stored, or None."""
     stored = noise_store.read_moments()
     if stored is None:
         return None
@@ -141,7 +145,7 @@ def read_moments(noise_store: NoiseStore) -> NoisyMoments | None:
 def with_moments(
     phenotypes: Sequence[PhenotypeBounds], moments: NoisyMoments
 ) -> tuple[PhenotypeBounds, ...]:
-    """Give each phenotype its noisy mean and standard deviation, within what its bounds allow."""
+    """Return the bounds with noisy means and standard deviations, limited by the bounds."""
     return tuple(
         _with_moments(bounds, *(sums[j] / UNIT for sums in moments.sums))
         for j, bounds in enumerate(phenotypes)

@@ -1,8 +1,8 @@
-"""Choosing the free parameters of a release from public sizes alone (docs/maths/planner.md).
+"""Choice of the free parameters of a release from public sizes alone (docs/maths/planner.md).
 
-Natural units: a standardised phenotype has variance 1. Lattice units: a phenotype has `s_y` steps
-to one standard deviation, a coded variant has public variance `var_x`. Nothing here sees data, so
-nothing here costs budget.
+In natural units a standardised phenotype has variance 1. In lattice units one standard deviation of
+a phenotype has s_y steps, and a coded variant has a public variance. No function here reads data,
+so planning costs no budget.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import optimal_split, optimal_split_by_block
 from primo_scale.gaussian.sensitivity import Adjacency
 
-# Assumed share of phenotype variance the variants explain; the split hardly depends on it.
+# Assumed heritability: share of phenotype variance that the variants explain. The split hardly
+# depends on it.
 PRIOR_HERITABILITY = 0.3
-# Below this the first-order theory misleads: it ignores that a ridge at the noise norm forgives
-# noise on X'X. Measured over 12 cells (docs/reference_figures.md): t = 0.05 loses up to 29% of R^2,
-# 0.2 up to 9%, this floor at most 0.9%.
+# Smaller splits are worse than the first-order theory predicts, because it ignores that shrinkage
+# reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases (docs/reference_figures.md):
+# up to 29% for t = 0.05, up to 9% for 0.2, at most 0.9% for this floor.
 _SMALLEST_SPLIT = 0.7
-# At 2 a Gram matrix is free beside X'Z under replace-one; nothing is gained beyond.
+# At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing
+# (docs/maths/gram.md, Theorem 2).
 LARGEST_SPLIT = 2.0
-# No clip is useful beyond the norm that this share of normal phenotype rows stays within.
+# Share of normal phenotype rows within the largest useful bound on the row norm.
 _ROWS_WITHIN_NORM = 0.99
-# Exact binary fractions, so that the same sizes give the same bound on every machine. Below 1/4 at
-# most 2% is left to gain, and a phenotype would be no more than its sign.
+# Candidate clips b: exact binary fractions, so that the same sizes give the same bound on every
+# machine. Clips below 1/4 gain at most 2% and reduce a phenotype to its sign.
 _CLIPS = np.arange(16, 6 * 64 + 1) / 64
 
 Floats = npt.NDArray[np.float64]
@@ -38,20 +40,21 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PublicSizes:
-    """What the planner may know.
+    """Public sizes that the planner depends on.
 
     Attributes
     ----------
     n_samples, n_variants, n_phenotypes
-        Sizes of the release; the nominal number of people where the real one is private.
+        Numbers of people, variants and phenotypes. The number of people is nominal if the true one
+        is private.
     largest_block
-        Variants in the largest LD block; `n_variants` for a dense Gram matrix.
+        Number of variants in the largest LD block; `n_variants` for a dense X'X.
     row_norm
         N_x, bound on the squared norm of a lattice genotype row.
     variant_variance
-        Mean public variance of a coded variant, lattice units squared.
+        Mean public variance of a coded variant, in squared lattice units.
     phenotype_scale
-        Lattice steps to one standard deviation of a phenotype.
+        Number of lattice steps s_y per standard deviation of a phenotype.
     """
 
     n_samples: int
@@ -64,32 +67,43 @@ class PublicSizes:
 
 
 def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:
-    """Return quantiles of the chi-square law; importing `scipy.stats` would take 0.3 s."""
+    """Return quantiles of the chi-square distribution, without the 0.3 s import of `scipy.stats`.
+
+    Source: the inverse of the regularised incomplete gamma function P(degrees/2, x/2), which is the
+    chi-square distribution function.
+    """
     return np.asarray(2 * gammaincinv(degrees / 2, probability))
 
 
 def attenuation(clip: float, n_phenotypes: int) -> float:
-    """Factor by which clipping shrinks covariances with a standardised phenotype.
+    """Return the factor c by which clipping reduces covariances with a standardised phenotype.
 
-    ``E[min(R^2, B R)] / l`` with ``R^2`` chi-square on ``l`` degrees of freedom and
-    ``B = clip sqrt(l)``; for one phenotype ``erf(clip / sqrt(2))``. Known, hence divided out.
+    ``c = E[min(R^2, B R)] / l`` with R^2 chi-square on l degrees of freedom and ``B = clip
+    sqrt(l)``; for one phenotype ``erf(clip / sqrt(2))``. Estimates are divided by it.
+    Source: docs/maths/planner.md, Theorem 1.
     """
     return attenuation_at(clip * math.sqrt(n_phenotypes), n_phenotypes)
 
 
 def attenuation_at(bound: float, degrees: float) -> float:
-    """`attenuation` of rows clipped to norm `bound`, of any number of degrees of freedom."""
+    """Return `attenuation` of rows clipped to norm `bound`, for real degrees of freedom.
+
+    Source: docs/maths/planner.md, Theorem 1.
+    """
     return float(_clipped_moments(np.array([bound]), degrees)[0][0])
 
 
 def variance_left(clip: float, n_phenotypes: int) -> float:
-    """Variance of a standardised phenotype after clipping: ``E[min(R^2, B^2)] / l``."""
+    """Return the variance v of a standardised phenotype after clipping.
+
+    ``v = E[min(R^2, B^2)] / l``. Source: docs/maths/planner.md, Theorem 1.
+    """
     bound = clip * math.sqrt(n_phenotypes)
     return float(_clipped_moments(np.array([bound]), n_phenotypes)[1][0])
 
 
 def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
-    """`attenuation` and `variance_left` at every bound, each of the shape of `bounds`."""
+    """Return `attenuation` and `variance_left` at every bound, each of the shape of `bounds`."""
     squared = bounds**2
     mean_root = math.sqrt(2) * math.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2))
     below = chdtr(degrees + 2, squared)
@@ -98,21 +112,24 @@ def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
 
 
 def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = math.inf) -> int:
-    """Bound N_y on the squared norm of a lattice phenotype row.
+    """Return the bound N_y on the squared norm of a lattice phenotype row.
+
+    It is the smallest of three bounds, in squared standard deviations: ``b^2 l``, the norm of 99%
+    of normal rows, and `largest_norm`. Source: docs/maths/planner.md, Theorem 2.
 
     Parameters
     ----------
     sizes
         Public sizes.
     clip
-        b: the row is clipped at ``b sqrt(l)`` standard deviations.
+        Bound b on the row norm, in standard deviations divided by sqrt(l).
     largest_norm
-        The squared norm, in standard deviations, that the public limits of the phenotypes allow.
+        Largest squared norm, in standard deviations, that the phenotypes' public bounds allow.
 
     Raises
     ------
     UsageError
-        The bound rounds to nothing.
+        The bound is below one squared lattice unit.
     """
     degrees = sizes.n_phenotypes
     usual_norm = float(chi_square_quantile(_ROWS_WITHIN_NORM, degrees))
@@ -120,7 +137,7 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
     norm = math.floor(sizes.phenotype_scale**2 * standardised)
     if norm < 1:
         raise UsageError(
-            "the phenotype bounds leave no room",
+            "the bound on phenotype rows rounds to zero",
             where="--pheno-bounds",
             value=standardised,
             remedy="Give upper above lower and a standard deviation in proportion",
@@ -131,20 +148,22 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 def split_for(
     sizes: PublicSizes, *, outcome_norm: int, adjacency: Adjacency, block_norm: int | None
 ) -> float:
-    """The split t between X'X and X'Z under the prior heritability, in [0.7, 2].
+    """Return the split t between X'X and X'Z under the prior heritability, in [0.7, 2].
 
-    Noise on X'X inside one LD block meets only that block's weights, hence ``largest_block``.
+    Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
+    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 5; docs/maths/planner.md,
+    "The split and its floor".
 
     Parameters
     ----------
     sizes
         Public sizes.
     outcome_norm
-        N_z.
+        Bound N_z on the squared norm of ``z = (c, y)``.
     adjacency
-        Between which cohorts.
+        Neighbouring relation between cohorts.
     block_norm
-        The largest beta_b where rows are clipped in every block too, else None.
+        Largest bound beta_b if rows are also clipped in every block, else None.
     """
     weights_norm = (
         PRIOR_HERITABILITY * sizes.n_phenotypes * sizes.phenotype_scale**2 / sizes.variant_variance
@@ -159,17 +178,18 @@ def split_for(
 
 
 def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], float]) -> float:
-    """The clip b that maximises the signal in X'Z over its noise, variant by variant.
+    """Return the clip b that maximises the effective sample size of one variant.
 
-    Small clips lose signal and large ones need more noise. The maximum is flat: at 17,000 variants
-    and epsilon 5 every clip from 0.25 to 0.8 is within about 2% of it.
+    Small clips lose signal and large clips need more noise. The maximum is flat: at 17,000 variants
+    and epsilon 5, every clip from 0.25 to 0.8 is within about 2% of it.
+    Source: docs/maths/planner.md, Theorem 2.
 
     Parameters
     ----------
     sizes
         Public sizes.
     cross_sigma_at
-        Scale of the noise on X'Y that a bound N_y on phenotype rows leads to.
+        Function from a bound N_y on phenotype rows to the standard deviation of the noise on X'Y.
     """
     norms = [phenotype_norm(sizes, clip=clip) for clip in _CLIPS]
     sigma_at = {norm: cross_sigma_at(norm) for norm in set(norms)}
@@ -183,12 +203,14 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
 def noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
     """Return the variance that noise on X'Z adds to one person's standardised phenotype.
 
+    It is ``sigma_2^2 / (n var_x s_y^2)``. Source: docs/maths/planner.md, Theorem 2.
+
     Parameters
     ----------
     sizes
         Public sizes.
     cross_sigmas
-        Standard deviations of the noise, lattice units, any shape.
+        Standard deviations sigma_2 of the noise in lattice units, in any shape.
     """
     per_person = sizes.n_samples * sizes.variant_variance * sizes.phenotype_scale**2
     return cross_sigmas**2 / per_person

@@ -1,4 +1,4 @@
-"""The one door from raw to private statistics."""
+"""`privatise`, the only function from `RawStatistics` to `PrivateStatistics`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.linalg
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.noise import FineNoise
@@ -34,9 +33,9 @@ class PrivateStatistics:
     Attributes
     ----------
     matrices
-        X'X by blocks, X'Z, Z'Z and the numbers observed, each with its noise.
+        X'X by blocks, X'Z, Z'Z and the counts of observed phenotypes, each with its noise.
     mechanism
-        The noise that was added; None: none was, and whatever comes of them is NOT PRIVATE.
+        Mechanism whose noise was added. None means exact statistics, whose release is NOT PRIVATE.
     """
 
     matrices: BlockMatrices
@@ -45,18 +44,18 @@ class PrivateStatistics:
 
 @dataclass(frozen=True)
 class Draw:
-    """One drawing of noise.
+    """Parameters of drawing the noise of a release.
 
     Attributes
     ----------
     mechanism
-        The calibrated scales.
+        Mechanism with calibrated scales.
     source
-        Where the noise comes from; used up by the drawing.
+        Source of the noise, which cannot be used again.
     destination
-        Store that the private statistics go to.
+        Store that the private statistics are written to.
     on_block
-        Called with (blocks done, blocks in all).
+        Callback for progress, with the number of finished blocks and the total number.
     """
 
     mechanism: Mechanism
@@ -66,13 +65,24 @@ class Draw:
 
 
 def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
-    """Add noise to every statistic that the promise protects: the only way out of `RawStatistics`.
+    """Add noise to every statistic that the promise protects.
 
-    The charge must be durable in the ledger before this is called; the result is durable when it
-    returns. None adds no noise, and the result says so.
+    Parameters
+    ----------
+    raw
+        Exact statistics. The charge for their noise must be durable in the ledger.
+    draw
+        Parameters of the noise, or None for a release without noise, which is NOT PRIVATE.
 
-    Memory is that of one piece of X'X or X'Z at a time, several times over (120 MiB measured at one
-    block of 20,000), and of Z'Z; but a smallest eigenvalue is of whole blocks.
+    Returns
+    -------
+    PrivateStatistics
+        Durable private statistics, or the exact statistics without a mechanism.
+
+    Notes
+    -----
+    Memory: several copies of one stored piece of X'X or X'Z, and Z'Z; 120 MiB measured for one
+    block of 20,000 variants. The smallest eigenvalue needs whole blocks.
     """
     if draw is None:
         return PrivateStatistics(raw.matrices, None)
@@ -107,22 +117,22 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
 
 
 def reopen_private(path: Path, raw: RawStatistics, mechanism: Mechanism) -> PrivateStatistics:
-    """Open the private statistics that an earlier run drew and stored at `path`."""
+    """Open the private statistics that an earlier run stored at `path`."""
     return PrivateStatistics(BlockMatrices(path, KIND, raw.matrices.layout), mechanism)
 
 
 def is_drawn(path: Path) -> bool:
-    """Whether complete private statistics lie at `path`."""
+    """Return whether complete private statistics are stored at `path`."""
     return is_complete(path, KIND)
 
 
 def _smallest_eigenvalue(exact: BlockMatrices) -> int:
-    """Smallest eigenvalue of block-diagonal X'X, as computed and rounded down.
+    """Return the computed smallest eigenvalue of block-diagonal X'X, rounded down.
 
     Memory: 16 d_b^2 bytes for the largest block.
     """
     smallest: list[float] = [
-        scipy.linalg.eigvalsh(exact.gram(block).astype(np.float64), check_finite=False)[0]
+        np.linalg.eigvalsh(exact.gram(block).astype(np.float64))[0]
         for block in range(exact.layout.n_blocks)
     ]
     return math.floor(min(smallest))

@@ -1,4 +1,4 @@
-"""Paying for one noise, or finding it paid for, and what the custodian is to be told of it."""
+"""Payment for one noise, and its receipt for the custodian."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from primo_scale.privacy.noise_store import NoiseStore
 
 @dataclass(frozen=True)
 class Receipt:
-    """A charge that has been paid.
+    """Receipt of a payment.
 
     Attributes
     ----------
     charge
-        In the ledger; its noise is at hand, or to be drawn now, once.
+        Charge in the ledger. Its noise is stored, or must be drawn once.
     opened_budget
-        The account had no budget and got this release's: tell the user.
+        Whether the account had no budget and received one of this release's (epsilon, delta). The
+        caller tells the user.
     summary
-        What was paid, in words for the user.
+        Description of the payment for the user.
     """
 
     charge: Charge
@@ -39,7 +40,7 @@ def settle(
     further_cost: Cost,
     stored: Collection[str] = (),
 ) -> Receipt:
-    """Pay for a request, unless the noise that it was paid for with is at hand.
+    """Pay for a request, unless it was paid for and its noise is stored.
 
     Parameters
     ----------
@@ -48,16 +49,16 @@ def settle(
     request
         Request to be paid for.
     noise_store
-        Noise of earlier charges, and the place for the key of a new one.
+        Noise of earlier charges; receives the key of a new charge.
     further_cost
         Cost of the release's other charges, as for `Ledger.reserve`.
     stored
-        Charges whose results lie elsewhere in the work directory.
+        Further charges whose results are stored in the work directory.
 
     Raises
     ------
     UsageError, BudgetRefused, InputError, ResourceError, ValueError
-        As for `Ledger.reserve`, or the key of the noise cannot be stored.
+        As for `Ledger.reserve`; also if the key of the noise cannot be stored.
     """
     charges, unpaid = (
         noise_store.charges().union(stored),

@@ -1,8 +1,9 @@
-"""The least noise that keeps a promise: one sigma for every statistic (docs/maths).
+"""Calibration of a mechanism: the smallest noise on every statistic that keeps a promise.
 
-Each function is one case of the guarantee. In all of them mu^2 of the whole bundle is what the
-promise allows; counts, and the smallest eigenvalue where a method wants it, take a share of it
-first, and the Gram matrices the rest. Sigmas are rounded up.
+Each private function is one case of the guarantee and names its theorem in docs/maths. In every
+case the mu^2 of all statistics together is what the promise allows. The counts, and the smallest
+eigenvalue if a method measures it, receive a share of it, and the Gram matrices receive the rest.
+Standard deviations are rounded up.
 """
 
 from __future__ import annotations
@@ -25,39 +26,43 @@ from primo_scale.privacy.mechanism import (
 )
 from primo_scale.privacy.planning import LARGEST_SPLIT
 
-# Share of mu^2 for a Gram matrix of outcomes that is not free: it serves covariates and R^2 only,
-# whose statistics are sums over everybody and large against any noise.
+# Share of mu^2 for a Gram matrix of outcomes that is not free. It serves covariates and R^2 only,
+# whose sums over all people are large compared with any noise.
 OUTCOME_SHARE = 0.02
-# Share of the cross products' mu^2 that C'Y takes with label privacy. Covariates are few and their
-# sums large; on the coarse lattice of genotypes without frequencies N_c far exceeds N_x, and X'Y
-# must not pay for it.
+# Share of the cross products' mu^2 for C'Y with label privacy. Covariates are few and their sums
+# are large. On the coarse lattice of genotypes without frequencies N_c far exceeds N_x, which must
+# not increase the noise on X'Y.
 FIXED_SHARE = 0.05
 # A Gaussian exceeds 32 standard deviations with probability 1e-223.
 _TAIL_SIGMAS = 32
 _INT64_LIMIT = 2**63
-# More people than live: stands for n where it is private and a bound on it is needed.
+# Bound on n where it is private: more than the number of people alive.
 _MOST_PEOPLE = 2**33
 
 
 def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: float) -> Mechanism:
-    """Find the least noise under which a release keeps its promise.
+    """Return the mechanism with the smallest noise under which a release keeps its promise.
+
+    Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
+    Theorem 2 (replace-one); blocks.md, Theorems 3 and 4 (LD blocks); add-remove.md, Theorem 1;
+    label.md; subsampling.md, Theorem 2.
 
     Parameters
     ----------
     bounds
         Public bounds on the rows.
     promise
-        The guarantee asked for.
+        Guarantee.
     recipe
-        What is measured.
+        Noisy measurements.
     split
-        t, from `planning.split_for`; used where X'X and X'Z share the shift.
+        Split t from `planning.split_for`, used if X'X and X'Z share the shift.
 
     Raises
     ------
     UsageError
-        Parameters out of range, bounds that are not positive, a recipe that the promise has no
-        proof for, or sums plus noise that would not fit 64-bit integers.
+        A parameter is out of range, a bound is not positive, the recipe has no proof for the
+        promise, or the sums plus noise do not fit in 64-bit integers.
     """
     _check_bounds(bounds)
     check_recipe(promise, recipe, bounds)
@@ -74,19 +79,25 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
 
 
 def gram_share(promise: Promise, recipe: Recipe) -> float:
-    """Share of mu^2 that is left for the Gram matrices, whatever their split."""
+    """Return the share of mu^2 that remains for the Gram matrices and cross products.
+
+    Source: docs/maths/calibration.md, Theorem 2: mu^2 adds up over releases.
+    """
     return 1 - counts_share(promise) - recipe.eigenvalue_share
 
 
 def counts_share(promise: Promise) -> float:
-    """Share of mu^2 for the numbers of people with each phenotype."""
+    """Return the share of mu^2 for the counts of observed phenotypes.
+
+    It is 0 if the counts are public. Source: docs/maths/counts-and-moments.md, Theorem 1.
+    """
     return COUNTS_SHARE if promise.counts_are_private else 0.0
 
 
 def _scales(
     bounds: PublicBounds, promise: Promise, recipe: Recipe, mu: float, split: float
 ) -> tuple[NoiseScales, float | None]:
-    """Scales of a bundle whose whole shift is mu, and the split that they use."""
+    """Return the scales of a release whose total shift is mu, and the split that they use."""
     left = mu * math.sqrt(gram_share(promise, recipe))
     used: float | None = None
     if promise.privacy is PrivacyUnit.LABEL:
@@ -103,15 +114,16 @@ def _scales(
         observed=_counts_scale(bounds, promise, mu),
         smallest_eigenvalue=_eigenvalue_scale(bounds, promise, recipe, mu),
     )
-    if promise.privacy is PrivacyUnit.FEATURE:  # everybody's phenotypes are public
+    if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
         scales = replace(scales, phenotype_gram=0.0)
     return scales, used
 
 
 def _stacked(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
-    """Replace-one: all parts of one Gram matrix of rows (x, k z), ``k^2 = t N_x / (2 N_z)``.
+    """Return the scales for replace-one, from one Gram matrix of rows (x, k z).
 
-    Blocks whose bounds add up to no more than the row's need less noise each.
+    ``k^2 = t N_x / (2 N_z)``. Blocks whose bounds add up to at most N_x need less noise each.
+    Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 3.
     """
     dense = sensitivity.stacked(bounds.row_norm, split) / mu
     stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.outcome_norm))
@@ -126,7 +138,10 @@ def _stacked(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
 
 
 def _by_block(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
-    """Replace-one, rows clipped in every block and in total."""
+    """Return the scales for replace-one and rows clipped in every block and in total.
+
+    Source: docs/maths/blocks.md, Theorem 4.
+    """
     row, outcome, norms = bounds.row_norm, bounds.outcome_norm, bounds.block_norms or ()
     return _jointly(
         tuple(sensitivity.block_gram_factor(norm, row, split=split) / mu for norm in norms),
@@ -136,7 +151,10 @@ def _by_block(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
 
 
 def _separate(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
-    """Add-remove: one row has all its norms at the bounds, so that the shares add up."""
+    """Return the scales for add-remove, where the shares of the shift add up.
+
+    Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 6.
+    """
     add = Adjacency.ADD_REMOVE
     gram_mu = mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
     cross_mu = gram_mu * math.sqrt(split)
@@ -156,10 +174,10 @@ def _separate(bounds: PublicBounds, mu: float, split: float) -> NoiseScales:
 
 
 def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
-    """Genotypes and covariates public: only what phenotypes touch gets noise.
+    """Return the scales for label privacy: noise on X'Y, C'Y and Y'Y only.
 
-    Y'Y is free beside (X, C)'Y when a person's phenotypes are replaced; when they are removed it
-    takes a share.
+    Y'Y is free beside (X, C)'Y under replace-one, and needs a share of mu^2 under add-remove.
+    Source: docs/maths/label.md.
     """
     if promise.adjacency is Adjacency.REPLACE_ONE:
         cross_mu = mu
@@ -184,10 +202,11 @@ def _label(bounds: PublicBounds, promise: Promise, mu: float) -> NoiseScales:
 
 
 def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mechanism:
-    """X'X of a secret subsample of s people, everything else of all n (docs/maths/subsampling.md).
+    """Return the mechanism for X'X of a secret subsample of s people and the rest of all n.
 
     Half of (epsilon, delta) pays for X'X: a mechanism that is (eps_1, delta_1)-private on the
     subsample is ``(log(1 + (s/n)(e^eps_1 - 1)), (s/n) delta_1)``-private on the cohort.
+    Source: docs/maths/subsampling.md, Theorems 1 and 2.
     """
     n, s = bounds.n_samples, recipe.subsample or 0
     epsilon, delta = promise.epsilon / 2, promise.delta / 2
@@ -209,7 +228,7 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> Mecha
 
 
 def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> NoiseScales:
-    """Scales where X'Z and Z'Z, z = (c, y), are each one query, whatever the column."""
+    """Return scales in which X'Z and Z'Z have the same noise for the columns c and y."""
     cross, outcome_gram = rounded_up(cross), rounded_up(outcome_gram)
     return NoiseScales(
         gram=tuple(rounded_up(sigma) for sigma in gram),
@@ -223,7 +242,7 @@ def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> Nois
 
 
 def _for_copies(gram: tuple[float, ...], copies: int) -> tuple[float, ...]:
-    """Independent copies say together what one with the copies' mean, of less noise, says."""
+    """Return the scale of each independent copy: their mean is as precise as one release."""
     if copies == 1:
         return gram
     return tuple(rounded_up(sigma * math.sqrt(copies)) for sigma in gram)
@@ -244,7 +263,10 @@ def _eigenvalue_scale(bounds: PublicBounds, promise: Promise, recipe: Recipe, mu
 
 
 def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
-    """How far one person can move the smallest eigenvalue of X'X, as computed and rounded down."""
+    """Return the sensitivity of the computed smallest eigenvalue of X'X, rounded down.
+
+    Source: docs/maths/single-statistics.md, Theorem 4.
+    """
     norms = bounds.block_norms or (bounds.row_norm,)
     return sensitivity.smallest_eigenvalue(
         max(min(norm, bounds.row_norm) for norm in norms),
@@ -265,19 +287,21 @@ def _check_bounds(bounds: PublicBounds) -> None:
 
 
 def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None:
-    """Refuse a recipe that the promise has no proof for, or no use.
+    """Refuse a recipe that has no proof, or no use, under the promise.
+
+    Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
 
     Raises
     ------
     UsageError
-        For label privacy anything but every statistic once; a subsample that is no smaller than
-        the cohort, or together with what its proof leaves out.
+        The recipe is not the default although X'X is public, the subsample is not smaller than the
+        cohort, or the proof of the subsample does not cover the promise or the recipe.
     """
     if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(
-            "with label privacy X'X is public: nothing is gained by noise on it",
+            "with label privacy X'X is public, so noise on it gains nothing",
             where="--method" if recipe.subsample is None else "--subsample",
-            remedy="Use reuse-cov-gauss or reuse-cov-proj-x, of everybody",
+            remedy="Use reuse-cov-gauss or reuse-cov-proj-x without a subsample",
         )
     if recipe.subsample is None:
         return
@@ -289,10 +313,10 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
             remedy="Leave --adjacency out",
         )
     if recipe.gram_copies > 1 or recipe.eigenvalue_share > 0:
-        raise UsageError("a subsample gives one noisy X'X and no more", where="--subsample")
+        raise UsageError("a subsample allows only one noisy X'X", where="--subsample")
     if promise.share != 1:
         raise UsageError(
-            "phenotype moments and a subsample have no common account of the budget",
+            "phenotype moments and a subsample cannot be charged together",
             where="--subsample",
             remedy="Leave out --pheno-moments or --subsample",
         )
@@ -306,7 +330,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
 
 
 def _check_integer_range(mechanism: Mechanism) -> None:
-    """Refuse noise the sampler would saturate at, and sums that could wrap around."""
+    """Refuse noise that exceeds the sampler's range, and sums that could overflow."""
     scales, bounds = mechanism.scales, mechanism.bounds
     sigma = max(*scales.gram, scales.phenotype_cross, scales.fixed_gram, scales.phenotype_gram)
     if math.ldexp(sigma, fine_bits(sigma)) > LARGEST_FINE_SIGMA:
@@ -327,6 +351,9 @@ def _check_integer_range(mechanism: Mechanism) -> None:
 
 
 def rounded_up(sigma: float) -> float:
-    """A standard deviation at least as large as it would be in exact arithmetic."""
-    # The few roundings on the way here are each below 2^-53 relative, together below 2^-50.
+    """Return a standard deviation at least as large as in exact arithmetic.
+
+    Source: docs/maths/noise.md, "On the lattice: rounding in the code".
+    """
+    # The few earlier roundings have a relative error below 2^-53 each and below 2^-50 together.
     return math.nextafter(sigma * (1 + 2.0**-50), math.inf)

@@ -1,9 +1,9 @@
-"""One subsample, one release.
+"""Refusal to use a subsample for a second release.
 
-Amplification is proved for a fresh subsample a charge: two noisy X'X of the same subsample would
-say more together than their charges admit. The charge that a subsample served is written to the
-work directory before its noise is drawn, and stays there. It has to be durable, so it lies on a
-disk wherever the statistics lie.
+Amplification is proved for one fresh subsample per charge: two noisy X'X of the same subsample
+reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2). The charge of the
+release that a subsample served is recorded in the work directory before its noise is drawn. The
+record must be durable, so it is on a local disk even if the statistics are in an object store.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from primo_scale.storage.files import write_atomically
 
 
 def refuse_second_use(noise_store: NoiseStore, replayed: Charge | None) -> None:
-    """Refuse to draw again from a subsample, but for continuing the one release that it serves.
+    """Refuse a second release from a subsample; allow to continue the release that it serves.
 
     Parameters
     ----------
     noise_store
-        Of the work directory whose statistics are of the subsample.
+        Noise store of the work directory with the statistics of the subsample.
     replayed
-        The charge that the ledger would replay for the request, if there is one.
+        Charge that the ledger would replay for the request, or None.
 
     Raises
     ------
     InputError
-        The subsample has served another release, or its own, whose noise is lost.
+        The subsample has served another release, or the noise of its release is lost.
     """
     charges = noise_store.charges()
     served = {
@@ -41,10 +41,10 @@ def refuse_second_use(noise_store: NoiseStore, replayed: Charge | None) -> None:
             "the subsample has served a release already",
             where=noise_store.directory.parent,
             value=", ".join(sorted(served)) or (replayed.id if replayed else None),
-            remedy="Draw a fresh one: run with another --work-dir",
+            remedy="Draw a fresh subsample: run with another --work-dir",
         )
 
 
 def record_use(noise_store: NoiseStore, charge: Charge) -> None:
-    """Write durably which charge the subsample serves; before its noise is drawn."""
+    """Record durably the charge that the subsample serves, before its noise is drawn."""
     write_atomically(noise_store.subsample_use_path, charge.id.encode())

@@ -1,1 +1,1 @@
-"""Writers and checkers of the public release directory."""
+"""Writers and verifiers of the public release directory."""

@@ -1,6 +1,6 @@
-"""Texts of a release whose size nobody has checked: read in bounded memory, or refused.
+"""Reading of unchecked files of a release in bounded memory.
 
-A file of a few MB can unpack to a line of many GB.
+A file of a few MB can unpack to a line of many GB, which is refused.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TextIO
 from primo_scale.publication.document import Document
 
 LARGEST_DOCUMENT = 64 << 20
-"""Most bytes of release.json, report.html and release.log: enough for 400,000 LD blocks."""
+"""Largest size in bytes of release.json, report.html and release.log, for 400,000 LD blocks."""
 
-_LONGEST_NAMES = 1 << 20  # of ID, alleles and place of one variant: alleles may be long insertions
+_LONGEST_NAMES = 1 << 20  # ID, alleles and position of one variant; insertions are long alleles
 _MEAN_NAMES = 1 << 12
 _LONGEST_NUMBER = 32
 _ROWS_BESIDE_VARIANTS = 16
@@ -25,14 +25,14 @@ _HARD_CAP = 1 << 40
 
 @dataclass(frozen=True)
 class TextLimits:
-    """Most that a table of a release may hold.
+    """Largest sizes of a table of a release.
 
     Attributes
     ----------
     line : int
-        Characters of one line.
+        Characters of a line.
     total : int
-        Characters in all.
+        Characters of the table.
     """
 
     line: int
@@ -40,7 +40,7 @@ class TextLimits:
 
 
 def limits_of(document: Document) -> TextLimits:
-    """Return the limits that the sizes in a release.json allow for its tables."""
+    """Return the limits of the tables that follow from the sizes in release.json."""
     public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
     numbers = _LONGEST_NUMBER * (1 + len(public["phenotypes"]))
     rows = n_variants + len(public["covariates"]) + _ROWS_BESIDE_VARIANTS
@@ -49,12 +49,12 @@ def limits_of(document: Document) -> TextLimits:
 
 
 def bounded_lines(file: TextIO, limits: TextLimits) -> Iterator[str]:
-    """Yield the lines of an open file, ends included.
+    """Yield the lines of an open file with their line ends.
 
     Raises
     ------
     ValueError
-        A line, or all of them together, are larger than the limits.
+        A line or the whole file is larger than the limits.
     """
     number = total = 0
     while line := file.readline(limits.line + 1):
@@ -67,12 +67,19 @@ def bounded_lines(file: TextIO, limits: TextLimits) -> Iterator[str]:
 
 
 def bounded_bytes(path: Path, n_numbers: int = 0) -> bytes:
-    """Return the content of a document that holds so many numbers beside its text.
+    """Return the content of a document.
+
+    Parameters
+    ----------
+    path : Path
+        File to read.
+    n_numbers : int
+        Number of numbers in the document, for which more bytes are allowed.
 
     Raises
     ------
     ValueError
-        It is larger than `LARGEST_DOCUMENT` and its numbers.
+        The file is larger than `LARGEST_DOCUMENT` and its numbers.
     """
     most = LARGEST_DOCUMENT + _LONGEST_NUMBER * n_numbers
     with path.open("rb") as file:

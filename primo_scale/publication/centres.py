@@ -1,9 +1,9 @@
-"""Which frequencies centre.afreq may hold: those of a coding by public frequencies, and no others.
+"""Frequencies that centre.afreq may contain: those of a genotype coding by public frequencies.
 
-A variant's centre is ``m / k`` for small integers that its reference frequency p implies
-(docs/maths/clipping-and-integers.md). So a column of other numbers, the cohort's own frequencies
-say, is found although the panel is not at hand; what a panel's frequencies are is not checked,
-beyond this grid.
+A variant's centre is ``m / k`` for small integers that follow from its reference frequency p
+(docs/maths/clipping-and-integers.md). A verifier without the reference panel therefore detects a
+column of other numbers, such as the cohort's own frequencies. The panel's frequencies themselves
+are not checked.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _LOWERED, _RAISED = 1.75, 0.75
 
 @cache
 def possible_frequencies(*, informed: bool) -> frozenset[str]:
-    """Frequencies as centre.afreq has them, nine digits.
+    """Return the possible frequencies in the notation of centre.afreq, with nine digits.
 
     Parameters
     ----------
-    informed
-        Whether genotypes are coded by reference frequencies; if not, each is coded about one copy.
+    informed : bool
+        Whether genotypes are coded by reference frequencies. Otherwise every variant is centred at
+        one copy.
     """
     if not informed:
         return frozenset({centre_frequency(1.0)})
@@ -40,11 +41,11 @@ def possible_frequencies(*, informed: bool) -> frozenset[str]:
 
 
 def _is_implied(k: int, m: int) -> bool:
-    """Whether a p with ``m = round(2pk)`` has about this k.
+    """Return whether a frequency p with ``m = round(2pk)`` has approximately this k.
 
-    ``k = round(16 / sqrt(2p(1-p)))``, or lower where a code would leave [-127, 127].
+    ``k = round(16 / sqrt(2p(1-p)))``, or lower if a code would be outside [-127, 127].
     """
-    rarer = min(m, 2 * k - m)  # of the two alleles; the coding treats them alike
+    rarer = min(m, 2 * k - m)  # count of the rarer allele; the coding is symmetric in the alleles
     least, most = (rarer - 0.5) / (2 * k), (rarer + 0.5) / (2 * k)
     p = np.linspace(max(least, SMALLEST_FREQUENCY), min(most, 0.5), _PLACES)
     limit = (LARGEST_CODE + 0.5) / (2 * (1 - p))

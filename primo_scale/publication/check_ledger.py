@@ -1,4 +1,4 @@
-"""Check a release against the custodian's ledger: it was paid for, and is the one paid for."""
+"""Check of a release against the custodian's ledger, which must have paid for this release."""
 
 from __future__ import annotations
 
@@ -23,29 +23,27 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
 
     Parameters
     ----------
-    directory
-        A release whose release.json follows its schema.
-    ledger_file
-        The custodian's, which only its owner can read.
+    directory : Path
+        Release directory.
+    ledger_file : Path
+        The custodian's ledger, which only its owner can read.
 
     Returns
     -------
     list of Finding
-        That the ledger's own chain is whole, that it signed the release, and that the charges in
-        it are those of this release.
+        Whether the ledger's chain of events is intact, whether its key signed the release, and
+        whether its charges are those of the release.
 
     Raises
     ------
     InputError
-        `ledger_file` is no ledger.
+        `ledger_file` is not a ledger.
     """
     document, schema = read_document(directory)
     if document is None:
         return [schema]
     if not document["private"]:
-        return [
-            Finding(False, "ledger file", f"no ledger pays for a release that is {NOT_PRIVATE}")
-        ]
+        return [Finding(False, "ledger file", f"a {NOT_PRIVATE} release has no ledger")]
     digest = sha256_of_file(directory / RELEASE_FILE)
     with Ledger(ledger_file, create=False) as ledger:
         chain, key, balances = ledger.verify(), ledger.public_key, ledger.balances()
@@ -54,7 +52,7 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
         [] if key == named else [f"the ledger's key is {key}, the release was signed by {named}"]
     )
     return [
-        _finding("ledger file", chain, "its chain of events is whole"),
+        _finding("ledger file", chain, "the chain of events is intact"),
         _finding("signer", signed, f"the ledger's own key {key}"),
         _check_charges(document, balances, digest),
         _check_balance(document, balances),
@@ -62,7 +60,7 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
 
 
 def _check_charges(document: Document, balances: list[Balance], digest: str) -> Finding:
-    """Every charge is in the ledger, published as this very release.json, at the stated cost."""
+    """Check that the ledger has every charge, at its cost, published with this release.json."""
     known = {charge.id: charge for balance in balances for charge in balance.charges}
     problems = []
     for stated in document["ledger"]["charges"]:
@@ -86,25 +84,25 @@ def _charge_problems(
         "cohort": (request.account.given_name or "unnamed", entry["cohort"]),
     }
     problems = [
-        f"charge {charge.id} is for {what} {paid}, not {said}"
+        f"charge {charge.id} is for {what} {paid}, stated is {said}"
         for what, (paid, said) in found.items()
         if paid != said
     ]
     if not _is_close(charge.cost, _cost(stated)):
-        problems.append(f"charge {charge.id} took {charge.cost}, not what is stated")
+        problems.append(f"charge {charge.id} cost {charge.cost}, not what is stated")
     if charge.state is not ChargeState.PUBLISHED:
-        problems.append(f"charge {charge.id} is only {charge.state}")
+        problems.append(f"charge {charge.id} is {charge.state}, not published")
     elif digest not in charge.release_digests:
-        problems.append(f"charge {charge.id} was published as another release.json")
+        problems.append(f"charge {charge.id} was published with another release.json")
     return problems
 
 
 def _check_balance(document: Document, balances: list[Balance]) -> Finding:
-    """The stated balance is one that the account has had.
+    """Check that the stated balance is one that the account has had.
 
-    Charges only ever join an account. What it had spent before this release, beside the release's
-    own charges, is at least what was reserved before the last of those, since statements are made
-    after it; and at most what all other charges come to by now.
+    Charges are never removed from an account. The stated spending before this release includes at
+    least the charges that precede the release's last charge, because the statement is made after
+    it, and at most all charges that the account has now, except the release's own.
     """
     entry = document["ledger"]
     identifiers = [charge["id"] for charge in entry["charges"]]
@@ -115,11 +113,11 @@ def _check_balance(document: Document, balances: list[Balance]) -> Finding:
     others = total_cost(c.cost for c in balance.charges if c.id not in identifiers)
     before, problems = _cost(entry["before"]["cost"]), []
     if not _is_within(before, others):
-        problems.append(f"{before} is stated as spent before, the others cost {others}")
+        problems.append(f"{before} is stated as spent before; the other charges cost {others}")
     *earlier, last = [charge for charge in balance.charges if charge.id in identifiers]
     least = balance.spent_before(last.id)
     if not _is_within(least, total_cost([before, *(charge.cost for charge in earlier)])):
-        problems.append(f"{before} is stated as spent before; by order of charges it is {least}")
+        problems.append(f"{before} is stated as spent before; the earlier charges cost {least}")
     if balance.budget.delta != entry["delta"]:
         problems.append(f"the account's delta is {balance.budget.delta}, not {entry['delta']}")
     return _finding("account", problems, balance.account.description)

@@ -1,7 +1,7 @@
-"""The files of a release beside release.json: each says what release.json says, and no more.
+"""Checks of the other files of a release against release.json.
 
-README.txt, report.html and release.log are made again from release.json and compared byte for byte;
-centre.afreq and pgs/ follow from weights.tsv.gz, whose weights are what was released.
+README.txt, report.html and release.log are rendered again from release.json and compared byte by
+byte. centre.afreq and pgs/ are compared with weights.tsv.gz, which contains the released weights.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, Arithmetic
 
 
 def contents_problems(directory: Path, document: Document) -> list[str]:
-    """What any of the files says that release.json does not, or otherwise.
+    """Return the contradictions between the files and release.json.
 
     Parameters
     ----------
-    directory
-        A release whose files are those that release.json lists.
-    document
-        Its release.json, which follows its schema.
+    directory : Path
+        Release directory with the files that release.json lists.
+    document : dict
+        Contents of release.json, valid under its schema.
     """
     checks: list[tuple[str, Callable[[Path, Document], list[str]]]] = [
         (WEIGHTS_FILE, _weights_problems),
@@ -81,13 +81,13 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
 
 
 def pgs_names(document: Document) -> list[str]:
-    """The scoring files that release.json lists."""
+    """Return the names of the scoring files in release.json."""
     names = (entry["name"] for entry in document["files"])
     return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
 
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
-    """Yield the rows of weights.tsv.gz, the header first, within what release.json allows."""
+    """Yield the header and rows of weights.tsv.gz, within the limits of release.json."""
     limits = limits_of(document)
     with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
         for line in bounded_lines(file, limits):
@@ -100,32 +100,32 @@ def _weights_problems(directory: Path, document: Document) -> list[str]:
     n_variants = document["cohort"]["n_variants"]
     rows = _rows(directory, document)
     if next(rows, None) != header:
-        return ["has another header than the statement implies"]
-    seen: set[bytes] = set()  # digests: identifiers may be long
+        return ["has a header that differs from the statement"]
+    seen: set[bytes] = set()  # digests, because identifiers may be long
     chromosomes: dict[str, None] = {}
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             return [f"line {number} has {len(row)} columns, not {len(header)}"]
         if not all(map(_is_as_written, row[NAMED_COLUMNS:])):
-            return [f"line {number} holds a weight that is not finite, or not as it is written"]
+            return [f"line {number} has a weight that is not finite or has another format"]
         if row[NAMED_COLUMNS - 1] != NO_ALLELE:
             return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
         digest = hashlib.blake2b(row[0].encode(), digest_size=16).digest()
         if digest in seen:
-            return [f"line {number} has the ID of an earlier one: an ID stands there twice"]
+            return [f"line {number} repeats the ID of an earlier line"]
         if len(seen) == n_variants:
-            return [f"has more than the {n_variants} variants that are stated"]
+            return [f"has more variants than the stated {n_variants}"]
         seen.add(digest)
         chromosomes[row[3]] = None
     if len(seen) != n_variants:
-        return [f"has {len(seen)} variants, not as many as stated"]
+        return [f"has {len(seen)} variants, stated are {n_variants}"]
     if scoring_of(chromosomes) != document["scoring"]:
-        return ["has other chromosomes than release.json states for scoring"]
+        return ["has other chromosomes than the member scoring of release.json"]
     return []
 
 
 def _is_as_written(text: str) -> bool:
-    """Whether `text` is a finite weight in the one form in which a release writes it."""
+    """Return whether `text` is a finite weight in the format of a release."""
     return weight_in_text(float(text)) == text
 
 
@@ -136,38 +136,38 @@ def _covariates_problems(directory: Path, document: Document) -> list[str]:
     header = covariates_header(stamp_of(document), names)
     content = bounded_bytes(directory / COVARIATES_FILE, len(terms) * len(names)).decode()
     if not (content.startswith(header) and content.endswith("\n")):
-        return ["has another stamp or header than the statement implies"]
+        return ["has a stamp or header that differs from the statement"]
     rows = [line.split("\t") for line in content.removeprefix(header).split("\n")[:-1]]
     if [row[0] for row in rows] != terms:
-        return ["does not have one row for the intercept and each covariate"]
+        return ["does not have one row each for the intercept and the covariates"]
     for term, *values in rows:
         if len(values) != len(names) or not all(map(_is_as_written, values)):
-            return [f"does not have one finite weight a phenotype for {term}"]
+            return [f"does not have one finite weight per phenotype for {term}"]
     return []
 
 
 def _centre_problems(directory: Path, document: Document) -> list[str]:
-    """Frequencies that the coding of genotypes can have, for the variants that have weights."""
+    """Check that the variants are those with weights, at frequencies of a genotype coding."""
     informed = document["public_inputs"]["reference_frequencies"] != "uninformative"
     possible = possible_frequencies(informed=informed)
     header = centre_header(stamp_of(document))
     variants = islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
     with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
         if file.read(len(header)) != header:
-            return ["lacks the stamp, or the columns of a plink2 --freq file"]
+            return ["lacks the stamp or the columns of a plink2 --freq file"]
         lines = bounded_lines(file, limits_of(document))
         for number, (line, variant) in enumerate(zip_longest(lines, variants), start=3):
             if line is None or variant is None:
-                return ["has another number of variants"]
+                return ["has another number of variants than the weights"]
             identifier, effect, other, chromosome = variant[: len(WEIGHTS_HEADER) - 1]
             prefix = centre_row_prefix(
                 identifier, chromosome=chromosome, effect=effect, other=other
             )
             if not (line.startswith(prefix) and line.endswith(CENTRE_ROW_END)):
-                return [f"line {number} is not that of {identifier}, with 2 as OBS_CT"]
+                return [f"line {number} is not the row of {identifier} with 2 as OBS_CT"]
             frequency = line.removeprefix(prefix).removesuffix(CENTRE_ROW_END)
             if frequency not in possible:
-                return [f"line {number} has the frequency {frequency}, which no coding implies"]
+                return [f"line {number} has the frequency {frequency}, impossible in any coding"]
     return []
 
 
@@ -184,7 +184,7 @@ def _log_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _report_problems(directory: Path, document: Document) -> list[str]:
-    """The report repeats the options of the log."""
+    """Check the report, which repeats the options of the log."""
     signature = document["signature"]
     again = render_report(
         document,
@@ -199,18 +199,18 @@ def _difference(content: bytes, again: str, document: Document) -> list[str]:
     if content == again.encode():
         return []
     version = document["software"]["version"]
-    return [f"is not what release.json makes it, as made by version {version}"]
+    return [f"differs from what version {version} renders from release.json"]
 
 
 def _pgs_problems(directory: Path, document: Document) -> list[str]:
-    """Every scoring file, made again from weights.tsv.gz, which was found good."""
+    """Check every scoring file against weights.tsv.gz, which has passed its own check."""
     try:
         expected = _pgs_digests(directory, document)
     except (InputError, *_UNREADABLE) as error:
-        return [f"{WEIGHTS_FILE} makes no scoring files: {error}"]
+        return [f"{WEIGHTS_FILE} cannot be written as scoring files: {error}"]
     listed = pgs_names(document)
     if sorted(listed) != sorted(expected):
-        return [f"{PGS_DIRECTORY}/ does not have a file of its name for each phenotype"]
+        return [f"{PGS_DIRECTORY}/ does not have one file per phenotype, named after it"]
     problems = []
     for name in listed:
         try:
@@ -223,7 +223,7 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
-    """Return SHA-256 and size in bytes of what each scoring file must say, unpacked."""
+    """Return SHA-256 and size in bytes of the expected content of each scoring file."""
     public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
     stated = PgsFacts(public["genome_build"], n_variants, stamp_of(document))
     names = [entry["name"] for entry in public["phenotypes"]]
@@ -247,7 +247,7 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, in
 
 
 def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:
-    """Return whether a file unpacks to bytes of a SHA-256 and a size, reading no more than that."""
+    """Return whether a file unpacks to content with this SHA-256 and size; read no more bytes."""
     digest, size = hashlib.sha256(), 0
     with gzip.open(path) as file:
         while size <= expected[1] and (part := file.read(_READ_BYTES)):

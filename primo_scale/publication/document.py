@@ -1,4 +1,4 @@
-"""release.json itself: its form, its schema and its digest."""
+"""Form, schema and digest of release.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 3
 SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
-# Neither can hold its own digest, nor be in a file that `files` lists.
+# The digest is written into files that `files` lists, so it cannot cover these members.
 _NOT_STATED = ("files", "signature")
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 20, 300
 
@@ -28,22 +28,22 @@ Document = dict[str, Any]
 
 
 def statement_document(statement: Statement) -> Document:
-    """The statement as the contents of release.json, without `scoring`, `files`, `signature`."""
+    """Return the contents of release.json without `scoring`, `files` and `signature`."""
     fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
     return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
 
 
 def statement_digest(document: Document) -> str:
-    """SHA-256 of the statement in `document`, `files` and `signature` left out.
+    """Return the SHA-256 of a document without `files` and `signature`.
 
-    It stands in release.log and report.html, whose own digests stand in `files`: so a change of
-    any value is noticed. All of it is public, so the digest needs no key.
+    release.log and report.html contain this digest, and `files` contains their digests, so that a
+    change of any value is detected. All values are public, so that the digest needs no key.
     """
     return sha256_of_json({k: value for k, value in document.items() if k not in _NOT_STATED})
 
 
 def people_in_words(document: Document) -> str:
-    """How many people the cohort has, as far as that is public."""
+    """Return the number of people in words, or the nominal number if it is private."""
     cohort = document["cohort"]
     if cohort["n_samples"] is None:
         return f"a private number of people (planned for {cohort['nominal_n']})"
@@ -51,38 +51,38 @@ def people_in_words(document: Document) -> str:
 
 
 def serialise(document: Document) -> bytes:
-    """The one form in which a document is written to release.json."""
+    """Return the bytes of release.json, which has one canonical form."""
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
 def schema_problems(document: object) -> list[str]:
-    """Return where `document` departs from release.schema.json; empty when it does not."""
+    """Return the violations of release.schema.json."""
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         return [f"schema version {version}: this program reads version {SCHEMA_VERSION}"]
-    # A crafted document can have millions, each with a message as long as the document.
+    # A crafted document can have millions of errors with messages as long as the document.
     errors = islice(_validator().iter_errors(document), _MOST_PROBLEMS)
-    # Where a member may be null, the cause lies in the other alternative, deeper in the document.
+    # For a member that may be null, the cause is in the other alternative, deeper in the document.
     causes = (best_match([error]) or error for error in errors)
     return sorted(f"{cause.json_path}: {cause.message}"[:_LONGEST_PROBLEM] for cause in causes)
 
 
 def check_schema(document: Document) -> None:
-    """Refuse a document that is not a valid release.json.
+    """Check that a document is a valid release.json.
 
     Raises
     ------
     InputError
-        Naming the first place that is wrong.
+        The document violates its schema; the first violation is named.
     """
     problems = schema_problems(document)
     if problems:
-        raise InputError("does not follow its schema", where="release.json", value=problems[0])
+        raise InputError("violates its schema", where="release.json", value=problems[0])
 
 
 @cache
 def _validator() -> Draft202012Validator:
-    # JSON Schema takes 240.0 for an integer, which nothing here could use as one.
+    # JSON Schema accepts 240.0 as an integer, but Python does not.
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )

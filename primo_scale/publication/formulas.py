@@ -1,4 +1,4 @@
-"""Texts that a spreadsheet would execute when somebody opens a table of a release in it."""
+"""Check for texts that a spreadsheet program would execute as formulas."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def refuse_formulas(
 ) -> None:
     """Refuse names, IDs, alleles and chromosomes that begin like a formula.
 
-    Quoting them instead would break the match with the genotypes that are scored. A single
-    character is text to a spreadsheet, such as the ``-`` that stands for an absent allele.
+    Quoted texts would not match the genotypes to be scored. A single character, such as ``-`` for
+    an absent allele, is not a formula.
 
     Parameters
     ----------
-    variants
+    variants : VariantTable
         Variants of the release.
-    phenotypes, covariates
+    phenotypes, covariates : sequence of str
         Names of the columns.
 
     Raises
     ------
     InputError
-        Names the first such text and what it is.
+        A text begins like a formula.
     """
     rename = "Rename the column"
     name = (
@@ -46,7 +46,7 @@ def refuse_formulas(
         for text in texts:
             if text.startswith(_FIRST_CHARACTERS) and len(text) > 1:
                 raise InputError(
-                    f"a {what} begins with =, +, - or @, which spreadsheets take for a formula",
+                    f"a {what} begins with =, +, - or @, which spreadsheets execute as a formula",
                     where="release",
                     value=repr(text),
                     remedy=remedy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,25 +25,43 @@ class Release:
     ----------
     directory : Path
         Release directory.
-    weights : DataFrame, one row for each variant
-        Columns ``ID``, ``effect_allele``, ``other_allele``, ``chrom`` and ``pos``, then the weight
-        of one effect allele for each phenotype.
-    covariates : DataFrame, one row for the intercept and each covariate
-        Weights, one column for each phenotype; the index is ``(intercept)`` and names of
-        covariates.
     document : Mapping
         Contents of release.json.
     """
 
     directory: Path
-    weights: pd.DataFrame = field(repr=False)
-    covariates: pd.DataFrame = field(repr=False)
     document: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def weights(self) -> pd.DataFrame:
+        """Weights, one row for each variant.
+
+        Columns ``ID``, ``effect_allele``, ``other_allele``, ``chrom`` and ``pos``, then the weight
+        of one effect allele for each phenotype.
+        """
+        import pandas as pd
+
+        text = dict.fromkeys(WEIGHTS_HEADER, str) | {"pos": int}
+        columns = [*WEIGHTS_HEADER, *self.phenotypes]
+        path = self.directory / WEIGHTS_FILE
+        table = pd.read_csv(path, sep="\t", usecols=columns, dtype=text, na_filter=False)
+        return table[columns]
+
+    @cached_property
+    def covariates(self) -> pd.DataFrame:
+        """Weights of the intercept, named ``(intercept)``, and of covariates, for each phenotype.
+
+        The index holds their names.
+        """
+        import pandas as pd
+
+        path = self.directory / COVARIATES_FILE
+        return pd.read_csv(path, sep="\t", skiprows=1, index_col="term", na_filter=False)
 
     @property
     def phenotypes(self) -> tuple[str, ...]:
         """Names of the phenotypes, in the order of the columns."""
-        return tuple(self.covariates.columns)
+        return tuple(p["name"] for p in self.document["public_inputs"]["phenotypes"])
 
     @property
     def private(self) -> bool:
@@ -87,20 +106,10 @@ def open_release(directory: str | Path) -> Release:
     InputError
         The directory holds no release, or its release.json is malformed.
     """
-    import pandas as pd
-
     directory = Path(directory)
     if not (directory / RELEASE_FILE).is_file():
         raise InputError("holds no release", where=directory)
     document, finding = read_document(directory)
     if document is None:
         raise InputError("is no release.json", where=directory, value=finding.detail)
-    covariates = pd.read_csv(
-        directory / COVARIATES_FILE, sep="\t", skiprows=1, index_col="term", na_filter=False
-    )
-    text = dict.fromkeys(WEIGHTS_HEADER, str) | {"pos": int}
-    columns = [*WEIGHTS_HEADER, *covariates.columns]
-    weights = pd.read_csv(
-        directory / WEIGHTS_FILE, sep="\t", usecols=columns, dtype=text, na_filter=False
-    )
-    return Release(directory, weights[columns], covariates, document)
+    return Release(directory, document)

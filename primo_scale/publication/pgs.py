@@ -1,8 +1,8 @@
-"""One PGS Catalog scoring file (format 2.0) per phenotype.
+"""Scoring files of the PGS Catalog (format 2.0), one per phenotype.
 
-Format: https://www.pgscatalog.org/downloads/#dl_ftp_scoring. What the Catalog itself assigns when
-it accepts a score (a ``PGS`` accession, mapped traits, the publication) is not made up here:
-`pgs_id` is the file's own name, as the PGS Catalog Calculator expects of a custom score.
+Format: https://www.pgscatalog.org/downloads/#dl_ftp_scoring. The files omit the values that the
+Catalog assigns to an accepted score (a ``PGS`` accession, mapped traits, the publication). `pgs_id`
+is the name of the file, as the PGS Catalog Calculator expects for a custom score.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _HEADER = """\
 #weight_type=beta
 """  # noqa: E501 (the first line is the format's own)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_LONGEST_STEM = 200  # file systems end at 255 bytes; the suffix and temporary names need some
+_LONGEST_STEM = 200  # of the 255 bytes of a file name; the suffix and temporary names need some
 
 
 @dataclass(frozen=True)
 class PgsFacts:
-    """What the headers of all scoring files of a release have in common."""
+    """Common values in the headers of all scoring files of a release."""
 
     genome_build: str
     n_variants: int
@@ -45,14 +45,15 @@ class PgsFacts:
 
 
 def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
-    """A file name without suffix for each phenotype: letters, digits, ``.``, ``_`` and ``-`` only.
+    """Return a file name without suffix for each phenotype.
 
-    Any other character becomes ``_``, so no name can leave the directory or hide itself.
+    Names consist of letters, digits, ``.``, ``_`` and ``-``. Any other character, and a first ``.``
+    or ``-``, becomes ``_``, so that no file is hidden or outside the directory.
 
     Raises
     ------
     InputError
-        Two phenotypes would share a file (also where upper and lower case are one), or a name is
+        Two phenotypes would share a file, possibly on a file system that ignores case, or a name is
         too long for a file name.
     """
     owner: dict[str, str] = {}
@@ -85,21 +86,20 @@ def write_pgs_files(
 ) -> None:
     """Write ``DIRECTORY/<phenotype>.txt.gz`` for every phenotype.
 
-    The variant ID stands under `rsID` whatever its form. A variant of unknown place
-    (position 0 or less, or chromosome 0) has empty `chr_name` and `chr_position`, which the format
-    allows where there is an ID; it demands positions above 0 otherwise. Intercept and covariates
-    are not part of the format.
+    The column `rsID` contains the variant ID in any notation. A variant of unknown location
+    (position 0 or less, or chromosome 0) has an empty `chr_name` and `chr_position`, which the
+    format permits for a variant with an ID. The format has no intercept and no covariates.
 
     Parameters
     ----------
-    directory
-        Created.
-    weights
-        Passed `check_releasable`.
-    genome_build
+    directory : Path
+        Directory to create.
+    weights : ScoringWeights
+        Weights that `check_releasable` accepts.
+    genome_build : str
         ``GRCh37``, ``GRCh38``, ``NCBI36``, or ``NR`` (not reported).
-    stamp
-        One line saying what guarantee the weights carry.
+    stamp : str
+        Line with the guarantee of the weights.
     """
     directory.mkdir()
     prefixes = list(_row_prefixes(weights.variants))
@@ -114,7 +114,7 @@ def write_pgs_files(
 
 
 def pgs_header(phenotype: str, stem: str, stated: PgsFacts) -> str:
-    """The lines before the first variant, the names of the columns included."""
+    """Return the lines before the first variant, including the names of the columns."""
     header = _HEADER.format(
         stamp=stated.stamp,
         stem=stem,
@@ -128,7 +128,7 @@ def pgs_header(phenotype: str, stem: str, stated: PgsFacts) -> str:
 def pgs_row_prefix(
     identifier: str, *, chromosome: str, position: int, effect: str, other: str
 ) -> str:
-    """The row of a variant up to its weight."""
+    """Return the row of a variant without its weight."""
     name = _catalog_chromosome(chromosome)
     place = f"{name}\t{position}" if position > 0 and name != UNPLACED else "\t"
     return f"{identifier}\t{place}\t{effect}\t{other}\t"
@@ -149,6 +149,6 @@ def _row_prefixes(variants: VariantTable) -> Iterator[str]:
 
 
 def _catalog_chromosome(name: str) -> str:
-    """Return the Catalog's name: 1-22, X, Y or MT; the pseudo-autosomal regions lie on X."""
+    """Return the Catalog's name: 1-22, X, Y or MT; pseudo-autosomal regions belong to X."""
     code = canonical_chromosome(name)
     return CHROMOSOME_X if code in PSEUDO_AUTOSOMAL else code

@@ -1,4 +1,4 @@
-"""Publish a release: a directory that appears complete and verified, or not at all."""
+"""Publication of a release: its directory appears complete and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
-# The date and the balance go on while a release stays what it is; the rest is made at the end.
+# Members that may differ in a repeated run: date and balance, and those that are made at the end.
 _PASSING = ("created", "ledger", "files", "signature")
-# Computed, perhaps by another number of threads: the same up to rounding.
+# Members that are equal up to rounding, because the number of threads may differ.
 _COMPUTED = ("estimation", "accuracy")
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Who vouches for a release.
+    """Ed25519 key that signs a release.
 
     Attributes
     ----------
-    public_key
-        64 hexadecimal digits.
-    sign
-        Signs bytes with the private key to it (Ed25519).
+    public_key : str
+        Public key, 64 hexadecimal digits.
+    sign : callable
+        Function from bytes to their signature by the private key.
     """
 
     public_key: str
@@ -77,21 +77,22 @@ def publish_release(
     *,
     signer: Signer | None,
 ) -> Path:
-    """Write, verify and publish a release in one step that cannot be half done.
+    """Write, verify and publish a release atomically.
 
     Parameters
     ----------
-    directory
-        Must not exist. Everything is written beside it and renamed into place at the end.
-    weights
-        What is released; private weights are the output of a mechanism, never of raw statistics.
-    statement
-        What is promised about them.
-    options
-        Options in effect, name to value, for the log and the report. They are published: the
-        caller leaves out paths and whatever else is the custodian's own.
-    signer
-        Of a private release; one that is NOT PRIVATE is vouched for by nobody.
+    directory : Path
+        Directory to create. The files are written to a sibling directory, which is renamed at the
+        end.
+    weights : ScoringWeights
+        Weights to release; private weights are the output of a mechanism, never of raw statistics.
+    statement : Statement
+        Statement about the weights.
+    options : Mapping of str to str
+        Values of the options in effect, for the log and the report. They are published, so the
+        caller omits paths and other values of the custodian.
+    signer : Signer or None
+        Key that signs a private release; None for a release that is NOT PRIVATE.
 
     Returns
     -------
@@ -102,14 +103,14 @@ def publish_release(
     ------
     InputError
         The weights cannot be scored (`check_releasable`), `directory` exists or cannot be
-        written, or the release fails its own verification.
+        written, or the release does not pass its own verification.
     ResourceError
         The disk is full.
     ValueError
-        A private release without a signer, or the other way round.
+        A private release has no signer, or a release that is NOT PRIVATE has one.
     """
     if (signer is not None) != statement.private:
-        raise ValueError("private releases are signed, and no others")
+        raise ValueError("a release is signed if and only if it is private")
     check_releasable(weights)
     document = statement_document(statement)
     document["scoring"] = scoring_of(weights.variants.chromosome)
@@ -135,7 +136,7 @@ def publish_release(
         check_schema(document)
         (staging / RELEASE_FILE).write_bytes(serialise(document))
         _refuse_unverified(staging)
-        if statement.private:  # weights without noise stay with their owner
+        if statement.private:  # only the owner may read weights without noise
             _open_to_readers(staging)
         announce_step(PaymentStep.RELEASE_STAGED)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
@@ -143,10 +144,10 @@ def publish_release(
 
 
 def is_same_release(directory: Path, statement: Statement) -> bool:
-    """Whether the release at `directory` states what `statement` does.
+    """Return whether the release in `directory` has this statement.
 
-    The date, the ledger's balance and the accountant's versions may differ: they go on while a
-    release stays what it is. What was computed may differ by rounding.
+    The date, the ledger's balance and the accountant's versions may differ. Computed values may
+    differ by rounding.
     """
     if not (directory / RELEASE_FILE).is_file():
         return False
@@ -166,7 +167,7 @@ def is_same_release(directory: Path, statement: Statement) -> bool:
 
 
 def _is_about(found: Any, wanted: Any) -> bool:
-    """Whether two JSON values are equal up to the rounding of their numbers."""
+    """Return whether two JSON values are equal up to the rounding of their numbers."""
     if isinstance(wanted, dict):
         same = isinstance(found, dict) and found.keys() == wanted.keys()
         return same and all(_is_about(found[name], wanted[name]) for name in wanted)
@@ -203,7 +204,7 @@ def _refuse_unverified(directory: Path) -> None:
             f"the release does not pass its own verification: {problems[0].check}",
             where="release",
             value=problems[0].detail,
-            remedy="Nothing was published; please report this",
+            remedy="Nothing was published. Please report this error",
         )
 
 

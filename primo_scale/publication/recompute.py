@@ -1,7 +1,7 @@
-"""The guarantee of a release, computed again from release.json alone.
+"""Recomputation of the guarantee of a release from release.json alone.
 
-Shares no code with what calibrated the noise: only the standard library and SciPy. The claims
-checked are those of docs/maths.
+The module shares no code with the calibration of the noise, and uses only the standard library and
+SciPy. It checks the theorems of docs/maths.
 """
 
 from __future__ import annotations
@@ -28,14 +28,24 @@ from primo_scale.publication.wording import STATISTICS
 Document = Mapping[str, Any]
 
 _SHARE_TOLERANCE = 1e-6
-_FINEST_SIGMA = 2.0**58  # in fine lattice steps: the sampler's 64-bit integers end soon after
-_LARGEST_ENTRY = 2.0**31  # of any column; beyond, sums of squares are no longer exact
-_COARSEST_SIGMA = 2.0**32  # the bound on what the lattice costs is stated from here on
+_FINEST_SIGMA = 2.0**58  # lattice steps; the sampler has 64-bit integers
+_LARGEST_ENTRY = 2.0**31  # of a column; sums of larger squares are not exact
+_COARSEST_SIGMA = 2.0**32  # lattice steps; smallest number for which the lattice's cost is proved
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check."""
+    """Result of one check.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether the check holds.
+    check : str
+        Name of the check.
+    detail : str
+        Problems, or the checked values.
+    """
 
     ok: bool
     check: str
@@ -44,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Shift:
-    """mu^2 of the release: of phenotype moments, and of the statistics with what adds to them."""
+    """Parts of the release's mu^2: phenotype moments, and the statistics in three parts."""
 
     moments: float
     joint: float
@@ -61,18 +71,18 @@ class _Shift:
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
-    """Check every number that the promise of a private release rests on.
+    """Check every number from which the guarantee of a private release follows.
 
     Parameters
     ----------
-    document
-        A release.json that follows its schema and claims to be private.
+    document : Mapping
+        Contents of a private release.json, valid under its schema.
 
     Returns
     -------
     list of Finding
-        Only the first ones if the statistics are not those of a mechanism that is known, for then
-        no formula applies.
+        Results of the checks. They end after the first two checks if these fail, because no theorem
+        applies to an unknown mechanism.
     """
     claims = claims_of(document)
     structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
@@ -84,7 +94,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
     problems = ledger_problems(document, [*charged, shift.statistics])
     return [
         *structure,
-        _finding("method", method_problems(document), f"{method} as it is known"),
+        _finding("method", method_problems(document), f"{method}, as documented"),
         _check_fixed_columns(document, claims),
         _check_sensitivities(document, claims),
         _check_lattice(document),
@@ -106,13 +116,15 @@ def _shift(claims: Claims) -> _Shift:
 
 
 def _check_queries(document: Document, claims: Claims) -> Finding:
-    """Every statistic has noise, but for those that the promise takes as public."""
+    """Check that every statistic has noise, except those assumed to be public."""
     mechanism = document["mechanism"]
     public = theorems.public_parts(claims)
     problems = []
     if sorted(mechanism["exact_parts"]) != sorted(public):
         stated = ", ".join(mechanism["exact_parts"]) or "none"
-        problems.append(f"without noise are {stated}; public are {', '.join(public) or 'none'}")
+        problems.append(
+            f"without noise are {stated}; only {', '.join(public) or 'none'} are public"
+        )
     names = [query["name"] for query in mechanism["queries"]]
     needed = [name for name in theorems.PARTS if name not in public]
     needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
@@ -120,7 +132,7 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
     problems += [f"{name} is missing" for name in needed if name not in names]
     problems += [f"{name} does not belong here" for name in names if name not in needed]
     if len(set(names)) != len(names):
-        problems.append("a query stands twice")
+        problems.append("a query is repeated")
     for query in mechanism["queries"]:
         problems += _query_problems(query, claims)
     return _finding("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
@@ -142,26 +154,26 @@ def _query_problems(query: Document, claims: Claims) -> list[str]:
 
 
 def _check_mechanism(document: Document, claims: Claims) -> Finding:
-    """The parts of the statement that decide which theorem applies fit together."""
+    """Check that the values that select the theorem are consistent."""
     mechanism, cohort = document["mechanism"], document["cohort"]
     calibration = theorems.calibration_of(claims)
     problems = []
     if mechanism["calibration"] != calibration:
-        problems.append(f"{mechanism['calibration']} is stated, {calibration} applies")
+        problems.append(f"calibration {mechanism['calibration']} is stated, {calibration} applies")
     hides_people = claims.privacy == "full" and not claims.replace
     if (claims.people is None, cohort["nominal_n"] is not None) != (hides_people, hides_people):
-        problems.append("the number of people must be private, and a nominal one stated, exactly "
-                        "where whole rows are added or removed")  # fmt: skip
+        problems.append("the number of people must be private, with a nominal number, if and "
+                        "only if whole rows are added or removed")  # fmt: skip
     if sum(cohort["block_sizes"]) != cohort["n_variants"]:
-        problems.append("the LD blocks do not add up to the variants")
+        problems.append("the sizes of the LD blocks do not add up to the number of variants")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
     if claims.blocks is not None and calibration in ("label", "subsampled"):
-        problems.append(f"nothing rests on block norms in the calibration {calibration}")
+        problems.append(f"the calibration {calibration} does not use block norms")
     if (claims.split is None) != (calibration in ("label", "subsampled")):
         problems.append(f"split {claims.split} in the calibration {calibration}")
     if claims.privacy == "label" and (claims.subsample, claims.copies) != (None, 1):
-        problems.append("X'X is public and has neither subsample nor copies")
+        problems.append("X'X is public and must have no subsample and one copy")
     if calibration == "subsampled":
         problems += _subsample_problems(document, claims)
     return _finding(
@@ -172,16 +184,19 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
 def _subsample_problems(document: Document, claims: Claims) -> list[str]:
     problems = []
     if not claims.replace:
-        problems.append("amplification is proved for replace-one alone")
+        problems.append("amplification is proved only for replace-one")
     if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
         problems.append(f"a subsample of {claims.subsample} among {claims.people}")
     if document["mechanism"]["eigenvalue_share"] > 0:
-        problems.append("nothing is proved of the smallest eigenvalue of a subsample")
+        problems.append("no theorem covers the smallest eigenvalue of a subsample")
     return problems
 
 
 def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
-    """Nothing clips constant and covariates: N_c must hold for every value within their bounds."""
+    """Check that N_c covers all values within the bounds of constant and covariates.
+
+    They are not clipped.
+    """
     public = document["public_inputs"]
     longest = [float(public["constant"])]
     for column in public["covariates"]:
@@ -218,9 +233,9 @@ def _check_lattice(document: Document) -> Finding:
 
 
 def _check_drawing(document: Document) -> Finding:
-    """Check that a proved sampler drew the noise: the price of the lattice covers two of them."""
+    """Check that the noise has a proved sampler; the cost of the lattice covers two samplers."""
     draws = _draws(document, but_for=("phenotype_moments",))
-    detail = f"{draws} draws, by a sampler that is proved"
+    detail = f"{draws} draws by a proved sampler"
     return _finding("sampler", drawing_problems(document, draws), detail)
 
 
@@ -255,7 +270,7 @@ def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
 
 
 def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding:
-    """``eps(mu, delta - delta_j) + eps_j``, on a lattice, and not needlessly much noise."""
+    """Check ``eps(mu, delta - delta_j) + eps_j``, with the lattice, as upper and lower bound."""
     guarantee = document["guarantee"]
     beside = guarantee["cost"]
     epsilon, delta = guarantee["epsilon"], guarantee["delta"]
@@ -263,7 +278,7 @@ def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding
     problems = _amplification_problems(document, claims, lattice)
     left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
     if left <= 0 or delta_left <= 0:
-        problems.append("the subsampled part takes all of epsilon or delta")
+        problems.append("the subsampled part costs all of epsilon or delta")
         return _finding("epsilon", problems, "")
     mu = math.sqrt(shift.total)
     least = epsilon_of(mu, delta_left)
@@ -271,24 +286,29 @@ def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding
     if attained > math.log(delta_left):
         problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
     elif least < left * (1 - EPSILON_TOLERANCE):
-        problems.append(f"the noise is for epsilon {least + beside['epsilon']:.9g}, not {epsilon}")
+        problems.append(
+            f"the noise corresponds to epsilon {least + beside['epsilon']:.9g}, not {epsilon}"
+        )
     recomputed = least + beside["epsilon"]
     return _finding("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
 
 
 def _amplification_problems(document: Document, claims: Claims, lattice: Lattice) -> list[str]:
-    """X'X of a subsample of s among n: ``eps_j = log(1 + (s/n)(e^eps_1 - 1))``, delta_1 alike."""
+    """Check the cost of X'X of a subsample of s among n people.
+
+    ``eps_j = log(1 + (s/n)(e^eps_1 - 1))`` and ``delta_j = (s/n) delta_1``.
+    """
     stated = document["guarantee"]["cost"]
     epsilon, delta = stated["epsilon"], stated["delta"]
     if claims.subsample is None or claims.people is None:
         nothing = epsilon == delta == 0
-        return [] if nothing else ["only a subsample costs an (epsilon, delta) of its own"]
+        return [] if nothing else ["only a subsample has a separate cost (epsilon, delta)"]
     fraction = claims.subsample / claims.people
     if epsilon <= 0 or not 0 < delta < fraction:
         return [f"X'X of the subsample costs ({epsilon:.9g}, {delta:.9g})"]
     mu = math.sqrt(theorems.subsample_shift(claims))
     inner_delta = delta / fraction
-    # log(1 + (e^epsilon - 1)/fraction), where e^epsilon could overflow
+    # log(1 + (e^epsilon - 1)/fraction) without overflow of e^epsilon
     inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
     if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
         return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
@@ -298,7 +318,7 @@ def _amplification_problems(document: Document, claims: Claims, lattice: Lattice
 
 
 def _draws(document: Document, *, but_for: tuple[str, ...] = ()) -> int:
-    """Noisy numbers in all of the release, or in all but some queries."""
+    """Return the number of noisy values in the release, without the queries `but_for`."""
     draws = 0
     for query in document["mechanism"]["queries"]:
         if query["name"] in but_for:
@@ -315,7 +335,7 @@ def _draws(document: Document, *, but_for: tuple[str, ...] = ()) -> int:
 
 
 def _steps(document: Document) -> list[float]:
-    """Every sigma in steps of the lattice its noise was drawn on."""
+    """Return every sigma in steps of its noise lattice."""
     return [
         sigma * 2.0**bits
         for query in document["mechanism"]["queries"]

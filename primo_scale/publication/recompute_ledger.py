@@ -1,6 +1,6 @@
-"""What release.json says of the ledger, added up again: charges, balances, budget.
+"""Recomputation of the ledger entry in release.json: charges, balances and budget.
 
-Shares no code with the ledger: only the standard library and SciPy.
+The module shares no code with the ledger, and uses only the standard library and SciPy.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _COST = ("mu_squared", "epsilon", "delta")
 
 
 def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
-    """Where the ledger's part of a statement contradicts itself or the guarantee.
+    """Return the contradictions within the ledger entry and with the guarantee.
 
     Parameters
     ----------
-    document
-        A private release.json that follows its schema.
-    charged
-        mu^2 that each charge must have taken, recomputed, in order.
+    document : Mapping
+        Contents of a private release.json, valid under its schema.
+    charged : sequence of float
+        Recomputed mu^2 of each charge, in order.
     """
     ledger, guarantee = document["ledger"], document["guarantee"]
     costs = [charge["cost"] for charge in ledger["charges"]]
@@ -37,7 +37,7 @@ def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
         problems.append(f"{len(costs)} charges, not {len(charged)}")
     for cost, expected in zip(costs, charged, strict=False):
         if not _close(cost["mu_squared"], expected):
-            problems.append(f"a charge took {cost['mu_squared']:.12g}, not {expected:.12g}")
+            problems.append(f"a charge has mu^2 {cost['mu_squared']:.12g}, not {expected:.12g}")
     problems += _sums(ledger, costs, guarantee["cost"])
     problems += _epsilons(ledger)
     return problems
@@ -68,13 +68,13 @@ def _epsilons(ledger: Document) -> list[str]:
             problems.append(f"epsilon {name} is {found:.9g}, stated {said:.9g}")
     if stated["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
         problems.append(
-            f"epsilon {stated['after'][0]:.9g} is over the budget of {budget['epsilon']}"
+            f"epsilon {stated['after'][0]:.9g} exceeds the budget of {budget['epsilon']}"
         )
     return problems
 
 
 def _epsilon(cost: Document, delta: float) -> float:
-    """``eps(mu, delta - sum delta_j) + sum eps_j``."""
+    """Return ``eps(mu, delta - sum delta_j) + sum eps_j``."""
     gaussian = epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"])
     return gaussian + float(cost["epsilon"])
 

@@ -1,7 +1,7 @@
-"""What the numbers in release.json prove about the noise: one theorem a calibration.
+"""Recomputation of mu^2 from the numbers in release.json, with one theorem per calibration.
 
-Shares no code with what calibrated the noise: only the standard library. The pages of
-docs/maths have the theorems, in whose letters this is written: rows x with ``||x||^2 <= N_x``, and
+The module shares no code with the calibration of the noise, and uses only the standard library. The
+theorems and the notation are those of docs/maths: rows x with ``||x||^2 <= N_x``, and
 ``<= beta_b`` in block b; constant and covariates c with N_c; phenotypes y with N_y; z = (c, y),
 ``N_z = N_c + N_y``. Every result is mu^2, the squared length of the joint shift that one person can
 cause, in units of the noise.
@@ -32,37 +32,42 @@ _PUBLIC_PARTS = {
     "label": ("gram", "fixed_cross", "fixed_gram"),
     "feature": ("phenotype_gram", "observed"),
 }
-# Of the lattice that phenotypes are on while their moments are summed: powers of two within these.
+# Range of the lattice units of phenotypes in sums of their moments, which are powers of two.
 _MOMENT_UNITS = (2.0**10, 2.0**40)
-_PEOPLE_ALIVE = 8.3e9  # no cohort is larger, whatever is stated where the number is private
+_PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What a release.json claims of its noise.
+    """Values in release.json from which the guarantee follows.
 
     Attributes
     ----------
-    privacy, replace
-        ``full``, ``label`` or ``feature``; whether neighbours replace (else: add or remove).
-    row, fixed, phenotype
+    privacy : str
+        Privacy unit: ``full``, ``label`` or ``feature``.
+    replace : bool
+        Whether neighbouring cohorts differ by a replacement (otherwise by addition or removal).
+    row, fixed, phenotype : int
         N_x, N_c and N_y.
-    blocks
-        beta_b of every block, or None.
-    largest_block
-        Variants in it.
-    people, subsample
-        n, None where it is private; people that X'X is summed over, None for all.
-    split
-        t, or None.
-    copies
-        Noisy copies of X'X.
-    stated
-        By query: the sensitivities that the statement has.
-    sigma
-        By query: of the diagonal, or what it would have to be to have the noise beside it.
-    shapes
-        By part, what the statistic must look like.
+    blocks : tuple of int or None
+        beta_b of every block.
+    largest_block : int
+        Number of variants in the largest block.
+    people : int or None
+        Number of people n; None if it is private.
+    subsample : int or None
+        Number of people over which X'X is summed; None for all.
+    split : float or None
+        Parameter t.
+    copies : int
+        Number of noisy copies of X'X.
+    stated : Mapping of str to tuple of float
+        Stated sensitivities of each query.
+    sigma : Mapping of str to tuple of float
+        Standard deviations on the diagonal of each query, or smaller values that correspond to the
+        off-diagonal noise.
+    shapes : Mapping of str to list of int
+        Required shape of each statistic.
     """
 
     privacy: str
@@ -87,21 +92,21 @@ class Claims:
 
     @property
     def n_phenotypes(self) -> int:
-        """How many phenotypes there are, l."""
+        """Number l of phenotypes."""
         return self.shapes["observed"][0]
 
     @property
     def block_bounds(self) -> tuple[int, ...]:
-        """What bounds each stated part of X'X: ``min(beta_b, N_x)``, or N_x alone."""
+        """Bound on ``||x_b||^2`` of each part of X'X: ``min(beta_b, N_x)``, or N_x alone."""
         return tuple(min(norm, self.row) for norm in self.blocks or (self.row,))
 
     def least(self, *names: str) -> float:
-        """The smallest of the sigmas of some queries; infinite if none of them was measured."""
+        """Return the smallest sigma of some queries, or infinity if none of them was measured."""
         return min((s for name in names for s in self.sigma.get(name, ())), default=math.inf)
 
 
 def claims_of(document: Document) -> Claims:
-    """Read the claims of a private release.json that follows its schema."""
+    """Return the claims of a private release.json, valid under its schema."""
     cohort, mechanism = document["cohort"], document["mechanism"]
     blocks = mechanism["block_norms_squared"]
     d, l = cohort["n_variants"], cohort["n_phenotypes"]  # noqa: E741
@@ -143,12 +148,12 @@ def _diagonal_sigmas(query: Document) -> tuple[float, ...]:
 
 
 def public_parts(claims: Claims) -> tuple[str, ...]:
-    """The statistics that the promise takes as known, and that alone may go without noise."""
+    """Return the statistics that the guarantee assumes public, which alone may have no noise."""
     return _PUBLIC_PARTS[claims.privacy]
 
 
 def calibration_of(claims: Claims) -> str:
-    """The theorem that applies."""
+    """Return the name of the theorem that applies."""
     if claims.privacy == "label":
         return "label"
     if claims.subsample is not None:
@@ -160,10 +165,10 @@ def calibration_of(claims: Claims) -> str:
 
 
 def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
-    """Greatest l2 change of one statistic alone, for each of its sigmas.
+    """Return the l2 sensitivities of one statistic alone, one for each of its sigmas.
 
-    ``||uu' - vv'||_F <= sqrt2 N`` and ``||uw' - vt'||_F <= 2 sqrt(N M)``; with one row ``N`` and
-    ``sqrt(N M)``.
+    The bounds are ``||uu' - vv'||_F <= sqrt2 N`` and ``||uw' - vt'||_F <= 2 sqrt(N M)`` for a
+    replaced row, and ``N`` and ``sqrt(N M)`` for an added or removed row.
     """
     gram, cross = (math.sqrt(2), 2.0) if claims.replace else (1.0, 1.0)
     row, fixed, phenotype = claims.row, claims.fixed, claims.phenotype
@@ -184,10 +189,11 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
 
 
 def _eigenvalue_change(claims: Claims) -> float:
-    """The longest row of a block, N: that, one for rounding down, and twice the solver's error.
+    """Return the sensitivity of the smallest eigenvalue.
 
-    Which is at most ``16 d 2^-53 n N``. Where n is private, the statement is for more people than
-    live: any change that covers all of those is right.
+    It is the largest bound N of a block, plus one for rounding down, plus twice the solver's error
+    of at most ``16 d 2^-53 n N``. If n is private, the stated value is accepted if it is sufficient
+    for the population of the world.
     """
     people = _PEOPLE_ALIVE if claims.people is None else claims.people
     change = max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
@@ -195,7 +201,7 @@ def _eigenvalue_change(claims: Claims) -> float:
 
 
 def _moments_change(claims: Claims) -> float:
-    """Change of the moments, in units of their lattice, which the statement implies."""
+    """Return the sensitivity of the moments, for the lattice unit that the statement implies."""
     norm = math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
     least, most = _MOMENT_UNITS
     stated = min(max(max(claims.stated[_MOMENTS]) / norm, least), most)
@@ -203,14 +209,14 @@ def _moments_change(claims: Claims) -> float:
 
 
 def squared_ratio(claims: Claims, name: str) -> float:
-    """mu^2 of a statistic that is released beside the others and adds to them."""
+    """Return mu^2 of a statistic whose mu^2 is added to that of the others."""
     if name not in claims.sigma:
         return 0.0
     return (sensitivity(claims, name)[0] / claims.least(name)) ** 2
 
 
 def joint_shift(claims: Claims) -> float:
-    """mu^2 of X'X, X'C, X'Y, C'C, C'Y and Y'Y together; X'X left out where it is subsampled."""
+    """Return the joint mu^2 of X'X, X'C, X'Y, C'C, C'Y and Y'Y, without a subsampled X'X."""
     return {
         "stacked": _stacked,
         "by-block": _by_block,
@@ -221,39 +227,41 @@ def joint_shift(claims: Claims) -> float:
 
 
 def subsample_shift(claims: Claims) -> float:
-    """mu^2 of the noisy X'X of a subsample, against somebody who knows whom it holds."""
+    """Return mu^2 of the noisy X'X of a subsample if the members of the subsample are known."""
     return _gram_ratio(claims, 2.0)
 
 
 def implied_split(claims: Claims) -> float | None:
-    """The t = D/A that the noise itself has under add-remove; elsewhere the theorem is told it."""
+    """Return t = D/A of the noise for add-remove; None for theorems that take t as an input."""
     if calibration_of(claims) != "add-remove":
         return None
     return claims.row * claims.outcome / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
 
 
 def _cross(claims: Claims) -> float:
-    """sigma_2, of X'Z."""
+    """Return sigma_2, the standard deviation of the noise on X'Z."""
     return claims.least("fixed_cross", "phenotype_cross")
 
 
 def _outcome(claims: Claims) -> float:
-    """sigma_3, of the diagonal of Z'Z; beside it, where C'Y is, noise smaller by sqrt2 will do."""
+    """Return sigma_3, of the diagonal of Z'Z; C'Y, off the diagonal, may have sigma_3 / sqrt2."""
     beside = math.sqrt(2) * claims.least("fixed_phenotype")
     return min(claims.least("fixed_gram", "phenotype_gram"), beside)
 
 
 def _gram_ratio(claims: Claims, factor: float) -> float:
-    """Largest ``factor beta_b N_x / sigma_b^2``; k copies of X'X tell as much as sigma/sqrt(k)."""
+    """Return the largest ``factor k beta_b N_x / sigma_b^2`` for k copies of X'X."""
     pairs = zip(claims.block_bounds, claims.sigma["gram"], strict=True)
     return claims.copies * max(factor * norm * claims.row / sigma**2 for norm, sigma in pairs)
 
 
 def _stacked(claims: Claims) -> float:
-    """All in one Gram matrix of rows (x, k z), ``k^2 = t N_x/(2 N_z)``: sqrt2 (N_x + k^2 N_z).
+    """Return mu^2 of one Gram matrix of rows (x, k z) with ``k^2 = t N_x/(2 N_z)``.
 
-    Where the beta_b add up to no more than N_x, the mean of such matrices of ``(x_b/sqrt(beta_b),
-    k z/sqrt(N_x))`` with weights beta_b/N_x: sigma_b may be smaller by sqrt(beta_b/N_x).
+    Its sensitivity is sqrt2 (N_x + k^2 N_z) (docs/maths/gram.md, Theorem 2). If the beta_b add up
+    to at most N_x, the Gram matrix is the mean of such matrices of ``(x_b/sqrt(beta_b),
+    k z/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x)
+    (docs/maths/blocks.md, Theorem 3).
     """
     if claims.split is None:
         return math.inf
@@ -268,7 +276,7 @@ def _stacked(claims: Claims) -> float:
 
 
 def _by_block(claims: Claims) -> float:
-    """Rows clipped in every block and in total: docs/maths/blocks.md, Theorem 4.
+    """Return mu^2 of rows clipped in every block and in total (docs/maths/blocks.md, Theorem 4).
 
     With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
     beta_b N_x``, ``sigma_2^2 = K N_x N_z / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)
@@ -288,13 +296,19 @@ def _by_block(claims: Claims) -> float:
 
 
 def _add_remove(claims: Claims) -> float:
-    """One row at all its bounds: ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``."""
+    """Return mu^2 of a row at all its bounds.
+
+    ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``.
+    """
     cross = claims.row * claims.outcome / _cross(claims) ** 2
     return _gram_ratio(claims, 1.0) + cross + claims.outcome**2 / _outcome(claims) ** 2
 
 
 def _label(claims: Claims) -> float:
-    """X'Y, C'Y and Y'Y, where ``||x||^2 ||y||^2 <= N_x N_y``; Y'Y is free beside the others."""
+    """Return mu^2 of X'Y, C'Y and Y'Y with ``||x||^2 ||y||^2 <= N_x N_y``.
+
+    For replace-one it is the larger of that of the cross products and that of Y'Y.
+    """
     cross = claims.row * claims.phenotype / claims.least("phenotype_cross") ** 2
     cross += claims.fixed * claims.phenotype / claims.least("fixed_phenotype") ** 2
     square = claims.phenotype**2 / claims.least("phenotype_gram") ** 2
@@ -302,6 +316,6 @@ def _label(claims: Claims) -> float:
 
 
 def _beside_subsample(claims: Claims) -> float:
-    """X'Z and Z'Z of everybody: `_stacked` at t = 2, from which X'X is left out."""
+    """Return mu^2 of X'Z and Z'Z of everybody: `_stacked` at t = 2 without X'X."""
     cross = claims.row * claims.outcome / _cross(claims) ** 2
     return max(4 * cross, 8 * claims.outcome**2 / _outcome(claims) ** 2)

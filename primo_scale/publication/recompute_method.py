@@ -1,7 +1,7 @@
-"""What a stated method measures, how it may solve, and what must have drawn its noise.
+"""Checks of a stated method: its statistics, its estimator and the sampler of its noise.
 
-Shares no code with the methods themselves: only data, so that a release that calls itself by a
-method's name without having done what it does is found.
+The module shares no code with the methods. Its tables describe them, so that a release with the
+name of a method but other properties is detected.
 """
 
 from __future__ import annotations
@@ -14,43 +14,45 @@ from primo_scale.publication import samplers
 
 Document = Mapping[str, Any]
 
-# Earlier versions drew fewer numbers with OpenDP, unless they were of a subsample.
+# Earlier versions drew fewer numbers than this with OpenDP, except for a subsample.
 _KEYSTREAM_FROM_DRAWS = 100_000
-_RIDGE = "ridge"
-_BY_NUMBERS_OF_A_PRIOR = ("known-noise", "ridge-at-noise-norm", "sure", "james-stein")
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
 
-PARAMETERS: Mapping[str, tuple[str, ...]] = {
+# Estimators that a user may choose, and the numbers that each states.
+_OPEN: Mapping[str, tuple[str, ...]] = {
     "known-noise": ("effect_variance", "residual_variance"),
     "ridge-at-noise-norm": ("prior_penalty",),
     "sure": ("prior_penalty",),
     "james-stein": ("prior_penalty",),
-    _RIDGE: (),
+    "ridge": (),
+}
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    **_OPEN,
     "projection": _OF_A_PROJECTION,
     "unit-ridge": (),
     "ridge-beyond-smallest-eigenvalue": ("smallest_eigenvalue_bound",),
 }
-"""The numbers that each estimator states."""
+"""Names of the parameters of each estimator."""
 
 
 @dataclass(frozen=True)
-class Does:
-    """What a method does.
+class MethodFacts:
+    """Properties of a method.
 
     Attributes
     ----------
-    privacy
-        Units it is for.
-    estimators
-        How it may solve.
-    measures_eigenvalue
-        Whether a share of the statistics' mu^2 buys the smallest eigenvalue of X'X.
-    copies_each
-        Whether every phenotype has an X'X of its own.
-    subsamples
+    privacy : tuple of str
+        Privacy units of the method.
+    estimators : tuple of str
+        Estimators of the method.
+    measures_eigenvalue : bool
+        Whether a share of the statistics' mu^2 is spent on the smallest eigenvalue of X'X.
+    copies_each : bool
+        Whether every phenotype has a separate X'X.
+    subsamples : bool
         Whether X'X is summed over a subsample.
-    parameters
-        Numbers that it states beside the estimator's.
+    parameters : tuple of str
+        Names of parameters besides those of the estimator.
     """
 
     privacy: tuple[str, ...]
@@ -63,26 +65,25 @@ class Does:
 
 _EVERY = ("full", "label", "feature")
 _GENOTYPES = ("full", "feature")
-_OPEN = (*_BY_NUMBERS_OF_A_PRIOR, _RIDGE)
 _EIGENVALUE = ("ridge-beyond-smallest-eigenvalue",)
 
-METHODS: Mapping[str, Does] = {
-    "reuse-cov-gauss": Does(_EVERY, _OPEN),
-    "reuse-cov-proj-x": Does(("label",), ("projection",)),
-    "reuse-cov-proj-y": Does(("feature",), _OPEN, parameters=_OF_A_PROJECTION),
-    "reuse-cov-proj": Does(("full",), ("projection",)),
-    "sub-samp-reuse-cov": Does(_GENOTYPES, _OPEN, subsamples=True),
-    "ssp": Does(_GENOTYPES, ("unit-ridge",)),
-    "ada-ssp": Does(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
-    "ada-ssp-budget": Does(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
-    "const-ssp-full": Does(_GENOTYPES, _EIGENVALUE),
-    "naive": Does(_GENOTYPES, _OPEN, copies_each=True),
+METHODS: Mapping[str, MethodFacts] = {
+    "reuse-cov-gauss": MethodFacts(_EVERY, tuple(_OPEN)),
+    "reuse-cov-proj-x": MethodFacts(("label",), ("projection",)),
+    "reuse-cov-proj-y": MethodFacts(("feature",), tuple(_OPEN), parameters=_OF_A_PROJECTION),
+    "reuse-cov-proj": MethodFacts(("full",), ("projection",)),
+    "sub-samp-reuse-cov": MethodFacts(_GENOTYPES, tuple(_OPEN), subsamples=True),
+    "ssp": MethodFacts(_GENOTYPES, ("unit-ridge",)),
+    "ada-ssp": MethodFacts(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
+    "ada-ssp-budget": MethodFacts(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
+    "const-ssp-full": MethodFacts(_GENOTYPES, _EIGENVALUE),
+    "naive": MethodFacts(_GENOTYPES, tuple(_OPEN), copies_each=True),
 }
-"""docs/methods.md as data."""
+"""Properties of every method of docs/methods.md."""
 
 
 def method_problems(document: Document) -> list[str]:
-    """Where the mechanism of a private release is not that of the method it names."""
+    """Return the differences between a mechanism and the method that it names."""
     mechanism, name = document["mechanism"], document["mechanism"]["method"]
     does = METHODS.get(name)
     if does is None:
@@ -91,30 +92,30 @@ def method_problems(document: Document) -> list[str]:
     share, subsample = mechanism["eigenvalue_share"], mechanism["subsample"]
     problems = []
     if document["guarantee"]["privacy"] not in does.privacy:
-        problems.append(f"{name} is not for {document['guarantee']['privacy']} privacy")
+        problems.append(f"{name} does not have {document['guarantee']['privacy']} privacy")
     if not (0 < share < 1 if does.measures_eigenvalue else share == 0):
         allowed = "more than 0 and less than 1" if does.measures_eigenvalue else "0"
         problems.append(f"{name} spends a share of {allowed} on an eigenvalue, not {share:.6g}")
     if mechanism["gram_copies"] != copies:
         problems.append(f"{name} makes {copies} copies of X'X, not {mechanism['gram_copies']}")
     if (subsample is not None) != does.subsamples:
-        problems.append(f"{name} with a subsample of {subsample}")
+        problems.append(f"{name} has a subsample of {subsample}")
     return problems
 
 
 def estimation_problems(document: Document) -> list[str]:
-    """Where the estimator is none of the method's, or states other numbers than its own.
+    """Return the differences between an estimation and its method and estimator.
 
-    A number of another name would be one that nothing accounts for.
+    A parameter with another name is a problem, because its origin is unknown.
     """
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = estimation["estimator"]
     # Without noise there is nothing to choose a penalty by.
-    does = METHODS.get(mechanism["method"]) if mechanism else Does(_EVERY, (_RIDGE,))
+    does = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, ("ridge",))
     if does is None:
         return []
     if estimator not in does.estimators:
-        return [f"{estimator} is none of {', '.join(does.estimators)}"]
+        return [f"estimator is {estimator}, not one of {', '.join(does.estimators)}"]
     expected = {*PARAMETERS[estimator], *does.parameters}
     if estimation["parameters"].keys() == expected:
         return []
@@ -123,14 +124,19 @@ def estimation_problems(document: Document) -> list[str]:
 
 
 def drawing_problems(document: Document, draws: int) -> list[str]:
-    """Return where the sampler is none that is proved and that a version uses for such a release.
+    """Check that the sampler is a proved one that some version uses for such a release.
 
     Parameters
     ----------
-    document
-        A private release.json that follows its schema.
-    draws
-        Noisy numbers in its statistics, phenotype moments not counted.
+    document : Mapping
+        Contents of a private release.json, valid under its schema.
+    draws : int
+        Number of noisy values in its statistics without phenotype moments.
+
+    Returns
+    -------
+    list of str
+        Problems.
     """
     mechanism = document["mechanism"]
     by_key = draws >= _KEYSTREAM_FROM_DRAWS or mechanism["subsample"] is not None
@@ -139,10 +145,12 @@ def drawing_problems(document: Document, draws: int) -> list[str]:
         of_old = samplers.KEYSTREAM_AND_OPENDP if mechanism["share"] < 1 else samplers.KEYSTREAM
     drawn = {each.name: each for each in (of_old, samplers.KEYSTREAM)}.get(mechanism["sampler"])
     if drawn is None:
-        return [f"sampler is stated as {mechanism['sampler']!r}, none that draws {draws} numbers"]
+        return [
+            f"sampler is stated as {mechanism['sampler']!r}, which does not draw {draws} numbers"
+        ]
     expected = {"sampler_exactness": drawn.exactness, "rng": drawn.rng}
     return [
-        f"{name} is stated as {mechanism[name]!r}, the sampler implies {words!r}"
+        f"{name} is stated as {mechanism[name]!r}, of the sampler is {words!r}"
         for name, words in expected.items()
         if mechanism[name] != words
     ]

@@ -1,7 +1,7 @@
-"""The (epsilon, delta) profile of Gaussian noise on a lattice, for verification.
+"""Privacy profile of Gaussian noise on a lattice, for verification.
 
-Shares no code with what calibrated the noise: only the standard library, SciPy and the words of a
-statement.
+The module shares no code with the calibration of the noise, and uses only the standard library and
+SciPy.
 """
 
 from __future__ import annotations
@@ -9,30 +9,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from primo_scale.publication.samplers import KEYSTREAM_DISTANCE
 
 _ERFCX_OVERFLOWS = 26.0
 _HOPELESS_MU = 1e6  # epsilon is above 10^11
-# Every sigma is rounded up and mu down by parts in 1e12 or less; this is wider than the rounding
-# and far narrower than any change that would matter.
+# Every sigma is rounded up, and mu down, by at most 1e-12 of its value. The tolerance is wider than
+# this rounding and far narrower than any relevant change.
 TOLERANCE = 1e-9
-# Noise is calibrated to (1 - 1e-6) epsilon, to leave room for the lattice.
+# Noise is calibrated to (1 - 1e-6) epsilon; the rest covers the cost of the lattice.
 EPSILON_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """How the noise of a release was drawn.
+    """Noise lattice of a release.
 
     Attributes
     ----------
-    draws
-        Noisy numbers in all of it.
-    steps
-        Least number of lattice steps to a standard deviation.
+    draws : int
+        Number of noisy values in the release.
+    steps : float
+        Smallest number of lattice steps per standard deviation.
     """
 
     draws: int
@@ -40,10 +39,10 @@ class Lattice:
 
 
 def log_delta(epsilon: float, mu: float) -> float:
-    """Logarithm of the exact privacy profile of the Gaussian mechanism.
+    """Return the logarithm of the exact privacy profile of the Gaussian mechanism.
 
     ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
-    in a form without cancellation of the exponents; docs/maths/calibration.md.
+    in a form without cancellation (docs/maths/calibration.md).
     """
     if mu == 0:
         return -math.inf
@@ -58,7 +57,7 @@ def log_delta(epsilon: float, mu: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """Least epsilon at which mu-Gaussian privacy gives (epsilon, delta)-privacy."""
+    """Return the smallest epsilon such that mu-Gaussian privacy is (epsilon, delta)-privacy."""
     if delta <= 0 or mu > _HOPELESS_MU:
         return math.inf
     target = math.log(delta)
@@ -67,24 +66,27 @@ def epsilon_of(mu: float, delta: float) -> float:
     high = max(1.0, mu * mu)
     while log_delta(high, mu) > target:
         high *= 2
-    return float(brentq(lambda epsilon: log_delta(epsilon, mu) - target, 0.0, high, xtol=1e-300))
+    low = 0.0
+    while low < (middle := (low + high) / 2) < high:  # by bisection, to neighbouring numbers
+        low, high = (middle, high) if log_delta(middle, mu) > target else (low, middle)
+    return high
 
 
 def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Lattice) -> float:
-    """`log_delta`, paying for noise that is drawn and not ideal.
+    """Return `log_delta` for noise on a lattice instead of ideal noise.
 
-    docs/maths/noise.md, Theorem 3: m draws at sigma/h or finer cost eta + eta' of
-    epsilon, a factor e^eta of delta, and an event of probability e^-a, where a is free to choose.
-    The keystream sampler costs (1 + e^epsilon) m tau of delta instead; both are charged.
+    m draws at sigma/h or finer cost eta + eta' of epsilon, a factor e^eta of delta, and an event of
+    probability e^-a with a free parameter a (docs/maths/noise.md, Theorem 3). The keystream sampler
+    costs (1 + e^epsilon) m tau of delta instead. Both costs are included.
 
     Parameters
     ----------
-    epsilon, mu
-        Where, and of what.
-    delta
-        About what is hoped for, to choose a.
-    lattice
-        How the noise was drawn.
+    epsilon, mu : float
+        Arguments of `log_delta`.
+    delta : float
+        Approximate result, for the choice of a.
+    lattice : Lattice
+        Noise lattice.
     """
     draws = lattice.draws
     eta = draws / (24 * lattice.steps**2)
@@ -99,7 +101,7 @@ def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Latti
 
 
 def _log_sum(first: float, second: float) -> float:
-    """``log(e^first + e^second)``."""
+    """Return ``log(e^first + e^second)``."""
     low, high = sorted((first, second))
     return high + math.log1p(math.exp(low - high)) if high > -math.inf else high
 

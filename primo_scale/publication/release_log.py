@@ -1,4 +1,4 @@
-"""release.log: the statement of a release for a terminal, and the options that it repeats."""
+"""release.log: the statement of a release as plain text, with the options of the command."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ OPTIONS = (
     "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "genome-build",
     "nominal-n", "subsample", "ref-freq", "non-private", "epsilon", "delta",
 )  # fmt: skip
-"""All that a release repeats of how it was made."""
+"""Options of the command that a release publishes."""
 
 _OPTION = "option --"
 _OPEN = {"method": "auto", "shrinkage": "auto"}
 
 
 def on_one_line(options: Mapping[str, str]) -> dict[str, str]:
-    """Options whose values, perhaps of names of files, cannot break the lines of the log."""
+    """Replace runs of whitespace in option values by single spaces.
+
+    Each option then occupies one line of the log.
+    """
     return {name: " ".join(value.split()) for name, value in options.items()}
 
 
 def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
-    """What happened, in public terms: no time of day, no path, nothing counted in the cohort.
+    """Return the log, without times of day, paths or counts in the cohort.
 
     Parameters
     ----------
-    document
-        The statement (`primo_scale.publication.document.statement_document`).
-    digest
-        Its digest, which ties the log to release.json.
-    options
-        Public options in effect, each `on_one_line`.
+    document : dict
+        Statement (`primo_scale.publication.document.statement_document`).
+    digest : str
+        Digest of the statement, which binds the log to release.json.
+    options : Mapping of str to str
+        Public options in effect, after `on_one_line`.
     """
     cohort, software = document["cohort"], document["software"]
     lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]
@@ -59,7 +62,7 @@ def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -
 
 
 def options_in(log: str) -> dict[str, str]:
-    """The options that a release.log repeats, in its order."""
+    """Return the options in a release.log, in its order."""
     found = {}
     for line in log.split("\n"):
         if line.startswith(_OPTION):
@@ -69,20 +72,20 @@ def options_in(log: str) -> dict[str, str]:
 
 
 def option_problems(document: Document, options: Mapping[str, str]) -> list[str]:
-    """Options that are none of a release, or contradict release.json."""
-    problems = [f"repeats an option --{name}" for name in options if name not in OPTIONS]
+    """Return problems of options that are unknown or contradict release.json."""
+    problems = [f"has an unknown option --{name}" for name in options if name not in OPTIONS]
     for name, expected in _stated(document).items():
         value = options.get(name, expected)
         if value not in (expected, _OPEN.get(name)) and not _same_number(value, expected):
-            problems.append(f"repeats --{name} {value}, release.json has {expected}")
+            problems.append(f"has --{name} {value}, release.json has {expected}")
     ridge = options.get("ridge", "auto")
     if ridge != "auto" and not _same_number(ridge, ridge):
-        problems.append(f"repeats --ridge {ridge}")
+        problems.append(f"has --ridge {ridge}, which is not a number")
     return problems
 
 
 def _stated(document: Document) -> dict[str, str]:
-    """What release.json says of each option."""
+    """Return the value of each option according to release.json."""
     public, guarantee, mechanism = (
         document[name] for name in ("public_inputs", "guarantee", "mechanism")
     )

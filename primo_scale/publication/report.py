@@ -1,4 +1,4 @@
-"""report.html: the statement of a release for people."""
+"""report.html: the statement of a release as a page for readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from primo_scale.publication.wording import STATISTICS
 
 _TEMPLATE = "report.html.j2"
 _FALSE_ALARMS = (0.01, 0.05)
-# What a neighbouring cohort is, to finish "The guarantee compares this cohort with one in which".
+# Neighbouring cohorts: ends of "The guarantee compares this cohort with one in which ...".
 _NEIGHBOURS = {
     ("full", "replace-one"): "any one person's whole row (all genotypes, covariates and "
     "phenotypes, and which of them are missing) is replaced by any other row",
@@ -50,18 +50,18 @@ _CALIBRATIONS = {
 def render_report(
     document: Document, *, digest: str, options: Mapping[str, str], public_key: str | None
 ) -> str:
-    """One self-contained HTML page: no script, no resource from anywhere else.
+    """Return a self-contained HTML page without scripts and external resources.
 
     Parameters
     ----------
-    document
-        The statement (`primo_scale.publication.document.statement_document`).
-    digest
-        Its digest, which ties the page to release.json.
-    options
-        Public options in effect, name to value.
-    public_key
-        What release.json is signed with; None for a release that is NOT PRIVATE.
+    document : dict
+        Statement (`primo_scale.publication.document.statement_document`).
+    digest : str
+        Digest of the statement, which binds the page to release.json.
+    options : Mapping of str to str
+        Public options in effect.
+    public_key : str or None
+        Public key of the signature; None for a release that is NOT PRIVATE.
     """
     guarantee, mechanism = document["guarantee"], document["mechanism"]
     return _environment().get_template(_TEMPLATE).render(
@@ -80,7 +80,7 @@ def render_report(
 
 
 def _meaning(guarantee: Document) -> dict[str, Any]:
-    """What the promise comes to, in numbers that can be imagined."""
+    """Return consequences of the guarantee: odds, belief, and power of tests."""
     epsilon = guarantee["epsilon"]
     gaussian = guarantee["cost"]["epsilon"] == 0
     return {
@@ -111,7 +111,7 @@ def _structure(document: Document) -> str | None:
 
 
 def _percent(share: float) -> str:
-    """Rounded up, since it says what somebody can achieve at most: to 3 digits, or 2 below 100."""
+    """Return an upper bound as a percentage, rounded up to three digits, or near 100 to two."""
     if share > 0.9999:
         return "more than 99.99 %"
     if share > 0.99:
@@ -121,18 +121,18 @@ def _percent(share: float) -> str:
 
 
 def _rounded(value: float, digits: int, towards: Callable[[float], int]) -> tuple[float, int]:
-    """`value` to so many digits, and the power of ten of the last."""
+    """Return `value` rounded to some digits, and the power of ten of the last digit."""
     power = math.floor(math.log10(value)) - digits + 1
     return towards(value / 10.0**power) * 10.0**power, power
 
 
 def _significant(value: float) -> str:
-    """Up to six significant digits, for people; release.json has every digit."""
+    """Return a number with up to six significant digits; release.json has all digits."""
     return f"{value:.6g}"
 
 
 def _span(values: Sequence[float]) -> str:
-    """A list of numbers by its ends."""
+    """Return the range of some numbers as text."""
     low, high = _significant(min(values)), _significant(max(values))
     return low if low == high else f"{low} to {high}"
 

@@ -1,4 +1,4 @@
-"""How others score people with a release: `scoring` of release.json, and README.txt."""
+"""Instructions for scoring with a release: the member `scoring` of release.json and README.txt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.weights import NAMED_COLUMNS
 
-# plink2 --xchr-model 2, its default: a man's one copy on X counts as two.
+# plink2 --xchr-model 2, its default, counts a man's single copy on X as two copies.
 _MALES_ON_X, _XCHR_MODEL = "0/2", 2
 
 _README = """\
@@ -76,14 +76,14 @@ def scoring_of(chromosomes: Iterable[str]) -> Document:
 
 
 def scoring_command(document: Document, directory: PurePath) -> list[str]:
-    """Return the plink2 command that computes the scores of a release, one option an entry.
+    """Return the plink2 command that computes the scores of a release, one option per entry.
 
     Parameters
     ----------
-    document
-        The release.json of the release.
-    directory
-        Path of the release, as the command will name it.
+    document : dict
+        Contents of release.json.
+    directory : PurePath
+        Path of the release in the command.
     """
     first = NAMED_COLUMNS + 1
     last = NAMED_COLUMNS + document["cohort"]["n_phenotypes"]
@@ -96,18 +96,18 @@ def scoring_command(document: Document, directory: PurePath) -> list[str]:
         f"--score-col-nums {columns}",
         f"--read-freq {centre}",
         *([] if model is None else [f"--xchr-model {model}"]),
-        # Scores of people do not belong in the release.
+        # Scores of people must not be written into the release.
         "--out ../scores" if directory == PurePath() else "--out scores",
     ]
 
 
 def scoring_command_in_lines(document: Document) -> str:
-    """Return `scoring_command` for the directory of the release, one option a line."""
+    """Return `scoring_command` for the directory of the release, one option per line."""
     return " \\\n  ".join(scoring_command(document, PurePath()))
 
 
 def render_readme(document: Document) -> str:
-    """Return README.txt of the release that `document` (release.json) describes."""
+    """Return README.txt of the release with this release.json."""
     scoring, n_phenotypes = document["scoring"], document["cohort"]["n_phenotypes"]
     build = document["public_inputs"]["genome_build"]
     software = document["software"]

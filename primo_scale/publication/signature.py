@@ -1,10 +1,10 @@
-"""The custodian's signature on release.json: who released it, and that nothing was changed since.
+"""The custodian's signature on release.json: its origin, and that it is unchanged.
 
 The signature is Ed25519 (RFC 8032) over the document without its ``signature`` member, as JSON
-with sorted keys and without spaces. The document holds the SHA-256 of every other file, so the
-signature covers the whole release. It says that the holder of a ledger made the statement; that
-the statement adds up is for `primo_scale.publication.verify` to check. Whose key it is can only be
-known from elsewhere: the custodian tells the public key, which ``pipelines.ledger show`` prints.
+with sorted keys and without spaces. The document contains the SHA-256 of every other file, so the
+signature covers the whole release. It proves that the owner of a ledger made the statement;
+`primo_scale.publication.verify` checks whether the statement is right. The recipient must learn the
+public key from the custodian, for whom ``primo-scale ledger show`` prints it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _VALUE = re.compile(r"[0-9a-f]{128}")
 
 
 def signed_content(document: Mapping[str, Any]) -> bytes:
-    """The bytes that are signed: the document without its signature, canonically.
+    """Return the signed bytes: the canonical JSON of the document without its signature.
 
     Raises
     ------
     ValueError
-        It holds a number that is not finite, which JSON has not.
+        The document contains a number that is not finite, which JSON does not allow.
     """
     return canonical_json({name: value for name, value in document.items() if name != MEMBER})
 
@@ -38,16 +38,16 @@ def signed_content(document: Mapping[str, Any]) -> bytes:
 def signature_of(
     document: Mapping[str, Any], *, public_key: str, sign: Callable[[bytes], bytes]
 ) -> dict[str, str]:
-    """The document's ``signature`` member.
+    """Return the member ``signature`` of a document.
 
     Parameters
     ----------
-    document
-        Complete, but for its signature.
-    public_key
-        64 hexadecimal digits.
-    sign
-        Signs bytes with the private key to it.
+    document : Mapping
+        Document that is complete except for its signature.
+    public_key : str
+        Public key, 64 hexadecimal digits.
+    sign : callable
+        Function from bytes to their signature by the private key.
     """
     value = sign(signed_content(document)).hex()
     return {"algorithm": ALGORITHM, "public_key": public_key, "value": value}
@@ -58,16 +58,16 @@ def signature_problem(document: Mapping[str, Any], expected_public_key: str | No
 
     Parameters
     ----------
-    document
-        As read from the file.
-    expected_public_key
-        The custodian's, in hexadecimal, learned elsewhere. None accepts any key: the document is
-        then only known to be unchanged since the holder of the key that it names signed it.
+    document : Mapping
+        Contents of release.json.
+    expected_public_key : str or None
+        Public key of the custodian, in hexadecimal. None accepts any key, which only proves that
+        the document is unchanged since the owner of the stated key signed it.
 
     Returns
     -------
     str or None
-        What is wrong, as a clause; None if nothing is.
+        Problem as a clause; None if the signature is valid.
     """
     if MEMBER not in document:
         return "it is not signed"
@@ -90,7 +90,7 @@ def _mismatch(document: Mapping[str, Any], public_key: bytes, value: bytes) -> s
     try:
         content = signed_content(document)
     except ValueError:
-        return "it holds a number that is not finite, which nobody can have signed"
+        return "it contains a number that is not finite and cannot have been signed"
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(value, content)
     except InvalidSignature:

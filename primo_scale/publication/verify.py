@@ -1,7 +1,7 @@
-"""Check a release directory as somebody does who has nothing else.
+"""Verification of a release directory without any other data.
 
-Every file is there, whole, and says the same as the others; release.json is signed; and the
-guarantee follows from the numbers in it (`primo_scale.publication.recompute`).
+The files are complete and consistent, release.json is signed, and the guarantee follows from the
+numbers in it (`primo_scale.publication.recompute`).
 """
 
 from __future__ import annotations
@@ -48,26 +48,25 @@ _UNCOMPUTABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, Typ
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
-    """Check all of a release.
+    """Check a whole release.
 
     Parameters
     ----------
-    directory
-        What `primo_scale.publication.publish.publish_release` wrote, or anything that claims to be.
-    public_key
-        The custodian's, in hexadecimal, learned elsewhere; None accepts a release signed by
-        whoever holds the key that it names itself.
+    directory : Path
+        Release directory, which may be damaged or forged.
+    public_key : str or None
+        Public key of the custodian, in hexadecimal; None accepts a signature by any key.
 
     Returns
     -------
     list of Finding
-        In the order of the checks; the release is good if every one is `ok`. A check that needs
-        an earlier one to hold is left out when that failed.
+        Results in the order of the checks. The release is valid if all are `ok`. A check is omitted
+        if it depends on an earlier one that failed.
 
     Raises
     ------
     InputError
-        `directory` holds no release.json.
+        `directory` contains no release.json.
     """
     path = directory / RELEASE_FILE
     if not path.is_file():
@@ -86,7 +85,7 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
 
 
 def document_findings(document: Document) -> list[Finding]:
-    """Check all that release.json says of itself, given that it follows its schema."""
+    """Check a release.json, valid under its schema, for consistency."""
     checks: dict[str, Callable[[], list[Finding]]] = {
         "stamp": lambda: [_check_words(document)],
         "sizes": lambda: [_check_names(document)],
@@ -98,7 +97,7 @@ def document_findings(document: Document) -> list[Finding]:
 
 
 def _verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
-    """Return the findings of a check, and a problem where a crafted number stops it."""
+    """Return the findings of a check, or a problem if a crafted number makes it fail."""
     try:
         return check()
     except _UNCOMPUTABLE as error:
@@ -106,13 +105,13 @@ def _verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
 
 
 def is_private(directory: Path) -> bool:
-    """Whether a release that passed `verify_release` carries a guarantee at all."""
+    """Return whether a release that passed `verify_release` has a guarantee."""
     document, _ = read_document(directory)
     return document is not None and bool(document["private"])
 
 
 def read_document(directory: Path) -> tuple[Document | None, Finding]:
-    """The release.json of a release if it follows its schema, and whether it does."""
+    """Return the contents of release.json, or None if invalid, and the result of that check."""
     document = None
     try:
         content = bounded_bytes(directory / RELEASE_FILE)
@@ -134,15 +133,15 @@ def read_document(directory: Path) -> tuple[Document | None, Finding]:
 
 
 def _form_problem(document: Any, content: bytes) -> str:
-    """Return where a document departs from its schema or from its written form, or nothing."""
+    """Return the violations of the schema or the canonical form, or an empty text."""
     problems = schema_problems(document)
     if problems:
-        return f"breaks its schema: {_some(problems)}"
+        return f"violates its schema: {_some(problems)}"
     try:
         as_written = serialise(document)
-    except ValueError as error:  # 1e999 is valid JSON and reads as infinity
+    except ValueError as error:  # 1e999 is valid JSON and is parsed as infinity
         return f"holds a number that is not finite: {error}"
-    return "" if as_written == content else "is not in the form it was written in"
+    return "" if as_written == content else "is not in the canonical form"
 
 
 def _refuse_constant(name: str) -> float:
@@ -168,39 +167,45 @@ def _check_files(directory: Path, document: Document) -> Finding:
         elif path.stat().st_size != listed[name]["bytes"]:
             problems.append(f"{name} has another size than stated")
         elif sha256_of_file(path) != listed[name]["sha256"]:
-            problems.append(f"{name} was changed: its SHA-256 is another")
-    return _finding("files", problems, f"{len(listed)} files, SHA-256 as stated, no others")
+            problems.append(f"{name} was changed: its SHA-256 is not the stated one")
+    return _finding(
+        "files", problems, f"{len(listed)} files with the stated SHA-256, and no others"
+    )
 
 
 def _check_signature(document: Document, public_key: str | None) -> Finding:
     if not document["private"]:
-        problems = [] if public_key is None else [f"a release that is {NOT_PRIVATE} has none"]
+        problems = [] if public_key is None else [f"a {NOT_PRIVATE} release has no signature"]
         return _finding("signature", problems, f"none: {NOT_PRIVATE}")
     problem = signature_problem(document, public_key)
     key = document["signature"]["public_key"]
-    expected = "as expected" if public_key else "compare it with the custodian's"
+    expected = "as expected" if public_key else "compare it with the custodian's key"
     return _finding("signature", [problem] if problem else [], f"by {key}, {expected}")
 
 
 def _check_words(document: Document) -> Finding:
-    """What is said in words is what the numbers and names mean."""
+    """Check that the sentences agree with the numbers and names."""
     expected = stamp_of(document)
-    problems = [] if document["stamp"] == expected else [f"{document['stamp']!r} is stated"]
+    problems = []
+    if document["stamp"] != expected:
+        problems.append(f"the stated stamp is {document['stamp']!r}, not {expected!r}")
     promise = document["guarantee"]
     if promise is not None:
         privacy, adjacency = promise["privacy"], promise["adjacency"]
         if promise["unit"] != unit_in_words(privacy, adjacency):
-            problems.append(f"{promise['unit']!r} is not what {privacy}, {adjacency} protects")
+            problems.append(
+                f"the stated unit {promise['unit']!r} is not that of {privacy}, {adjacency}"
+            )
         if document["public_by_assumption"] != list(public_by_assumption(privacy, adjacency)):
-            problems.append(f"what {privacy}, {adjacency} takes as public is not what is stated")
+            problems.append(f"the stated public values are not those of {privacy}, {adjacency}")
         accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
         if promise["accountant"]["method"] != accountant:
-            problems.append(f"{promise['accountant']['method']!r} is not how it was accounted for")
+            problems.append(f"the stated accountant {promise['accountant']['method']!r} is unknown")
     return _finding("stamp", problems, expected)
 
 
 def _check_names(document: Document) -> Finding:
-    """Sizes, lists of names and files agree inside release.json."""
+    """Check that sizes, lists of names and files in release.json agree."""
     cohort, public = document["cohort"], document["public_inputs"]
     counts = {
         "phenotypes with bounds": (len(public["phenotypes"]), cohort["n_phenotypes"]),
@@ -220,13 +225,15 @@ def _check_names(document: Document) -> Finding:
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
     penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])
     if penalties not in (0, solved * copies):
-        problems.append(f"{penalties} penalties for {solved} LD blocks, {copies} X'X of each")
+        problems.append(f"{penalties} penalties for {solved} LD blocks with {copies} X'X each")
     informed = public["reference_frequencies"] != "uninformative"
     if informed != (public["genotype_unit"] > 1):
-        problems.append(f"{public['genotype_unit']} steps to a genotype, not as it was coded")
+        problems.append(
+            f"genotype_unit {public['genotype_unit']} contradicts reference_frequencies"
+        )
     people = cohort["n_samples"] or cohort["nominal_n"]
     if people is None:
-        problems.append("no number of people is stated, nor a nominal one")
+        problems.append("neither a number of people nor a nominal number is stated")
     elif document["accuracy"]["effective_sample_size"] > people:
         problems.append("the effective sample size is above the sample size")
     return _finding(
@@ -240,13 +247,13 @@ def _check_names(document: Document) -> Finding:
 def _check_estimation(document: Document) -> Finding:
     problems = estimation_problems(document)
     estimator = document["estimation"]["estimator"]
-    return _finding("estimation", problems, f"{estimator}, with its own numbers and no others")
+    return _finding("estimation", problems, f"{estimator} with its parameters")
 
 
 def _check_contents(directory: Path, document: Document) -> Finding:
     problems = contents_problems(directory, document)
     detail = (
-        "README, report and log are what release.json makes them; centres and pgs/ fit the weights"
+        "README, report and log agree with release.json; centres and pgs/ agree with the weights"
     )
     return _finding("contents", problems, detail)
 

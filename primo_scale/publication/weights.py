@@ -1,4 +1,4 @@
-"""The scoring weights of a release as files that ``plink2 --score`` reads."""
+"""Scoring weights of a release, in files for ``plink2 --score``."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
 NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
 """Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
 
-plink2 reads the first line of the table as names and accepts no comment before it, so the stamp is
-the name of a column, and the column's cells are `NO_ALLELE`.
+plink2 reads the first line of the table as names and accepts no comment before it. The stamp is
+therefore the name of a column, whose cells are `NO_ALLELE`.
 """
 INTERCEPT = "(intercept)"
 TERM_COLUMN = "term"
 
-# Nine significant digits: a relative error of at most 5e-9 in a weight, far below what noise and
-# scoring programs leave, at two thirds of the size that 17 digits take.
+# Nine significant digits have a relative error of at most 5e-9, far below that of noise and scoring
+# programs, and take two thirds of the size of 17 digits.
 _WEIGHT_FORMAT = "%.9g"
-# The digits of noisy weights are incompressible: the default level takes four times as long for
-# files 12% smaller (1.2 million weights, twice: 0.6 + 2.0 s against 2.9 + 7.2 s).
+# The digits of noisy weights are incompressible. The default level takes four times as long for
+# files that are 12% smaller (1.2 million weights, twice: 0.6 + 2.0 s against 2.9 + 7.2 s).
 _COMPRESSION = 1
 NO_ALLELE = "."
 _MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
-# plink2 wants an observation count. The centres are not counted in the cohort, and the true count
-# of a reference panel is not known here; 2 is one diploid genotype and stands for "some".
+# plink2 requires a count of observed alleles. The centres are not counted in the cohort, and the
+# count of a reference panel is unknown here; 2 is the count of one diploid genotype.
 CENTRE_ROW_END = "\t2\n"
 _EXAMPLES = 3
 
@@ -50,20 +50,20 @@ class ScoringWeights:
 
     Attributes
     ----------
-    variants
-        The d variants; allele1 is the effect allele.
-    phenotypes
+    variants : VariantTable
+        Table of the d variants; allele1 is the effect allele.
+    phenotypes : tuple of str
         Names of the l phenotypes.
     per_allele : ndarray of float64, shape (d, l)
         Phenotype units per copy of allele1.
     intercept : ndarray of float64, shape (l,)
-        Phenotype units, at no copies of allele1 and covariates of zero.
-    covariates
+        Phenotype units, for no copies of allele1 and covariates of zero.
+    covariates : tuple of str
         Names of the c covariates.
     covariate_weights : ndarray of float64, shape (c, l)
         Phenotype units per raw covariate unit.
     centre_dosage : ndarray of float64, shape (d,)
-        Public dosage of allele1 in [0, 2] that a missing genotype was taken to be.
+        Public dosage of allele1 in [0, 2] that replaces a missing genotype.
     """
 
     variants: VariantTable
@@ -76,18 +76,18 @@ class ScoringWeights:
 
 
 def weight_in_text(value: float) -> str:
-    """A weight as weights.tsv.gz has it; of what is not finite, text that stands for no weight."""
+    """Return a weight in the notation of weights.tsv.gz, or an empty text if it is not finite."""
     return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
 
 
 def check_releasable(weights: ScoringWeights) -> None:
-    """Refuse weights that could not be scored unambiguously.
+    """Check that weights can be scored unambiguously.
 
     Raises
     ------
     InputError
-        Repeated, missing or reserved variant IDs; names of phenotypes or covariates that are
-        repeated, hold blanks or begin like a formula; weights that are not finite.
+        Variant IDs are repeated, missing or reserved; names of phenotypes or covariates are
+        repeated, contain blanks or begin like a formula; or weights are not finite.
     """
     check_variant_identifiers(weights.variants.identifier)
     check_column_names("phenotype", weights.phenotypes)
@@ -109,12 +109,12 @@ def check_releasable(weights: ScoringWeights) -> None:
 
 
 def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
-    """Refuse variant IDs that are repeated, missing or reserved.
+    """Check variant IDs.
 
     Raises
     ------
     InputError
-        With examples and the plink2 command that mends them.
+        IDs are repeated, missing or reserved.
     """
     counts = Counter(identifiers.tolist())
     repeated = [name for name, count in counts.items() if count > 1]
@@ -129,7 +129,7 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
     reserved = [name for name in counts if name == "." or name.startswith("#")]
     if reserved:
         raise InputError(
-            "variant IDs that are missing or have another meaning in a release",
+            "variant IDs are missing, or reserved in a release",
             where="release",
             value=_examples(reserved),
             remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a` and ingest again",
@@ -137,33 +137,33 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
 
 
 def write_weights(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
-    """Write weights.tsv.gz, a header and one row a variant, tab-separated.
+    """Write weights.tsv.gz: a header and one row per variant, tab-separated.
 
-    `primo_scale.publication.scoring.scoring_command` gives the plink2 command that reads it.
+    `primo_scale.publication.scoring.scoring_command` returns the plink2 command for it.
 
     Parameters
     ----------
-    path
+    path : Path
         File to create.
-    weights
-        Passed `check_releasable`.
-    stamp
+    weights : ScoringWeights
+        Weights that `check_releasable` accepts.
+    stamp : str
         Guarantee of the weights without blanks (`primo_scale.publication.wording.stamp_column`).
     """
     write_gzip(path, _weight_lines(weights, stamp))
 
 
 def write_covariates(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
-    """Write covariates.tsv: the stamp, a header, the intercept, and one row a covariate.
+    """Write covariates.tsv: the stamp, a header, the intercept, and one row per covariate.
 
     Parameters
     ----------
-    path
+    path : Path
         File to create.
-    weights
-        Passed `check_releasable`.
-    stamp
-        One line saying what guarantee the weights carry.
+    weights : ScoringWeights
+        Weights that `check_releasable` accepts.
+    stamp : str
+        Line with the guarantee of the weights.
     """
     rows = np.vstack([weights.intercept, weights.covariate_weights]).tolist()
     lines = [
@@ -182,9 +182,9 @@ def covariates_header(stamp: str, phenotypes: Sequence[str]) -> str:
 def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
     """Write the public centres as a ``plink2 --freq`` file, for ``plink2 --read-freq``.
 
-    With it, plink2 scores a missing genotype as the dosage the weights were fitted with. REF is
-    allele2 and ALT is allele1, as plink2 itself reads a .bim file; an absent allele is ``.``
-    (plink2 2.00a3.5 crashes on ``0`` here).
+    With this file, plink2 replaces a missing genotype by the dosage with which the weights were
+    fitted. REF is allele2 and ALT is allele1, as plink2 reads a .bim file. An absent allele is
+    ``.``, because plink2 2.00a3.5 crashes on ``0``.
     """
     variants = weights.variants
     with path.open("w", encoding="utf-8") as file:
@@ -204,22 +204,22 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> No
 
 
 def centre_header(stamp: str) -> str:
-    """The lines of centre.afreq before the first variant."""
+    """Return the lines of centre.afreq before the first variant."""
     return f"##{stamp}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
 
 
 def centre_row_prefix(identifier: str, *, chromosome: str, effect: str, other: str) -> str:
-    """The row of a variant in centre.afreq up to its frequency."""
+    """Return the row of a variant in centre.afreq without its frequency."""
     return f"{chromosome}\t{identifier}\t{_allele(other)}\t{_allele(effect)}\t"
 
 
 def centre_frequency(dosage: float) -> str:
-    """The centre of a variant as an allele frequency, as centre.afreq has it."""
+    """Return the centre of a variant as an allele frequency in the notation of centre.afreq."""
     return f"{dosage / 2:.9g}"
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
-    """Write `lines` (with their ends) compressed; the same lines always give the same bytes."""
+    """Write `lines`, which include their line ends, as a reproducible gzip file."""
     with (
         path.open("wb") as raw,
         gzip.GzipFile(
@@ -253,20 +253,22 @@ def _allele(text: str) -> str:
 
 
 def check_column_names(kind: str, names: Sequence[str]) -> None:
-    """Refuse names of phenotypes or covariates that a column of a score file cannot have.
+    """Check that names of phenotypes or covariates can be column names of a score file.
 
     Raises
     ------
     InputError
-        A repeated or empty name, one with blanks or control characters, or `INTERCEPT`.
+        A name is repeated, empty or `INTERCEPT`, or contains blanks or control characters.
     """
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise InputError(f"two columns of one {kind} name", where="release", value=repeated[0])
+        raise InputError(
+            f"two columns have the same {kind} name", where="release", value=repeated[0]
+        )
     for name in names:
         if not name.isprintable() or name.split() != [name] or name == INTERCEPT:
             raise InputError(
-                f"a {kind} name is empty or reserved, or holds blanks or control characters",
+                f"a {kind} name is empty or reserved, or contains blanks or control characters",
                 where="release",
                 value=repr(name),
                 remedy="Rename the column",

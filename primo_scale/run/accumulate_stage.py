@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.frequencies import MatchedFrequencies
     from primo_scale.genotypes.store import GenotypeStore
     from primo_scale.run.design import Design, PaidMoments
+    from primo_scale.run.execution import Execution
     from primo_scale.run.request import AccumulateRequest
-    from primo_scale.run.request_parts import Execution
     from primo_scale.run.work_directory import WorkPlaces
 
 

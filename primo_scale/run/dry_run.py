@@ -35,10 +35,11 @@ from primo_scale.kernels.choice import warmed_up
 from primo_scale.kernels.packed import packed_width
 from primo_scale.machine import usable_cpus
 from primo_scale.run.design import Design
+from primo_scale.run.execution import Execution
 from primo_scale.run.log_records import LOGGER
 from primo_scale.run.release_directory import refuse_unwritable
 from primo_scale.run.release_memory import ReleaseNeeds, memory_line
-from primo_scale.run.request_parts import Execution, GenotypeFiles
+from primo_scale.run.request_parts import GenotypeFiles
 from primo_scale.run.work_directory import work_places
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
-from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ReleaseRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
@@ -28,7 +27,7 @@ from primo_scale.run.design_choices import make_design, outcome_coding
 from primo_scale.run.dry_run import SummationForecast, preflight
 from primo_scale.run.estimation import choose, recipe_of
 from primo_scale.run.log_records import LOGGER
-from primo_scale.run.payments import announce_opening
+from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.publishing import check_publishable, log_genome_build
 from primo_scale.run.release_directory import refuse_other_release, refuse_unwritable
 from primo_scale.run.release_memory import ReleaseNeeds, refuse_small_memory, release_needs
@@ -216,22 +215,15 @@ def _refuse_unaffordable(
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
-        paying_cohort = find_paying_cohort(
-            ledger,
-            store.cohort_digest,
-            store.samples.individual,
-            request.cohort,
-            unit=design.privacy,
-            adjacency=design.adjacency,
-        )
+        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
         charge = ReleaseRequest(
-            paying_cohort.account,
+            payer.account,
             "",
             budget.epsilon,
             budget.delta,
             cost,
-            paying_cohort.people_digest,
-            paying_cohort.roster,
+            payer.people_digest,
+            payer.roster,
         )
         ledger.ask(charge, stored_noise=noise_store.charges())
 

@@ -18,7 +18,7 @@ from primo_scale.methods.catalogue import (
     estimator_for,
     method_named,
 )
-from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
 from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
@@ -82,7 +82,7 @@ def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
     if promise is None:
         if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
-        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", Estimator.RIDGE)
+        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
     if fit.method != "auto":
         method, reason = method_named(fit.method, promise.privacy), "as given"
     elif design.subsample is not None:
@@ -130,7 +130,7 @@ def solve_release(
         unit=unit,
         rescale=rescale,
         prior=_prior(design, rescale, response),
-        penalty=penalty if chosen.estimator is Estimator.RIDGE else None,
+        penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     return Solved(chosen, solution, response)

@@ -9,7 +9,6 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.privacy.noise_store import NoiseStore
@@ -20,7 +19,7 @@ from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.estimation import choose, recipe_of
 from primo_scale.run.log_records import LOGGER, stage
-from primo_scale.run.payments import log_payment
+from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import Paid, check_publishable, log_genome_build, publish
 from primo_scale.run.release_directory import charge_of, exists_already, refuse_other_release
@@ -93,39 +92,25 @@ def _release_privately(
     noise_store: NoiseStore,
     store: GenotypeStore,
 ) -> None:
-
-    if request.budget is None:
-        raise UsageError("a private release needs --epsilon and --delta")
+    assert request.budget is not None
     mechanism = design.mechanism(request.budget, recipe_of(design, chosen))
     path = request.ledger or default_ledger_path()
     with Ledger(path, create=not noise_store.used_charges()) as ledger:
         ledger.refuse_unknown_charges(noise_store.used_charges())
-        paying_cohort = find_paying_cohort(
-            ledger,
-            store.cohort_digest,
-            store.samples.individual,
-            request.cohort,
-            unit=design.privacy,
-            adjacency=design.adjacency,
-        )
-        moments = _moments_charges(design, ledger, paying_cohort.account)
+        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
+        moments = _moments_charges(design, ledger, payer.account)
         if request.out.exists():  # refused before paying for what could not be published
             known = charge_with_stored_noise(
-                raw, mechanism, noise_store, ledger=ledger, paying_cohort=paying_cohort
+                raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer
             )
             if known is None or known.id != charge_of(request.out):
                 raise exists_already(request.out)
         with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(
-                    raw,
-                    mechanism,
-                    noise_store,
-                    ledger=ledger,
-                    paying_cohort=paying_cohort,
-                    on_block=move,
+                    raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer, on_block=move
                 )
-            balance = ledger.balance(paying_cohort.account)
+            balance = ledger.balance(payer.account)
             log_payment("statistics", paid.receipt, balance)
         if not balance.affords(Cost(0.0)):
             raise lowered_budget(path, balance)

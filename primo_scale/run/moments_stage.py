@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primo_scale.interruption import deferred
 from primo_scale.run.log_records import stage
-from primo_scale.run.payments import log_payment
+from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.work_directory import NOISE
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
     tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
     if not tables.pheno_moments or budget is None:
         return None
-    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger, default_ledger_path
     from primo_scale.outcomes.moments import sum_moments
     from primo_scale.privacy.mechanism import Promise
@@ -54,19 +53,10 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
         raw = sum_moments(tables.pheno, store.samples, bounds)
         path = request.ledger or default_ledger_path()
         with Ledger(path, create=not noise_store.used_charges()) as ledger:
-            paying_cohort = find_paying_cohort(
-                ledger,
-                store.cohort_digest,
-                store.samples.individual,
-                request.cohort,
-                unit=privacy.unit,
-                adjacency=privacy.adjacency,
-            )
+            payer = paying_cohort_of(ledger, store, request.cohort, privacy.unit, privacy.adjacency)
             with deferred():
                 bought, receipt = pay_for_moments(
-                    raw, promise, noise_store, ledger=ledger, paying_cohort=paying_cohort
+                    raw, promise, noise_store, ledger=ledger, paying_cohort=payer
                 )
-                log_payment(
-                    "phenotype means and sds", receipt, ledger.balance(paying_cohort.account)
-                )
+                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
     return PaidMoments(bought, budget)

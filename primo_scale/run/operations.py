@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.publication.open_release import Release, open_release
@@ -180,7 +180,7 @@ def release(request: ReleaseRequest) -> Release:
     return open_release(request.out)
 
 
-def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun | None:
+def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
     Parameters
@@ -190,9 +190,8 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun | None:
 
     Returns
     -------
-    PlannedRun or None
-        Settled design, accuracy to expect, and memory, disk and time that the run takes; None if
-        the release is published and its intermediates are deleted.
+    PlannedRun
+        Settled design, accuracy to expect, and memory, disk and time that the run takes.
 
     Raises
     ------
@@ -205,7 +204,7 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun | None:
             return check_before_work(open_genotype_store(request.genotypes), request, None)
         _check_places(request)
         if is_done_and_purged(request, read_only=True):
-            return None
+            raise UsageError("this release is published, and its intermediates are deleted")
         to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
         return check_before_work(to_come, request.accumulation, request.finalization)
 

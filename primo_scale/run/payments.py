@@ -9,7 +9,10 @@ from primo_scale.run.log_records import LOGGER
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
     from primo_scale.genotypes.store import GenotypeStore
+    from primo_scale.ledger.cohort_account import PayingCohort
+    from primo_scale.ledger.reader import LedgerReader
     from primo_scale.ledger.spending import Account, Balance
     from primo_scale.privacy.receipt import Receipt
     from primo_scale.run.design import Budget, Design
@@ -54,21 +57,13 @@ def _account_to_open(
     path: Path, store: GenotypeStore, design: Design, cohort: str | None
 ) -> Account | None:
     """Return the account that a release would open, None where its cohort has a budget."""
-    from primo_scale.ledger.cohort_account import find_paying_cohort
     from primo_scale.ledger.ledger import Ledger
     from primo_scale.ledger.spending import Account
 
     if not path.exists():
         return Account(cohort or _NAME, design.privacy, design.adjacency)
     with Ledger(path, read_only=True) as ledger:
-        paying_cohort = find_paying_cohort(
-            ledger,
-            store.cohort_digest,
-            store.samples.individual,
-            cohort,
-            unit=design.privacy,
-            adjacency=design.adjacency,
-        )
+        paying_cohort = paying_cohort_of(ledger, store, cohort, design.privacy, design.adjacency)
         known = {balance.account.cohort for balance in ledger.balances()}
     return None if paying_cohort.account.cohort in known else paying_cohort.account
 
@@ -94,3 +89,35 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
             "no other; for more: primo-scale ledger set-budget",
             balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
         )  # fmt: skip
+
+
+def paying_cohort_of(
+    ledger: LedgerReader,
+    store: GenotypeStore,
+    cohort: str | None,
+    unit: PrivacyUnit,
+    adjacency: Adjacency,
+) -> PayingCohort:
+    """Return the account that pays for a release of the people of a store.
+
+    Parameters
+    ----------
+    ledger
+        Ledger that holds, or will hold, the cohort's account.
+    store
+        Genotypes, for the people.
+    cohort
+        Name of the cohort, or None.
+    unit, adjacency
+        What the release protects, and against which neighbours.
+    """
+    from primo_scale.ledger.cohort_account import find_paying_cohort
+
+    return find_paying_cohort(
+        ledger,
+        store.cohort_digest,
+        store.samples.individual,
+        cohort,
+        unit=unit,
+        adjacency=adjacency,
+    )

@@ -16,11 +16,11 @@ from typing import Any
 from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
+from primo_scale.run.execution import Execution
 from primo_scale.run.log_records import LOGGER
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.release_directory import refuse_damaged
 from primo_scale.run.request import FinalizeRequest, ReleaseRequest, Request, options_of
-from primo_scale.run.request_parts import Execution
 from primo_scale.run.run_log import RUN_LOG
 from primo_scale.run.work_directory import (
     CLAIMS,

@@ -18,8 +18,8 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.catalogue import estimator_for, method_named
 from primo_scale.run.design import Budget
+from primo_scale.run.execution import Execution
 from primo_scale.run.request_parts import (
-    Execution,
     Fit,
     GenotypeFiles,
     Model,

@@ -9,33 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from attrs import field, frozen
 from attrs.converters import optional
 
-from primo_scale.cluster.profile import (
-    LocalProfile,
-    Profile,
-    SchedulerProfile,
-    ThreadsProfile,
-)
-from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
-from primo_scale.kernels import AUTOMATIC
-from primo_scale.kernels import NAMES as KERNELS
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.design import Budget
 from primo_scale.storage.files import refuse_special_file
-from primo_scale.storage.locations import ObjectUrl, parse_location
 
 StrPath = str | Path
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -68,16 +57,6 @@ def to_build_name(value: str | None) -> str | None:
     if value is not None and found is None:
         raise UsageError(
             "is no genome build", where="--genome-build", value=value, limit=", ".join(BUILD_NAMES)
-        )
-    return found
-
-
-def _bucket(value: str | ObjectUrl | None) -> ObjectUrl | None:
-    """Return the URL of a prefix in an object store."""
-    found = None if value is None else parse_location(str(value))
-    if isinstance(found, Path):
-        raise UsageError(
-            "is no URL such as s3://bucket/prefix", where="--object-store", value=value
         )
     return found
 
@@ -315,98 +294,13 @@ class Fit:
         check_number("--ridge", self.ridge, least=0)
         if self.ridge is not None and self.shrinkage is not None:
             raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
-        if self.shrinkage is not None:
-            _member(Estimator, self.shrinkage, "--shrinkage")
+        if self.shrinkage is not None and self.shrinkage not in ESTIMATORS:
+            limit = ", ".join(ESTIMATORS)
+            raise UsageError("is no choice", where="--shrinkage", value=self.shrinkage, limit=limit)
 
     @property
     def estimator(self) -> Estimator | None:
         """Rule that is asked for; None stands for the rule of the method."""
         if self.ridge is not None:
-            return Estimator.RIDGE
-        return None if self.shrinkage is None else Estimator(self.shrinkage)
-
-
-@frozen(slots=False)
-class Execution:
-    """Machines that compute, and how. No result depends on it.
-
-    Attributes
-    ----------
-    scheduler : str or None
-        Address of a running Dask scheduler.
-    tls : Path or None
-        Directory of the certificates that the scheduler was started with.
-    no_tls : bool
-        Whether the scheduler is reached without encryption.
-    cluster : Path or None
-        Profile of a cluster.
-    workers : int or None
-        Number of worker processes on this machine; None stands for threads of this process.
-    memory_limit : str or None
-        Memory of each local worker, such as ``4GiB``.
-    object_store : ObjectUrl or None
-        Prefix in an object store for what workers read and write.
-    kernel : str
-        Name of the product kernel, or ``auto``.
-    performance_report : Path or None
-        HTML file for Dask's performance report.
-
-    Raises
-    ------
-    UsageError, InputError
-        Options that exclude each other, or a profile that is malformed.
-    """
-
-    scheduler: str | None = None
-    tls: Path | None = field(default=None, converter=optional(Path))
-    no_tls: bool = False
-    cluster: Path | None = field(default=None, converter=optional(regular_file))
-    workers: int | None = None
-    memory_limit: str | None = None
-    object_store: ObjectUrl | None = field(default=None, converter=_bucket)
-    kernel: str = AUTOMATIC
-    performance_report: Path | None = field(default=None, converter=optional(Path))
-
-    def __attrs_post_init__(self) -> None:
-        check_number("--workers", self.workers, least=1)
-        if self.kernel not in KERNELS:
-            limit = ", ".join(KERNELS)
-            raise UsageError("is no kernel", where="--kernel", value=self.kernel, limit=limit)
-        profile = self.profile
-        if isinstance(profile, SchedulerProfile):
-            # An open or impossible connection is refused before hours of work.
-            from primo_scale.cluster.certificates import security_towards
-
-            security_towards(profile.address, profile.tls)
-
-    @cached_property
-    def profile(self) -> Profile:
-        """Threads or cluster that run the tasks."""
-        others = [
-            name
-            for name in ("workers", "memory_limit", "scheduler", "tls", "no_tls")
-            if getattr(self, name)
-        ]
-        if self.cluster is not None and others:
-            raise UsageError(
-                "a profile says where tasks run, and nothing else may",
-                where=f"--{others[0].replace('_', '-')}",
-                remedy=f"Leave it out, or write it into {self.cluster}",
-            )
-        if self.cluster is not None:
-            return read_profile(self.cluster)
-        if self.tls is not None and self.no_tls:
-            raise UsageError("--tls and --no-tls exclude each other", remedy="Give one of them")
-        if self.scheduler is not None:
-            return SchedulerProfile(self.scheduler, str(self.tls) if self.tls else not self.no_tls)
-        if self.tls is not None:
-            raise UsageError(
-                "certificates are for a cluster that runs elsewhere",
-                where="--tls",
-                value=self.tls,
-                remedy="Leave it out: the cluster on this machine makes certificates of its own",
-            )
-        # Dask's report is about workers.
-        if self.workers or self.memory_limit or self.performance_report:
-            return LocalProfile(self.workers, self.memory_limit)
-        return ThreadsProfile()
+            return ESTIMATORS["ridge"]
+        return None if self.shrinkage is None else ESTIMATORS[self.shrinkage]

@@ -34,7 +34,7 @@ SLAB_BYTES = 16 << 20
 """Size of the packed genotypes in memory at a time, in bytes."""
 
 PEOPLE_PER_STRIPE = 1 << 20
-"""People whose state is in memory at a time: 28 MiB, and 256 KiB per variant in a .bed file."""
+"""Number of people whose state is in memory: 28 MiB, and 256 KiB per variant in a .bed file."""
 
 _PEOPLE_PER_TASK = 4096  # their state stays in a core's cache during the loop over variants
 _LONGEST_RUN = 1e9  # keeps a position plus a run within int32
@@ -116,7 +116,7 @@ class GenotypeSlab(NamedTuple):
     packed: PackedGenotypes
 
 
-class _People(NamedTuple):
+class _PeopleState(NamedTuple):
     """State of consecutive people between two variants; 28 bytes per person."""
 
     member: npt.NDArray[np.int32]
@@ -126,7 +126,7 @@ class _People(NamedTuple):
     missing_stream: npt.NDArray[np.uint64]
 
 
-class _Sites(NamedTuple):
+class _SlabVariants(NamedTuple):
     """Consecutive variants: index of the first, panel rows, and starts of chromosomes."""
 
     first: int
@@ -240,10 +240,11 @@ def _slabs_of_stripe(mosaic: Mosaic, people: range, slab_bytes: int) -> Iterator
         for first in range(0, mosaic.n_variants, len(buffer)):
             check()
             variants = slice(first, first + len(buffer))
-            sites = _Sites(first, mosaic.panel_row[variants], mosaic.chromosome_starts[variants])
-            packed = buffer[: len(sites.panel_row)]
+            starts = mosaic.chromosome_starts[variants]
+            slab = _SlabVariants(first, mosaic.panel_row[variants], starts)
+            packed = buffer[: len(slab.panel_row)]
             parts = [packed[:, start : start + step] for start in range(0, width, step)]
-            list(threads.map(partial(_fill, mosaic.codes, sites, scales), runs, parts))
+            list(threads.map(partial(_fill, mosaic.codes, slab, scales), runs, parts))
             yield GenotypeSlab(first, people.start, packed)
 
 
@@ -260,14 +261,14 @@ def _person_streams(seed: int, people: range) -> npt.NDArray[np.uint64]:
     return streams
 
 
-def _start_people(mosaic: Mosaic, people: range) -> _People:
+def _start_people(mosaic: Mosaic, people: range) -> _PeopleState:
     streams = _person_streams(mosaic.seed, people)
     missing_streams = streams ^ _OF_MISSING_CALLS
     next_missing = np.full(len(people), _NEVER, dtype=np.int32)
     if mosaic.missing_rate > 0:
         _first_missing(missing_streams, _log_scale(mosaic.missing_rate), next_missing)
     nowhere = np.zeros(len(people), dtype=np.int32)
-    return _People(nowhere, nowhere.copy(), next_missing, streams, missing_streams)
+    return _PeopleState(nowhere, nowhere.copy(), next_missing, streams, missing_streams)
 
 
 def _kernel(function: Any) -> Any:
@@ -316,17 +317,17 @@ def _first_missing(streams: Any, scale: Any, next_missing: Any) -> None:
 
 
 @_kernel
-def _fill(codes: Any, sites: Any, scales: Any, people: Any, packed: Any) -> None:
+def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
     """Write the genotypes of some people for a slab, and advance their state to its end."""
     n_people, n_members = people.member.size, codes.shape[1]
     segment_scale, missing_scale = scales
-    for v in range(sites.panel_row.size):
-        position, row = sites.first + v, codes[sites.panel_row[v]]
+    for v in range(slab.panel_row.size):
+        position, row = slab.first + v, codes[slab.panel_row[v]]
         for b in range(packed.shape[1]):
             byte = np.uint8(0)
             for k in range(min(4, n_people - 4 * b)):
                 i = 4 * b + k
-                if sites.starts[v] or people.segment_end[i] == position:
+                if slab.starts[v] or people.segment_end[i] == position:
                     member, length, stream = _new_segment(
                         people.stream[i], n_members, segment_scale
                     )

@@ -18,11 +18,11 @@ A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
 
 _AUTOSOMES = 22
 _GAP_BETWEEN_TILES = 1_000  # base pairs
-_LARGEST_POSITION = 2**31 - 2  # as plink2
+_LARGEST_POSITION = 2**31 - 2  # as in plink2
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class ReferencePanel:
     """Genotypes of real people, small enough for memory.
 
     Attributes
@@ -64,7 +64,7 @@ class Sites:
     chromosome_starts: npt.NDArray[np.bool_]
 
 
-def read_panel(prefix: str) -> Panel:
+def read_panel(prefix: str) -> ReferencePanel:
     """Read a whole PLINK 1 fileset into memory.
 
     Raises
@@ -77,10 +77,10 @@ def read_panel(prefix: str) -> Panel:
     bed = open_bed(Path(f"{prefix}.bed"), n_members, len(variants))
     packed = bed.read(np.arange(len(variants)), np.arange(n_members))
     raw_values = np.tile(np.arange(4, dtype=np.int8), (len(variants), 1))
-    return Panel(variants, decode(packed, raw_values, n_members).view(np.uint8))
+    return ReferencePanel(variants, decode(packed, raw_values, n_members).view(np.uint8))
 
 
-def lay_out_sites(panel: Panel, n_variants: int) -> Sites:
+def lay_out_sites(panel: ReferencePanel, n_variants: int) -> Sites:
     """Take the panel's first variants, or tile the panel if more variants are requested.
 
     Variants of a tile are renamed (``rs123`` becomes ``rs123_2`` in the second tile). Tiles are

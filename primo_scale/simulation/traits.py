@@ -205,9 +205,9 @@ def simulate_people(
         genetic = np.zeros((len(people), n_traits))
         if effects is not None:
             genetic = score_people(mosaic, people, effects.scores(), n_traits)
-        of_age = math.sqrt(AGE_VARIANCE) * (age - AGE_MEAN) / AGE_SD
+        age_effect = math.sqrt(AGE_VARIANCE) * (age - AGE_MEAN) / AGE_SD
         noise = residual_sd * residuals.standard_normal(genetic.shape)
-        trait = genetic + of_age[:, None] + noise
+        trait = genetic + age_effect[:, None] + noise
         if model.prevalence is not None:
             trait[:, -1] = trait[:, -1] > NormalDist().inv_cdf(1 - model.prevalence)
         yield PeopleSlab(people, sex, age, genetic, trait)

@@ -103,6 +103,11 @@ def no_conditional_put(where: Location) -> InputError:
     )
 
 
+def damaged_store(where: Location) -> InputError:
+    """Return the error of a damaged metadata document."""
+    return InputError("the store is damaged", where=str(where), remedy=_WRITE_AGAIN)
+
+
 def missing_chunk(where: Location) -> DamagedChunk:
     """Return the error of a missing chunk."""
     return DamagedChunk("a stored chunk is missing", where=str(where), remedy=_WRITE_AGAIN)

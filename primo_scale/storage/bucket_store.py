@@ -1,6 +1,8 @@
 """Zarr store below a prefix of a bucket, through obstore (the extra ``primo_scale[s3]``).
 
-All retries of requests are here, and so are the errors after the last one. Each process takes its
+All retries of requests are here, and so are the errors after the last one. The retries of obstore
+(0.12) are not sufficient: they repeat neither a conditional put or a deletion after a timeout nor a
+truncated listing, and they repeat an unsupported request (HTTP 501). Each process takes its
 credentials from its environment, under the names that S3 tools share (docs/object_storage.md). A
 `BucketStore` cannot be pickled, so that credentials stay in the process. Error messages do not
 repeat the service's text, which may contain parts of a signed request.

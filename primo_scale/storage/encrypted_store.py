@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from primo_scale.errors import InputError
-from primo_scale.storage.base_store import HEADER, BaseStore, damaged_chunk, is_chunk
+from primo_scale.storage.base_store import (
+    HEADER,
+    BaseStore,
+    damaged_chunk,
+    damaged_store,
+    is_chunk,
+)
 from primo_scale.storage.encoding_store import EncodingStore
 from primo_scale.storage.encryption import StoreEncryption
 
@@ -45,8 +50,4 @@ class EncryptedStore(EncodingStore):
         except ValueError as error:
             if is_chunk(key):
                 raise damaged_chunk(self.location / key) from error
-            raise InputError(
-                "the store is damaged",
-                where=str(self.location / key),
-                remedy="Remove the store and run the same command again",
-            ) from error
+            raise damaged_store(self.location / key) from error

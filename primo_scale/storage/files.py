@@ -174,7 +174,7 @@ def _staging_directory(path: Path) -> Iterator[Path]:
     """
     ours = re.compile(rf"(\.{re.escape(path.name)}{_STAGING_SUFFIX})(\.lock)?")
     found = [ours.fullmatch(neighbour.name) for neighbour in path.parent.iterdir()]
-    # A directory without a lock file belongs to somebody else.
+    # Directories without a lock file belong to other programs.
     for neighbour in {path.with_name(match[1]) for match in found if match and match[2]}:
         with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # InputError: in use
             shutil.rmtree(neighbour, ignore_errors=True)

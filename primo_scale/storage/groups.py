@@ -22,7 +22,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError
-from primo_scale.storage.base_store import HEADER, BaseStore
+from primo_scale.storage.base_store import HEADER, BaseStore, damaged_store
 from primo_scale.storage.checksum_stores import (
     ChecksumTable,
     KeyedChecksumStore,
@@ -128,7 +128,8 @@ def open_group(location: Location, kind: str, *, complete: bool = True) -> zarr.
         encryption = (
             None if stored is None else StoreEncryption(str(stored["key"]), str(stored["store"]))
         )
-        recorded = _recorded_in(group)
+        checksums: Any = group.attrs.get(_CHECKSUMS_ATTRIBUTE) or {}
+        recorded = {str(key): int(checksum) for key, checksum in checksums.items()}
     if kind in _ENCRYPTED_KINDS:
         check_key(encryption, str(location))
     if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
@@ -317,11 +318,7 @@ def _damage_explained(where: Location) -> Iterator[None]:
     try:
         yield
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            "the store is damaged",
-            where=str(where),
-            remedy="Remove the store and run the same command again",
-        ) from error
+        raise damaged_store(where) from error
 
 
 def expect_checksums(group: zarr.Group, name: str, table: ChecksumTable) -> None:
@@ -348,12 +345,6 @@ def _view(
         if kind in _BOUND_KINDS
         else RecordedChecksumStore(store, recorded or {})
     )
-
-
-def _recorded_in(group: zarr.Group) -> dict[str, int]:
-    """Return the checksums that a finished group recorded, by chunk key."""
-    recorded: Any = group.attrs.get(_CHECKSUMS_ATTRIBUTE) or {}
-    return {str(key): int(checksum) for key, checksum in recorded.items()}
 
 
 def _encryption_of(group: zarr.Group) -> StoreEncryption | None:

@@ -22,7 +22,7 @@ _PART = re.compile(r"[A-Za-z0-9_.=+,-]+")
 
 @dataclass(frozen=True)
 class ObjectUrl:
-    """A prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
+    """Prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
 
     It has those methods of `pathlib.Path` that code for both kinds of location uses.
 
@@ -60,13 +60,13 @@ class ObjectUrl:
 Location: TypeAlias = Path | ObjectUrl
 
 
-def parse_location(text: str | Path) -> Location:
+def parse_location(text: str | Location) -> Location:
     """Return the location that a user or a file names.
 
     Parameters
     ----------
     text
-        URL with one of `SCHEMES`, or a path.
+        URL with one of `SCHEMES`, or a path; a location is returned unchanged.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def parse_location(text: str | Path) -> Location:
         The scheme is unknown; the URL has a user, a password or a query (the message does not
         repeat it); it has no prefix in the bucket, or one that not every service keeps unchanged.
     """
-    if isinstance(text, Path):
+    if not isinstance(text, str):
         return text
     scheme = _SCHEME.match(text)
     if scheme is None:
@@ -83,7 +83,7 @@ def parse_location(text: str | Path) -> Location:
         raise UsageError(
             "unsupported URL scheme",
             value=f"{scheme[1]}://",
-            limit=", ".join(f"{known}://" for known in SCHEMES) + " or a path",
+            expected=", ".join(f"{known}://" for known in SCHEMES) + " or a path",
         )
     if re.search(r"[@?#]", text):
         raise UsageError(
@@ -97,6 +97,6 @@ def parse_location(text: str | Path) -> Location:
         raise UsageError(
             "not a valid prefix of a bucket",
             value=text,
-            limit=f"{scheme[1]}://BUCKET/PREFIX, of letters, digits and . _ = + , -",
+            expected=f"{scheme[1]}://BUCKET/PREFIX of letters, digits and . _ = + , -",
         )
     return ObjectUrl(scheme[1], bucket, "/".join(parts))

@@ -1,4 +1,4 @@
-"""What acceptance tests read beside the product: inputs and releases, with nothing of ours."""
+"""Inputs and releases of acceptance tests, read without the product's code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOUND_IN_SD = 8
 
 @dataclass(frozen=True)
 class RealSet:
-    """One real data set and the files that a release of it needs."""
+    """Real data set, with the files that its release needs."""
 
     name: str
     bfile: Path
@@ -58,23 +58,23 @@ class RealSet:
 
     @cached_property
     def people(self) -> pd.MultiIndex:
-        """FID and IID of everybody in the .fam file."""
+        """FID and IID of all people in the .fam file."""
         fam = self.bfile.with_name(self.bfile.name + ".fam")
         table = pd.read_csv(fam, sep=r"\s+", header=None, dtype=str)
         return pd.MultiIndex.from_arrays([table[0], table[1]])
 
     def dosages(self, variants: npt.NDArray[np.intp] | None = None) -> Float64:
-        """Copies of A1, nan where missing, shape (people, variants), as bed-reader reads them."""
+        """Return copies of A1 from bed-reader, nan where missing, shape (people, variants)."""
         path = self.bfile.with_name(self.bfile.name + ".bed")
         with bed_reader.open_bed(path, count_A1=True, num_threads=1) as bed:
             return bed.read(np.s_[:, variants], dtype="float64")
 
     def table(self, path: Path) -> pd.DataFrame:
-        """A phenotype or covariate file, one row for each person of the .fam file, in its order."""
+        """Return a phenotype or covariate file, with one row for each line of the .fam file."""
         return read_table(path).set_index(["FID", "IID"]).reindex(self.people)
 
     def alt_frequencies(self) -> Float64:
-        """Frequency of A1, which is ALT, from plink2's own --freq, in the order of the .bim."""
+        """Return the frequency of A1 (ALT) from plink2 --freq, in the order of the .bim file."""
         table = pd.read_csv(self.frequencies, sep=r"\s+", dtype={"ID": str, "#CHROM": str})
         table = table.set_index("ID")
         return table["ALT_FREQS"].reindex(self.bim["ID"]).to_numpy(dtype=np.float64)
@@ -82,13 +82,13 @@ class RealSet:
 
 @dataclass(frozen=True)
 class Published:
-    """A release directory as a stranger reads it."""
+    """Release directory, as a recipient reads it."""
 
     path: Path
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """release.json."""
+        """Content of release.json."""
         return json.loads((self.path / "release.json").read_text(encoding="utf-8"))
 
     @cached_property
@@ -98,7 +98,7 @@ class Published:
 
     @cached_property
     def variant_weights(self) -> pd.DataFrame:
-        """Weight of each variant (row) for each phenotype, for one copy of the effect allele."""
+        """Weight of each variant (row) for each phenotype, per copy of the effect allele."""
         path = self.path / "weights.tsv.gz"
         types = {"ID": str, "chrom": str, "pos": int}
         table = pd.read_csv(path, sep="\t", na_filter=False, dtype=types)
@@ -111,13 +111,13 @@ class Published:
 
     @cached_property
     def covariate_weights(self) -> Float64:
-        """Shape (covariates, phenotypes), for one unit of each covariate."""
+        """Weights per unit of each covariate, shape (covariates, phenotypes)."""
         names = [c["name"] for c in self.statement["public_inputs"]["covariates"]]
         return self._covariates.loc[names].to_numpy(dtype=np.float64)
 
     @cached_property
     def centre(self) -> Float64:
-        """Dosage that a missing genotype stands for, from centre.afreq."""
+        """Dosage that replaces a missing genotype, from centre.afreq."""
         table = pd.read_csv(
             self.path / "centre.afreq", sep="\t", comment=None, skiprows=1, low_memory=False
         )
@@ -125,10 +125,10 @@ class Published:
 
 
 def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:
-    """Multiplier k and centre m that code g copies of A1 as k g - m, given public frequencies.
+    """Return the multipliers k and centres m of the documented coding, for public frequencies.
 
-    The documented rule: 16 lattice units a standard deviation, where the codes of both
-    homozygotes stay within int8; else the largest k at which they do.
+    The coding has 16 lattice units per standard deviation if the codes of both homozygotes fit
+    int8, and else the largest k with which they do.
     """
     p = np.clip(a1_frequency, RAREST_IN_PANEL, 1 - RAREST_IN_PANEL)
     k = np.rint(GENOTYPE_UNIT / np.sqrt(2 * p * (1 - p)))
@@ -141,15 +141,14 @@ def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A phenotype or covariate file."""
+    """Read a phenotype or covariate file."""
     return pd.read_csv(path, sep=r"\s+", dtype={"FID": str, "IID": str})
 
 
 def write_bounds(table: Path, path: Path) -> Path:
-    """Write generous bounds of every column of `table`: its codes, or mean +- 8 sd.
+    """Write wide bounds of every column of `table`: its codes, or mean +- 8 sd.
 
-    They come from the data, which nobody may do for a release: here they stand in for what would
-    be known in public.
+    They come from the data, which is not allowed for a real release, and replace public knowledge.
     """
     rows = []
     for name, values in read_table(table).drop(columns=["FID", "IID"]).items():

@@ -1,4 +1,4 @@
-"""Fixtures of the acceptance tests: the real data sets, and the commands as a user runs them."""
+"""Fixtures of the acceptance tests: real data sets, and commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from acceptance_inputs import RealSet, write_bounds
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command said."""
+    """Output of a command."""
 
     stdout: str
     stderr: str
@@ -27,7 +27,7 @@ Run = Callable[..., Finished]
 
 @pytest.fixture(scope="session", autouse=True)
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Environment of a command: the user's own ledger stays out of reach."""
+    """Environment of a command, in which the user's own ledger is not accessible."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield dict(os.environ)
@@ -35,10 +35,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Run ``python -m pipelines.COMMAND ARGUMENTS`` and check how it ends.
+    """Provide a function that runs ``pipelines.COMMAND`` in this process, and checks its exit code.
 
-    The command line runs in this process, which saves the seconds that a fresh one needs for its
-    imports; tests of crashes and full disks start processes.
+    This saves the imports of a new process. Tests of crashes and full disks start processes.
     """
 
     def run_command(command: str, *arguments: object, exit_code: int = 0) -> Finished:
@@ -57,9 +56,9 @@ def run() -> Run:
 
 @pytest.fixture(scope="session")
 def real_sets(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealSet]:
-    """The three real data sets, with bounds files that stand in for public knowledge."""
+    """The real data sets, with bounds files that replace public knowledge."""
     bounds = tmp_path_factory.mktemp("bounds")
-    places = {
+    files = {
         "1000g": ("1000g_eur343_chr22/eur343_chr22", "pheno_geuvadis_expr.tsv", "covar.tsv",
                   "chr22.afreq.gz"),
         "hapmap3": ("hapmap3_chr1-10/hm3_chr1-10", "pheno_simulated.tsv", "covar_simulated.tsv",
@@ -69,7 +68,7 @@ def real_sets(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
                            "ex.afreq"),
     }  # fmt: skip
     sets = {}
-    for name, (prefix, pheno, covar, frequencies) in places.items():
+    for name, (prefix, pheno, covar, frequencies) in files.items():
         bfile = reference / "data" / "real" / prefix
         sets[name] = RealSet(
             name=name,

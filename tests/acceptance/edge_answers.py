@@ -1,7 +1,7 @@
-"""The right answers for a degenerate cohort, from its cells: numpy, scikit-learn, Python integers.
+"""Expected results for degenerate cohorts, from numpy, scikit-learn and Python integers.
 
-Nothing here imports the product. Public numbers of the lattice come from its ``design.json`` or
-``release.json``.
+This module does not import the product. Public numbers of the coding come from the product's
+``design.json`` or ``release.json``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from sklearn.linear_model import Ridge
 
 Int64 = npt.NDArray[np.int64]
 
-# A phenotype is made up for by at most this factor: docs/maths/counts-and-moments.md.
+# Largest factor that compensates missing values of a phenotype: docs/maths/counts-and-moments.md.
 MOST_RESCALED = 10
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a regression of every phenotype gives, and how far the lattice may lead away from it.
+    """Regression of every phenotype, and the largest errors that truncation can cause.
 
     Attributes
     ----------
     per_allele, fitted
-        Weights, shape (d, l), and predictions for the cohort itself, shape (n, l), in raw units.
+        Weights, shape (d, l), and predictions for the cohort, shape (n, l), in raw units.
     weight_error, fit_error
-        Largest errors that truncating each phenotype to whole lattice steps can make in them.
+        Largest errors of weights and predictions from truncating phenotypes to lattice steps.
     """
 
     per_allele: Float64
@@ -43,28 +43,28 @@ class Answer:
 
 
 def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
-    """Ridge of scikit-learn, or least squares of numpy of least norm, on the cells themselves.
+    """Return ridge regression (scikit-learn) or minimum-norm least squares (numpy) on the cells.
 
-    Missing genotypes and covariates stand at their public centre; a missing phenotype too, and a
-    column with n_j values counts ``n / max(n_j, n/10)``. The constant and the covariates are not
-    penalised: they are projected out. Linear in the phenotypes with a matrix that is exact, so an
-    error of at most one step, ``sd / unit``, in each changes weights by at most its row sums.
+    Missing values count as the public centre, and a phenotype with n_j values is multiplied by
+    ``n / max(n_j, n/10)``. The constant and the covariates are projected out and not penalised. The
+    weights are linear in the phenotypes, so that errors of at most one step, ``sd / unit``, change
+    them by at most the absolute row sums of the matrix.
 
     Parameters
     ----------
     cohort
-        Its covariates are on the lattice, or it has none.
+        Cohort whose covariates, if any, are on the lattice.
     ridge
-        Penalty; genotypes count copies.
+        Penalty for genotypes in copies.
     unit
-        Lattice steps to one standard deviation of a phenotype.
+        Lattice steps per standard deviation of a phenotype.
     """
     x, fixed = cohort.codes(), fixed_columns(cohort)
     y, steps = zip(*(_filled(column, unit) for column in cohort.phenotypes.values()), strict=True)
     y, steps = np.stack(y, axis=1), np.array(steps)
     onto_fixed = fixed @ np.linalg.pinv(fixed)
     residual = x - onto_fixed @ x
-    residual[np.abs(residual) < 1e-12] = 0  # codes are at most 1: this is rounding
+    residual[np.abs(residual) < 1e-12] = 0  # rounding errors, because codes are at most 1
     weights = _solve(residual, y - onto_fixed @ y, ridge)
     inverse = _solve(residual, np.eye(cohort.n) - onto_fixed, ridge)
     hat = onto_fixed + residual @ inverse
@@ -78,13 +78,13 @@ def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
 
 
 def fixed_columns(cohort: EdgeCohort) -> Float64:
-    """The constant, and covariates about their centres; shape (n, 1 + c)."""
+    """Return the constant and the centred covariates, shape (n, 1 + c)."""
     covariates = [column.values() - column.mean for column in cohort.covariates.values()]
     return np.stack([np.ones(cohort.n), *covariates], axis=1)
 
 
 def _filled(column: Column, unit: int) -> tuple[Float64, float]:
-    """A phenotype about its mean with its missing values made up for, and one step of it."""
+    """Return a centred phenotype with compensated missing values, and one lattice step of it."""
     n, observed = len(column.cells), column.observed().sum()
     rescale = n / max(observed, n / MOST_RESCALED)
     return (column.values() - column.mean) * rescale, column.sd / unit * rescale
@@ -98,9 +98,9 @@ def _solve(x: Float64, y: Float64, ridge: float) -> Float64:
 
 
 def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, Int64]:
-    """X'X by blocks, X'Z, Z'Z and counts of the clipped lattice rows, in whole numbers.
+    """Return X'X by blocks, X'Z, Z'Z and counts of the clipped rows, as integers.
 
-    Codes of -1, 0 and 1 are never longer than their bound, so that phenotypes alone are clipped.
+    Codes of -1, 0 and 1 never exceed their bound, so that only phenotypes are clipped.
     """
     coding = design["outcomes"]
     columns = [np.full(cohort.n, coding["constant"])]
@@ -123,7 +123,7 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
 
 
 def moment_sums(phenotypes: Iterable[Column]) -> Int64:
-    """Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20: docs/maths/counts-and-moments.md."""
+    """Return the sums of U, ``floor(U^2 / 2^20)`` and 2^20 of docs/maths/counts-and-moments.md."""
     unit = 2**20
     sums = []
     for column in phenotypes:
@@ -134,14 +134,14 @@ def moment_sums(phenotypes: Iterable[Column]) -> Int64:
 
 
 def stored(group: zarr.Group, names: list[str]) -> dict[str, Int64]:
-    """The same from a store of the work directory."""
+    """Return the same statistics from a store of the work directory."""
     return {name: group[name][:] for name in names}
 
 
 def noise_scales(
     statement: dict[str, Any], boundaries: list[int], n_fixed: int
 ) -> dict[str, Float64]:
-    """Standard deviation of the noise on every statistic, as release.json states it."""
+    """Return the standard deviation of the noise on every statistic from release.json."""
     sigma = {query["name"]: query["sigma"] for query in statement["mechanism"]["queries"]}
 
     def of(name: str, block: int = 0) -> float:
@@ -161,12 +161,12 @@ def noise_scales(
 
 
 def blocks(boundaries: list[int]) -> Iterator[slice]:
-    """Variants of every LD block."""
+    """Return the variants of every LD block."""
     return map(slice, boundaries[:-1], boundaries[1:])
 
 
 def _clipped(row: list[int], limit: int) -> list[int]:
-    """``sign(q) floor(|q| r / 2^31)``, ``r = isqrt(floor(2^62 N / |q|^2))``, if the row is long."""
+    """Return ``sign(q) floor(|q| r / 2^31)`` with ``r = isqrt(floor(2^62 N / |q|^2))``."""
     length = sum(entry * entry for entry in row)
     if length <= limit:
         return row

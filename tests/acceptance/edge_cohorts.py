@@ -1,7 +1,6 @@
-"""Degenerate cohorts: what they hold, cell by cell, and their files as bed-reader writes them.
+"""Degenerate cohorts: their cells, and their files as bed-reader writes them.
 
-Cells are given as they stand in the files, so that a test can say what they mean without asking
-the product.
+Cells are the text in the files, so that tests can interpret them without the product.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ BINARY = ({0.0, 1.0}, {1.0, 2.0})
 
 @dataclass(frozen=True)
 class Column:
-    """A phenotype or a covariate: its cells, one a person, and what is publicly known of it."""
+    """Phenotype or covariate: one cell per person, and public bounds."""
 
     cells: Sequence[str]
     lower: float = -2.0
@@ -30,7 +29,7 @@ class Column:
     sd: float = 1.0
 
     def observed(self) -> npt.NDArray[np.bool_]:
-        """Who has a value: not a cell that plink2 calls missing, nor one that is no code."""
+        """Return a mask of people with a value, which is neither missing nor an unknown code."""
         codes = {self.lower, self.upper}
         return np.array(
             [
@@ -40,7 +39,7 @@ class Column:
         )
 
     def values(self) -> Float64:
-        """Values moved into their bounds; the public mean where missing."""
+        """Return the clamped values; the public mean where missing."""
         present = self.observed()
         numbers = [float(cell) if there else self.mean
                    for cell, there in zip(self.cells, present, strict=True)]  # fmt: skip
@@ -49,14 +48,14 @@ class Column:
 
 @dataclass(frozen=True)
 class EdgeCohort:
-    """People, few of them.
+    """Small cohort.
 
     Attributes
     ----------
     dosages
         Copies of A1, nan where missing, shape (n, d).
     phenotypes, covariates
-        By name.
+        Columns by name.
     """
 
     dosages: Float64
@@ -68,11 +67,11 @@ class EdgeCohort:
         return len(self.dosages)
 
     def codes(self) -> Float64:
-        """Genotypes about one copy, a missing one at the centre: coding without frequencies."""
+        """Return the codes without frequencies: copies minus one, 0 where missing."""
         return np.where(np.isnan(self.dosages), 0.0, self.dosages - 1)
 
     def without_person(self, person: int) -> EdgeCohort:
-        """The same cohort, one person fewer."""
+        """Return the cohort without one person."""
         left = [i for i in range(self.n) if i != person]
         phenotypes, covariates = (
             {name: replace(c, cells=[c.cells[i] for i in left]) for name, c in columns.items()}
@@ -81,7 +80,7 @@ class EdgeCohort:
         return EdgeCohort(self.dosages[left], phenotypes, covariates)
 
     def ordinary(self) -> EdgeCohort:
-        """Another cohort with the same public facts, in which nothing is odd."""
+        """Return an ordinary cohort with the same public facts."""
         phenotypes, covariates = (
             {
                 name: replace(column, cells=_within(column, self.n, seed))
@@ -93,35 +92,35 @@ class EdgeCohort:
 
 
 def genotypes(n: int, d: int, *, seed: int) -> Float64:
-    """Dosages of common variants, all called."""
+    """Return dosages of common variants without missing calls."""
     return np.random.default_rng(seed).integers(0, 3, (n, d)).astype(np.float64)
 
 
 def cells(n: int, *, seed: int, scale: float = 1.0) -> list[str]:
-    """Normal numbers, rounded to eighths: these are on the lattice if sd is a power of two."""
+    """Return normal numbers rounded to eighths, which are on the lattice for a power-of-two sd."""
     values = np.random.default_rng(seed).normal(scale=scale, size=n)
     return [f"{value:g}" for value in np.rint(8 * values) / 8]
 
 
 def decimals(n: int, *, seed: int, scale: float = 1.0) -> list[str]:
-    """Normal numbers that the lattice truncates."""
+    """Return normal numbers that the coding truncates."""
     return [f"{v:.6f}" for v in np.random.default_rng(seed).normal(scale=scale, size=n)]
 
 
 def odd(values: Sequence[str]) -> list[str]:
-    """The same cells, but for the first ones, which are missing, endless or out of all bounds."""
+    """Return the cells with the first ones replaced by missing, infinite and extreme values."""
     first = ["inf", "-inf", "nan", "NA", "-9", "1e308", "-1e308", "-nan", "-9.0", "Infinity"]
     return [*first, *values[len(first) :]]
 
 
 def _degenerate_columns() -> EdgeCohort:
-    """Twenty-four people with everything that a column or a row can be."""
+    """Return twenty-four people with all kinds of degenerate columns and rows."""
     n = 24
     dosages = genotypes(n, 7, seed=1)
     dosages[7, 0] = np.nan
-    dosages[:, 1], dosages[:, 2] = 1, 2  # monomorphic: at the centre, and beside it
-    dosages[:, 3] = dosages[:, 0]  # a copy: X has not full rank
-    dosages[:, 4] = np.nan  # nobody is called
+    dosages[:, 1], dosages[:, 2] = 1, 2  # monomorphic, at the centre and off it
+    dosages[:, 3] = dosages[:, 0]  # a copy, so that X has no full rank
+    dosages[:, 4] = np.nan  # no calls
     dosages[5] = np.nan
     phenotypes = {
         "plain": Column(decimals(n, seed=2)),
@@ -146,7 +145,7 @@ def _degenerate_columns() -> EdgeCohort:
         "none": Column(["nan"] * n),
         "odd_too": Column(odd(cells(n, seed=7))),
     }
-    for columns in (phenotypes, covariates):  # person 5 has nothing at all: a row of zeros
+    for columns in (phenotypes, covariates):  # person 5 has no values: a row of zeros
         for name, column in columns.items():
             row = [*column.cells[:5], "NA", *column.cells[6:]]
             columns[name] = replace(column, cells=row)
@@ -179,7 +178,7 @@ COHORTS = {
 
 
 def write_cohort(cohort: EdgeCohort, directory: Path) -> list[object]:
-    """Write every input file of a cohort; give them as options of ``gwas_release``."""
+    """Write every input file of a cohort, and return them as options of ``gwas_release``."""
     directory.mkdir(parents=True, exist_ok=True)
     n, d = cohort.dosages.shape
     people = [f"person{i:04d}zq" for i in range(n)]
@@ -211,7 +210,7 @@ def write_cohort(cohort: EdgeCohort, directory: Path) -> list[object]:
 
 
 def _within(column: Column, n: int, seed: int) -> list[str]:
-    """Ordinary cells for a column of these bounds."""
+    """Return ordinary cells for a column with these bounds."""
     if {column.lower, column.upper} in BINARY:
         return [f"{column.upper if (i * seed) % 3 else column.lower:g}" for i in range(n)]
     unit = np.random.default_rng(seed).uniform(0.2, 0.8, n)

@@ -1,4 +1,4 @@
-"""Releases of degenerate cohorts: what was said, what travelled, and what of it is noise."""
+"""Releases of degenerate cohorts: their output, their messages to the cluster, and comparisons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acceptance_inputs import Float64, Published
 from distributed import Client
 from edge_cohorts import EdgeCohort
 
-# Of a release, what noise or the calendar changes; all else must follow from public facts.
+# Parts of a release that noise or the date changes; all others must follow from public facts.
 _NOISY = re.compile(
     r"estimation\.(attenuation|penalties|parameters)|signature|created"
     r"|ledger\.charges\.\d+\.id|files\.\d+\.(sha256|bytes)"
@@ -26,7 +26,7 @@ _RANDOM = r"\b([0-9a-f]{16}|[0-9a-f]{64}|[0-9a-f]{128})\b|\b\d{4}-\d\d-\d\d\b"
 
 @dataclass(frozen=True)
 class Recorder:
-    """A client, and what it sent to its cluster since it was last asked."""
+    """Dask client, and the tasks that it sent to its cluster since the last `take`."""
 
     client: Client
     sent: list[tuple[Any, ...]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Released:
-    """A release of a cohort, everything the run said, and everything that travelled."""
+    """Release of a cohort, with all output of the run and all tasks sent to the cluster."""
 
     cohort: EdgeCohort
     published: Published
@@ -53,12 +53,12 @@ class Released:
         return self.work.parent / "ledger.sqlite"
 
     def stored(self, name: str) -> dict[str, Any]:
-        """A JSON file of the work directory."""
+        """Return the content of a JSON file of the work directory."""
         return json.loads((self.work / name).read_text())
 
 
 def weights_in(release: Path) -> Float64:
-    """All weights, those of intercept and covariates included."""
+    """Return all weights, including those of the intercept and the covariates."""
     published = Published(release)
     return np.vstack(
         [
@@ -70,7 +70,7 @@ def weights_in(release: Path) -> Float64:
 
 
 def texts(release: Path) -> dict[str, str]:
-    """Every file of a release by name, as text."""
+    """Return the text of every file of a release by name."""
     return {
         path.relative_to(release).as_posix(): (
             gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz"
@@ -81,7 +81,7 @@ def texts(release: Path) -> dict[str, str]:
 
 
 def assert_same_but_for_noise(one: Released, other: Released) -> None:
-    """Same files, same lines, same statement, but for noisy numbers and names of charges."""
+    """Compare files, lines and statements, except for noisy numbers and names of charges."""
     first, second = texts(one.published.path), texts(other.published.path)
     assert list(first) == list(second)
     assert first["centre.afreq"] == second["centre.afreq"]
@@ -93,7 +93,7 @@ def assert_same_but_for_noise(one: Released, other: Released) -> None:
 
 
 def skeleton(name: str, text: str) -> list[str]:
-    """The lines of a file without digests and dates, nor the numbers of files that hold noise."""
+    """Return the lines of a file without digests, dates, and numbers in files that hold noise."""
     text = re.sub(_RANDOM, "RANDOM", text)
     if name == "release.log":
         return text.splitlines()
@@ -104,7 +104,7 @@ def skeleton(name: str, text: str) -> list[str]:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a JSON document by its path, but for the noisy ones."""
+    """Yield the path and value of every leaf of a JSON document, except for noisy ones."""
     if _NOISY.match(path):
         return
     if isinstance(value, dict | list):
@@ -115,8 +115,8 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     yield path, value
 
 
-def travelled(released: Released) -> list[tuple[Any, ...]]:
-    """What was sent to the cluster, random names and the place of the work directory taken out."""
+def sent_tasks(released: Released) -> list[tuple[Any, ...]]:
+    """Return the tasks sent to the cluster, without random names and the work directory."""
     sent = []
     for function, key, (path, store_id, kernel), task in released.sent:
         assert kernel == "auto"

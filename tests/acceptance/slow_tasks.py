@@ -1,6 +1,6 @@
-"""A Dask preload: every tile takes a second, so that a run can be struck in the midst of them.
+"""Dask preload: every tile task takes a second, so that a run can be killed during tasks.
 
-Loaded by workers alone (``DASK_DISTRIBUTED__WORKER__PRELOAD``), which is Dask's own way in.
+Only workers load it (``DASK_DISTRIBUTED__WORKER__PRELOAD``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SECONDS = 1.0
 
 
 def dask_setup(worker: object) -> None:
-    """Slow them down; Dask calls this when the worker starts."""
+    """Slow down the tile tasks; Dask calls this when the worker starts."""
     run_tile = tasks._run_tile
 
     def slowly(*arguments):

@@ -1,4 +1,4 @@
-"""Bad input through the real commands: one line, the right exit code, nothing half-made."""
+"""Bad input ends commands with one line and the right exit code, without partial output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Request:
-    """A request for a release, good until a test spoils it."""
+    """Request for a release, which a test makes invalid."""
 
     directory: Path
     options: dict[str, object] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Request:
         return Path(str(self.options["out"]))
 
     def file(self, name: str) -> Path:
-        """One of the input files, free to be spoilt."""
+        """Return one of the input files, which tests may change."""
         return self.directory / name
 
     def words(self) -> list[str]:
@@ -45,7 +45,7 @@ class Request:
 
 @pytest.fixture
 def request_(reference: Path, tmp_path: Path) -> Request:
-    """61 variants of 43 real people; the first two columns of their phenotypes."""
+    """Return a valid request for 61 variants and two phenotypes of 43 people."""
     source = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
     for suffix in (".bed", ".bim", ".fam"):
         shutil.copy(source.with_name(source.name + suffix), tmp_path / f"cohort{suffix}")
@@ -140,7 +140,7 @@ def drop_option(name: str) -> Callable[[Request], None]:
     return lambda request: request.options.__delitem__(name)
 
 
-# name: how the request is spoilt, the exit code, and what the one line must say.
+# Change of the request, exit code, and parts of the error line, by name of the case.
 CASES = {
     "epsilon-zero": (set_option("epsilon", 0), 2, ["epsilon"]),
     "epsilon-negative": (set_option("epsilon", -1), 2, ["epsilon"]),
@@ -177,7 +177,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_ends_in_one_line(case: str, request_: Request, run) -> None:
+def test_bad_input_ends_with_one_line(case: str, request_: Request, run) -> None:
     spoil, exit_code, said = CASES[case]
     spoil(request_)
     done = run("gwas_release", *request_.words(), exit_code=exit_code)
@@ -188,12 +188,12 @@ def test_bad_input_ends_in_one_line(case: str, request_: Request, run) -> None:
     assert not request_.file("ledger.sqlite").exists()  # nothing was paid
 
 
-def test_the_request_is_good_before_it_is_spoilt(request_: Request, run) -> None:
+def test_the_unchanged_request_succeeds(request_: Request, run) -> None:
     run("gwas_release", *request_.words())
     run("verify", request_.out)
 
 
-def test_repeated_variants_are_read_by_ingest(request_: Request, run) -> None:
+def test_ingest_accepts_repeated_variants(request_: Request, run) -> None:
     repeat_variant(request_)
     store = request_.directory / "genotypes.zarr"
     done = run("ingest", "--bfile", request_.options["bfile"], "--out", store)
@@ -230,8 +230,8 @@ def test_work_directory_from_other_inputs(request_: Request, run) -> None:
     assert run("ledger", "show", "--ledger", request_.options["ledger"]).stdout == spent
 
 
-def test_unwritable_output_keeps_what_was_paid_for(request_: Request, run) -> None:
-    """A release that could not be written can be had at another destination, for one charge."""
+def test_a_paid_release_can_be_written_elsewhere(request_: Request, run) -> None:
+    """A release that could not be written can be written elsewhere, for one charge."""
     write_below_a_file(request_)
     done = run("gwas_release", *request_.words(), exit_code=3)
     assert "plain" in only_error(done.stderr)
@@ -244,7 +244,7 @@ def test_unwritable_output_keeps_what_was_paid_for(request_: Request, run) -> No
 
 @pytest.fixture
 def on_small_disk(environment: dict[str, str], request_: Request):
-    """Run a release with its work directory, or its destination, on a disk of a few bytes."""
+    """Provide a function that runs a release with a directory on a very small disk."""
     disk = request_.directory / "disk"
     disk.mkdir()
     namespace = ["unshare", "--mount"]
@@ -255,7 +255,7 @@ def on_small_disk(environment: dict[str, str], request_: Request):
         [*namespace, "sh", "-c", mount, "64k", disk], capture_output=True, check=False
     )
     if tried.returncode:
-        pytest.skip("this machine does not let a test mount a small disk")
+        pytest.skip("this machine does not allow tests to mount a small disk")
 
     def run_on(size: str, **options: Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         request_.options |= {name.replace("_", "-"): path for name, path in options.items()}
@@ -293,12 +293,12 @@ def test_full_disk_for_the_release(on_small_disk, request_: Request, run) -> Non
     assert "disk" in only_error(done.stderr)
     assert "release" not in listing
     request_.options["out"] = request_.directory / "release"
-    run("gwas_release", *request_.words())  # with the noise that was paid for
+    run("gwas_release", *request_.words())  # with the paid noise
     run("verify", request_.out)
 
 
 def only_error(stderr: str) -> str:
-    """The error, which is one line and the last; what came before are notes on the input."""
+    """Return the error, which must be the last line and the only one, after notes on the input."""
     lines = stderr.splitlines()
     assert "Traceback" not in stderr
     assert [line for line in lines if line.startswith("error:")] == lines[-1:]

@@ -1,4 +1,4 @@
-"""The statistics are the same bits for any workers, chunks, cutting, order, crashes and damage."""
+"""Statistics are bit-identical for any workers, chunks, plan, order, crashes and damage."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from command_io import digest_in
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.partials import Inputs, Partials
@@ -38,19 +39,19 @@ N_VARIANTS = 600
 PARTIAL_ARRAYS = ["row_multipliers", "outcome_planes", "outcome_gram", "gram/4", "cross/4"]
 HARMS = ["flipped", "truncated", "removed"]
 CHUNKS = {"default": None, "narrow": (333, 20_004), "small": (1_000, 4_100)}
-# Of hangs alone: nothing here is about how long something takes.
+# Only detects hangs.
 PATIENCE_SECONDS = 600
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulated cohort and its genotypes, stored in chunks of three shapes."""
+    """Simulated cohort with genotype stores of three chunk shapes."""
 
     prefix: Path
     stores: dict[str, Path]
 
     def options(self, work: Path, *, store: str = "default", pheno: Path | None = None) -> list:
-        """Options of ``accumulate``: many tasks, and clipped rows."""
+        """Return options of ``accumulate`` that lead to many tasks and clipped rows."""
         files = {
             name: Path(f"{self.prefix}.{name}.tsv")
             for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
@@ -82,7 +83,7 @@ def simulated(run, tmp_path_factory) -> Simulated:
 
 @pytest.fixture(scope="module")
 def undisturbed(simulated: Simulated, run, tmp_path_factory) -> Path:
-    """Work directory of one undisturbed run with one worker."""
+    """Provide the work directory of an undisturbed run with one worker."""
     work = tmp_path_factory.mktemp("undisturbed") / "work"
     done = run("accumulate", *simulated.options(work), "--workers", 1)
     (work / "printed").write_text(done.stdout)
@@ -91,7 +92,7 @@ def undisturbed(simulated: Simulated, run, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def digest(undisturbed: Path) -> str:
-    """What that run printed."""
+    """Provide the digest of the undisturbed run."""
     return digest_in((undisturbed / "printed").read_text())
 
 
@@ -113,7 +114,7 @@ def test_threads_narrow_chunks_and_another_order_of_the_phenotypes(
 
 @pytest.mark.slow
 def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, tmp_path) -> None:
-    """kill -9 twice, damage between, SIGTERM once; the same command then gives the same bits."""
+    """Two kills with damage between them and one SIGTERM do not change the statistics."""
     work = tmp_path / "work"
     arguments = [*simulated.options(work), "--workers", 1]
     slow = Path(__file__).with_name("slow_tasks.py")
@@ -122,7 +123,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
     with started("accumulate", arguments, environment) as client:
         wait_for_chunks(work, client, more_than=3)
         workers = psutil.Process(client.pid).children(recursive=True)
-        client.kill()  # the client alone: its workers find out by themselves
+        client.kill()  # its workers end by themselves
         client.wait()
     assert psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)[1] == []
     assert not is_complete(work / "statistics.zarr", "statistics")
@@ -151,7 +152,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
 
     assert digest_in(run("accumulate", *arguments).stdout) == digest
     assert not (work / "partials.zarr").exists()
-    # What is finished is found finished.
+    # The finished statistics are reused.
     assert digest_in(run("accumulate", *arguments).stdout) == digest
 
 
@@ -164,7 +165,7 @@ def test_killed_clients_and_damaged_chunks(simulated, digest, run, environment, 
         (8_192, 8_192, 4_096, 32, "float32"),
     ],
 )
-def test_cutting_kernel_and_order_of_tasks(
+def test_plan_kernel_and_order_of_tasks(
     row_group, stripe, rows_per_read, tile, kernel, simulated, undisturbed, digest, tmp_path
 ) -> None:
     partials = empty_partials(
@@ -184,7 +185,7 @@ def test_cutting_kernel_and_order_of_tasks(
 
 @pytest.fixture(scope="module")
 def half_done(simulated: Simulated, undisturbed: Path, tmp_path_factory) -> Partials:
-    """All row tasks and half of the tile tasks, of three row groups and five reads."""
+    """Provide a store with all row tasks and half of the tile tasks of three row groups."""
     path = tmp_path_factory.mktemp("half-done") / "partials.zarr"
     partials = empty_partials(
         simulated, undisturbed, path, row_group=8_192, stripe=8_192, rows_per_read=4_096
@@ -218,13 +219,8 @@ def test_a_damaged_partial_is_computed_again(array, harm, half_done, digest, tmp
     assert raw.sha256 == digest
 
 
-def digest_in(stdout: str) -> str:
-    (line,) = [line for line in stdout.splitlines() if line.startswith("statistics sha256: ")]
-    return line.removeprefix("statistics sha256: ")
-
-
 def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> Partials:
-    """The checkpoint of the undisturbed run before its first task, perhaps cut otherwise."""
+    """Return an empty checkpoint of the undisturbed run, optionally with another plan."""
     design = load_design(work / "design.json")
     plan: Plan = replace(default_plan(design.layout, design.n_samples), **cut)
     genotypes = simulated.stores["default"]
@@ -242,9 +238,9 @@ def empty_partials(simulated: Simulated, work: Path, path: Path, **cut: int) -> 
 
 
 def chunks_of(store: Path) -> list[Path]:
-    """Committed chunks below `store`, temporary files left out.
+    """Return the committed chunks below `store`, without temporary files.
 
-    By os.walk, which passes over what a run removes meanwhile.
+    os.walk tolerates that a run deletes files meanwhile.
     """
     return sorted(
         Path(directory) / name
@@ -270,7 +266,7 @@ def do_harm(chunk: Path, harm: str) -> None:
 def started(
     command: str, arguments: list[object], environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """A command in a process group of its own, of which nothing is left in the end."""
+    """Start a command in its own process group, which is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)],
         cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -1,6 +1,6 @@
-"""A release that is killed at any of its steps: the same release on retry, and one charge.
+"""A release that is killed at any step is completed by a retry, with one charge and one noise.
 
-Never two noises for one charge. The process dies as in a power cut: no handler, no flush runs.
+The process ends as in a power failure, without handlers or flushes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from crash import KILLED, killed_at, steps_passed
+from command_io import table_options
+from crash import KILLED, STEPS, killed_at, steps_passed
 
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import STEPS
 from primo_scale.ledger.spending import Balance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,17 +25,15 @@ DELTA = 1e-7
 
 @pytest.fixture(scope="module")
 def accumulated(run, tmp_path_factory) -> Path:
-    """A work directory with statistics that are ready to be released."""
+    """Provide a work directory with statistics that are ready to be released."""
     directory = tmp_path_factory.mktemp("crash")
     prefix, work = directory / "c", directory / "work"
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
         "--variants", 90, "--phenotypes", 2)  # fmt: skip
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{prefix}.{name}.tsv")]
-    run("accumulate", "--genotypes", f"{prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
-        "--ld-blocks", "window:30", "--epsilon", 2, "--delta", DELTA,
-        "--accept-noise", "--work-dir", work)  # fmt: skip
+    run("accumulate", "--genotypes", f"{prefix}.zarr", *table_options(prefix),
+        "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2,
+        "--delta", DELTA, "--accept-noise", "--work-dir", work)  # fmt: skip
     return work
 
 
@@ -53,7 +51,7 @@ def finalize(options: Sequence[str]) -> None:
 
 
 def ready(folder: Path, accumulated: Path, run) -> list[str]:
-    """A copy of the statistics, a ledger that affords two releases, and the command."""
+    """Copy the statistics, create a ledger with a budget for two releases; return the options."""
     shutil.copytree(accumulated, folder / "work")
     with Ledger(folder / "ledger.sqlite"):
         pass
@@ -78,7 +76,7 @@ def content(release: Path) -> dict[str, bytes]:
 
 
 def stores(folder: Path) -> dict[str, bytes]:
-    """First tile of every finished store of private statistics, by charge."""
+    """Return the first tile of every finished store of private statistics, by charge."""
     found = {}
     for path in (folder / "work" / "private_statistics").glob("*.zarr"):
         document = json.loads((path / "zarr.json").read_text())
@@ -93,7 +91,7 @@ def test_a_release_passes_every_step_in_order(accumulated, run, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("label", STEPS)
-def test_a_killed_release_is_continued_with_one_charge(label, accumulated, run, tmp_path) -> None:
+def test_a_killed_release_continues_with_one_charge(label, accumulated, run, tmp_path) -> None:
     options = ready(tmp_path, accumulated, run)
     assert killed_at(label, finalize, options) == KILLED
     noisy = stores(tmp_path)
@@ -110,10 +108,10 @@ def test_a_killed_release_is_continued_with_one_charge(label, accumulated, run, 
     kept = stores(tmp_path)
     assert {charge: kept[charge] for charge in noisy} == noisy, "a second noise for one charge"
     charged = json.loads((published / "release.json").read_text())["ledger"]["charges"][-1]["id"]
-    if noisy:  # what was drawn and stored is what is released
+    if noisy:  # the stored noise is released
         assert list(kept) == [charged] == list(noisy)
     assert len(after.charges) == 1
-    finalize(options)  # and once more: nothing is spent, nothing changes
+    finalize(options)  # a repetition spends and changes nothing
     assert balance_at(tmp_path) == after
 
 
@@ -124,8 +122,8 @@ def refused_line(options: Sequence[str], capsys) -> str:
     return capsys.readouterr().err
 
 
-def test_a_lost_ledger_is_not_taken_for_a_new_one(accumulated, run, tmp_path, capsys) -> None:
-    """Nothing is spent and no ledger is made while noise lies in the work directory."""
+def test_a_lost_ledger_is_not_replaced_by_a_new_one(accumulated, run, tmp_path, capsys) -> None:
+    """While the work directory holds noise, no ledger is created and nothing is spent."""
     options = ready(tmp_path, accumulated, run)
     finalize(options)
     ledger = tmp_path / "ledger.sqlite"

@@ -1,7 +1,7 @@
-"""Degenerate cohorts through every kind of privacy: the right answer, and nothing said of anybody.
+"""Degenerate cohorts with every kind of privacy: correct results, and no private output.
 
-A warning of numpy is an error here, in this process and in the worker's. Everything that is sent
-to the cluster is looked at.
+Warnings of numpy are errors, in this process and in the worker. All tasks sent to the cluster are
+examined.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from edge_releases import (
     Recorder,
     Released,
     assert_same_but_for_noise,
+    sent_tasks,
     texts,
-    travelled,
     weights_in,
 )
 from tiers import thinned
@@ -60,13 +60,13 @@ METHODS = {
         ("ada-ssp", None), ("naive", None),
     ],
 }  # fmt: skip
-# Degenerate columns are released in LD blocks of two, with bounds of their own where that helps.
+# Degenerate columns are released in LD blocks of two variants.
 BLOCKS = {"degenerate": ("--ld-blocks", "window:2")}
 DEGENERATE, ORDINARY = "degenerate", "ordinary"
 
-# A normal number is never so far from 0: false alarms below 1e-15 in all of these tests.
+# Largest normal number in units of its sd: false alarms below 1e-15 in all of these tests.
 FARTHEST_DRAW = 9
-# Nine digits are printed; solving costs a few more.
+# Weights are printed with nine digits, and solving loses a few more.
 RELATIVE_TOLERANCE = 1e-6
 
 
@@ -75,7 +75,7 @@ Release = Callable[..., Released]
 
 @pytest.fixture(scope="module", autouse=True)
 def recorder(tmp_path_factory) -> Iterator[Recorder]:
-    """One cluster of the product's own for all runs, which starting one each would take minutes."""
+    """Provide one local cluster for all runs, because starting one for each takes minutes."""
     scratch = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONWARNINGS", "error::RuntimeWarning")  # in the worker, started here
@@ -95,7 +95,7 @@ def recorder(tmp_path_factory) -> Iterator[Recorder]:
 
 @pytest.fixture(scope="module")
 def release(run, recorder, tmp_path_factory) -> Release:
-    """Release a cohort, private or not, in a directory of its own."""
+    """Provide a function that releases a cohort, private or not, in a new directory."""
 
     def released(cohort: EdgeCohort, *options: object) -> Released:
         directory = tmp_path_factory.mktemp("edge")
@@ -116,7 +116,7 @@ def release(run, recorder, tmp_path_factory) -> Release:
 
 @pytest.fixture(scope="module")
 def private(release: Release) -> Callable[[str, str], Released]:
-    """The private release of a cohort, made when first asked for."""
+    """Provide a function that returns the private release of a cohort, made at the first call."""
     made: dict[tuple[str, str], Released] = {}
 
     def get(name: str, kind: str) -> Released:
@@ -131,7 +131,7 @@ def private(release: Release) -> Callable[[str, str], Released]:
 
 @pytest.fixture(scope="module")
 def unprotected(release: Release) -> Callable[[str], Released]:
-    """The release of a cohort without noise or penalty, made when first asked for."""
+    """Provide a function that returns the release of a cohort without noise or penalty."""
     made: dict[str, Released] = {}
 
     def get(name: str) -> Released:
@@ -150,14 +150,14 @@ def unprotected(release: Release) -> Callable[[str], Released]:
         *thinned(itertools.product(list(COHORTS)[1:], KINDS), every=5),
     ],
 )
-def test_a_private_release_is_of_the_right_sums_and_says_finite_numbers(
+def test_a_private_release_has_the_right_sums_and_finite_weights(
     name: str, kind: str, private
 ) -> None:
     assert_right_sums(private(name, kind))
 
 
 def assert_right_sums(released: Released) -> None:
-    """Exact statistics are those of the cells, noisy ones near them, and no weight is missing."""
+    """Check that exact statistics match the cells, noisy ones are close, and weights are finite."""
     design, statement = released.stored("design.json"), released.published.statement
     expected = exact_statistics(released.cohort, design)
     exact = zarr.open_group(released.work / "statistics.zarr", mode="r")
@@ -176,10 +176,10 @@ def assert_right_sums(released: Released) -> None:
 
 
 @pytest.mark.parametrize("name", COHORTS)
-def test_without_noise_the_answer_is_that_of_numpy_and_scikit_learn(
+def test_without_noise_weights_equal_numpy_and_scikit_learn(
     name: str, unprotected, run, tmp_path: Path
 ) -> None:
-    """To the printed digits, and what truncating phenotypes to lattice steps may do at most."""
+    """Tolerances are the printed digits and the largest error from truncating phenotypes."""
     released = unprotected(name)
     assert_right_answer(released.cohort, released.published, ridge=0)
     run("finalize", "--work-dir", released.work, "--non-private", "--ridge", 3,
@@ -190,7 +190,7 @@ def test_without_noise_the_answer_is_that_of_numpy_and_scikit_learn(
 def assert_right_answer(cohort: EdgeCohort, published: Published, *, ridge: float) -> None:
     unit = published.statement["public_inputs"]["phenotype_unit"]
     answer = right_answer(cohort, ridge=ridge, unit=unit)
-    assert np.all(answer.fit_error < 0.02)  # else agreement would say little
+    assert np.all(answer.fit_error < 0.02)  # otherwise the comparison is weak
     found = published.variant_weights.to_numpy(np.float64)
     assert_close(found, answer.per_allele, answer.weight_error)
     covariates = [column.values() for column in cohort.covariates.values()]
@@ -206,13 +206,13 @@ def assert_close(found, expected, error) -> None:
     assert np.all(np.abs(found - expected) <= allowed)
 
 
-def test_a_column_without_information_gets_the_answer_it_has(unprotected) -> None:
+def test_columns_without_information_have_defined_weights(unprotected) -> None:
     released = unprotected(DEGENERATE)
     cohort, published = released.cohort, released.published
     weights = published.variant_weights
     uncalled, centred = "rs4", "rs1"
     assert np.abs(weights.loc[[uncalled, centred]].to_numpy(np.float64)).max() < 1e-12
-    # Of two equal variants each has half: that is the answer of least norm.
+    # Two equal variants share the weight equally in the solution of minimum norm.
     np.testing.assert_allclose(weights.loc["rs0"], weights.loc["rs3"], rtol=1e-4, atol=1e-6)
     assert not weights["absent"].to_numpy(np.float64).any()
     at_mean = published.intercept[list(cohort.phenotypes).index("absent")]
@@ -220,7 +220,7 @@ def test_a_column_without_information_gets_the_answer_it_has(unprotected) -> Non
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "full"])
-def test_without_noise_every_kind_gives_the_same_answer(
+def test_without_noise_every_kind_gives_the_same_weights(
     kind: str, release: Release, unprotected
 ) -> None:
     asked = [word for word in KINDS[kind] if word not in FULL_ADD[2:]]  # n is not private now
@@ -240,7 +240,7 @@ def test_without_noise_every_kind_gives_the_same_answer(
         every=3,
     ),
 )
-def test_moments_of_odd_phenotypes_can_be_bought(name: str, kind: str, release: Release) -> None:
+def test_moments_of_odd_phenotypes_can_be_released(name: str, kind: str, release: Release) -> None:
     released = release(COHORTS[name], *BUDGET, *KINDS[kind], "--pheno-moments")
     bought = released.stored("phenotype_moments.json")
     exact = moment_sums(released.cohort.phenotypes.values())
@@ -267,10 +267,8 @@ def test_every_method_gives_finite_weights_for_odd_statistics(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bound_that_leaves_a_row_one_lattice_step(
-    kind: str, release: Release, tmp_path: Path
-) -> None:
-    """All genotypes are clipped to nothing or one step, beside a panel of extreme frequencies."""
+def test_a_row_norm_of_one_lattice_step(kind: str, release: Release, tmp_path: Path) -> None:
+    """All genotypes are clipped to zero or one step; the panel has extreme frequencies."""
     cohort = COHORTS[DEGENERATE]
     panel = tmp_path / "panel.afreq"
     rows = [f"1\trs{j}\tG\tA\t{p}\t200" for j, p in enumerate(("0", "1", "0.5", "nan", "1e-9"))]
@@ -285,17 +283,15 @@ def test_a_bound_that_leaves_a_row_one_lattice_step(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_release_and_what_travels_do_not_tell_an_odd_cohort_from_an_ordinary_one(
-    kind: str, private
-) -> None:
-    """Same public facts, everything private as different as can be: only noise may differ."""
+def test_releases_and_messages_do_not_reveal_an_odd_cohort(kind: str, private) -> None:
+    """The cohorts share all public facts and no private ones, so that only noise may differ."""
     odd, ordinary = private(DEGENERATE, kind), private(ORDINARY, kind)
     assert_same_but_for_noise(odd, ordinary)
-    assert travelled(odd) == travelled(ordinary)
+    assert sent_tasks(odd) == sent_tasks(ordinary)
     assert len(odd.sent) == 1 + 4  # one row task, four blocks
 
 
-def test_where_n_is_private_a_person_fewer_changes_noise_alone(release: Release, private) -> None:
+def test_with_private_n_one_person_changes_only_noise(release: Release, private) -> None:
     everybody = private(DEGENERATE, "full-add")
     cohort = COHORTS[DEGENERATE].without_person(5)
     fewer = release(cohort, *BUDGET, *FULL_ADD, *BLOCKS[DEGENERATE])
@@ -305,16 +301,14 @@ def test_where_n_is_private_a_person_fewer_changes_noise_alone(release: Release,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_known_of_people_is_said_on_the_private_side_alone(
-    kind: str, private, recorder
-) -> None:
+def test_private_counts_appear_only_in_private_files(kind: str, private, recorder) -> None:
     released = private(DEGENERATE, kind)
     lines = released.stdout.splitlines()
     assert [line.split(": ")[0] for line in lines] == ["statistics sha256", "release"]
-    # Whatever stands on the terminal is a line of the log, and stands in the private run.log too.
+    # All lines on the terminal are log lines, and also in the private run.log.
     log = (released.work / "run.log").read_text()
     assert [line for line in released.stderr.splitlines() if line not in log] == []
-    notes = ("24 genotyped people matched", "no_codes: 3 values count as missing",
+    notes = ("24 genotyped people matched", "no_codes: 3 values other than its codes",
              "controls: 0 cases among", "samples without any call (kept): 1")  # fmt: skip
     assert [note for note in notes if note not in log] == []
     assert stat.S_IMODE((released.work / "run.log").stat().st_mode) == 0o600
@@ -324,15 +318,15 @@ def test_what_is_known_of_people_is_said_on_the_private_side_alone(
     assert [word for word in private_words if word in public] == []
     assert not any("zq" in str(sent) for sent in released.sent)
     logs = [str(recorder.client.get_worker_logs()), str(recorder.client.get_scheduler_logs())]
-    assert "Worker" in logs[0]  # there is something to look at
+    assert "Worker" in logs[0]  # otherwise the checks below cannot fail
     names = [*released.cohort.phenotypes, *released.cohort.covariates]
     words = [*(f"{name!r}" for name in names), *notes]
     assert [word for word in words for log in logs if word in log] == []
-    # Whole names: Dask draws the letters of its scratch directories, and "zq" may be among them.
+    # Whole names are searched for, because Dask's random directory names may contain "zq".
     assert not any(re.search(r"person\d{4}zq", log) for log in logs)
 
 
-# name: what is changed in the public inputs or options, the exit code, and what must be said.
+# Change of the public inputs or options, exit code, and part of the error line, by name.
 Change = Callable[[Path], list[object]]
 
 
@@ -366,9 +360,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_is_refused_whatever_the_values_of_people(
-    case: str, run, tmp_path: Path
-) -> None:
+def test_refusals_do_not_depend_on_private_values(case: str, run, tmp_path: Path) -> None:
     change, exit_code, said = REFUSED[case]
     cohort = COHORTS[DEGENERATE]
     errors = []

@@ -1,4 +1,4 @@
-"""Peak memory does not grow with the number of people, and is what the pre-flight says."""
+"""Peak memory does not grow with the number of people, and is as the pre-flight predicts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from command_io import table_options
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 LARGEST_GROWTH = 1.10
-# Of what was said: no process may take much more, and a number that is never reached is no use.
+# Largest and smallest allowed share of the predicted memory.
 MOST_BEYOND, LEAST_USED = 1.15, 0.5
 COHORTS = {"dense": (40_000, 2_304, 195), "LD blocks": (70_000, 1_500, 20)}
-# What a process needs is the least of a few runs: its allocator keeps 40 MB more in some of them.
-# What the product holds too much of, it holds in all of them.
+# The smallest peak of several runs counts, because the allocator keeps 40 MB more in some of them.
+# Excessive memory of the product appears in all of them.
 ATTEMPTS = 4
 _POLL_SECONDS = 0.02
 
@@ -35,18 +38,17 @@ Peaks = dict[str, int]
 def least(
     measure: Callable[[Path], Peaks], are_as_they_should: Callable[[Peaks], bool], folder: Path
 ) -> Peaks:
-    """The least peaks of up to `ATTEMPTS` runs, each in a directory of its own."""
+    """Return the smallest peaks of up to `ATTEMPTS` runs, each in its own directory."""
     peaks: Peaks = {}
     for attempt in range(ATTEMPTS):
-        place = folder / f"attempt{attempt}"
-        place.mkdir()
-        peaks = {name: min(peak, peaks.get(name, peak)) for name, peak in measure(place).items()}
+        own = folder / f"attempt{attempt}"
+        own.mkdir()
+        peaks = {name: min(peak, peaks.get(name, peak)) for name, peak in measure(own).items()}
         if are_as_they_should(peaks):
             break
     return peaks
 
 
-@pytest.mark.slow
 def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> None:
     small = accumulated(SMALL, run, environment, tmp_path / "small")
 
@@ -60,9 +62,8 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
     assert has_not_grown(large)
 
 
-@pytest.mark.slow
-def test_an_ingest_holds_no_more_genotypes_than_its_budget(environment, tmp_path):
-    """Tables of 300,000 people are there in both; only the genotypes differ."""
+def test_an_ingest_keeps_its_memory_budget(environment, tmp_path):
+    """Both runs hold tables of 300,000 people, and only the genotypes differ."""
     peaks = []
     for d in (64, 2_000):
         folder = tmp_path / str(d)
@@ -77,7 +78,7 @@ def test_an_ingest_holds_no_more_genotypes_than_its_budget(environment, tmp_path
 
 @pytest.fixture(scope="module")
 def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
-    """Options of accumulate for made-up cohorts, one with many phenotypes, one with many blocks."""
+    """Options of accumulate for cohorts with many phenotypes and with many blocks."""
     made = {}
     for name, (n, d, phenotypes) in COHORTS.items():
         folder = tmp_path_factory.mktemp("cohort")
@@ -87,25 +88,24 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
             "--genotypes", folder / "genotypes.zarr", "--pheno", folder / "pheno.tsv",
             "--pheno-bounds", folder / "bounds.tsv",
         ]  # fmt: skip
-        if name == "LD blocks":  # with norms to measure and records to shrink in every block
+        if name == "LD blocks":  # with norms and clipped records in every block
             made[name] += ["--ld-blocks", "window:25", "--ref-freq", folder / "panel.afreq"]
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["auto", "float32"])
 @pytest.mark.parametrize("cohort", COHORTS)
-def test_peak_memory_is_what_the_preflight_says(
+def test_peak_memory_is_as_predicted(
     cohort: str, kernel: str, cohorts, environment, tmp_path
 ) -> None:
     said: Peaks = {}
 
-    def measure(place: Path) -> Peaks:
+    def measure(folder: Path) -> Peaks:
         client, *others = peak_bytes(
             environment, "accumulate", *cohorts[cohort], "--kernel", kernel,
-            "--workers", 1, "--work-dir", place / "work",
+            "--workers", 1, "--work-dir", folder / "work",
         )  # fmt: skip
-        said["worker"], said["client"] = memory_said(place / "work" / "run.log")
+        said["worker"], said["client"] = memory_said(folder / "work" / "run.log")
         return {"client": client, "worker": max(others)}
 
     def are_as_said(peaks: Peaks) -> bool:
@@ -117,23 +117,22 @@ def test_peak_memory_is_what_the_preflight_says(
     assert are_as_said(peaks), (peaks, said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cohort", COHORTS)
-def test_peak_memory_of_a_release_is_what_the_preflight_says(
+def test_peak_memory_of_a_release_is_as_predicted(
     cohort: str, cohorts, environment, tmp_path
 ) -> None:
-    """In processes of their own: the pre-flight counts what its process holds."""
+    """Each command runs in its own process, whose memory the pre-flight includes."""
     said: Peaks = {}
 
-    def measure(place: Path) -> Peaks:
-        budget = ["--work-dir", place / "work", "--epsilon", 1, "--delta", 1e-7, "--accept-noise"]
+    def measure(folder: Path) -> Peaks:
+        budget = ["--work-dir", folder / "work", "--epsilon", 1, "--delta", 1e-7, "--accept-noise"]
         peak_bytes(environment, "accumulate", *cohorts[cohort], *budget)
         (peak,) = peak_bytes(
-            environment, "finalize", *budget, "--out", place / "release",
-            "--ledger", place / "ledger.sqlite",
+            environment, "finalize", *budget, "--out", folder / "release",
+            "--ledger", folder / "ledger.sqlite",
         )  # fmt: skip
         found = re.search(
-            r"noise and weights take (\d+) MiB", (place / "work" / "run.log").read_text()
+            r"noise and weights take (\d+) MiB", (folder / "work" / "run.log").read_text()
         )
         assert found is not None
         said["release"] = int(found[1]) << 20
@@ -147,15 +146,14 @@ def test_peak_memory_of_a_release_is_what_the_preflight_says(
     assert is_as_said(peaks), (peaks, said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cohort", COHORTS)
-def test_peak_memory_of_threads_is_what_the_preflight_says(
+def test_peak_memory_of_threads_is_as_predicted(
     cohort: str, cohorts, environment, tmp_path
 ) -> None:
     said: Peaks = {}
 
-    def measure(place: Path) -> Peaks:
-        work = place / "work"
+    def measure(folder: Path) -> Peaks:
+        work = folder / "work"
         (peak,) = peak_bytes(environment, "accumulate", *cohorts[cohort], "--work-dir", work)
         found = re.search(r"memory (\d+) MiB, with \d+ threads", (work / "run.log").read_text())
         assert found is not None
@@ -168,19 +166,19 @@ def test_peak_memory_of_threads_is_what_the_preflight_says(
 
 
 def as_said(peak: int, said: int) -> bool:
-    """Whether a peak is what the pre-flight announced."""
+    """Return whether a peak is close to the predicted memory."""
     return LEAST_USED * said <= peak <= MOST_BEYOND * said
 
 
 def memory_said(log: Path) -> tuple[int, int]:
-    """Bytes that the pre-flight announced for a worker and for the client."""
+    """Return the predicted memory of a worker and of the client, in bytes."""
     found = re.search(r"memory 1 x (\d+) MiB for workers and (\d+) MiB here", log.read_text())
     assert found is not None
     return int(found[1]) << 20, int(found[2]) << 20
 
 
 def write_cohort(folder: Path, n: int, d: int, phenotypes: int) -> None:
-    """A fileset of random genotypes, a panel of frequencies, and phenotypes with their bounds."""
+    """Write a fileset of random genotypes, a panel of frequencies, and phenotypes with bounds."""
     rng = np.random.default_rng(0)
     genotypes = rng.integers(0, 256, (d, n // 4), dtype=np.uint8).tobytes()
     (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + genotypes)
@@ -200,20 +198,19 @@ def accumulated(
     n: int, run, environment: dict[str, str], folder: Path,
     *, are_as_they_should: Callable[[Peaks], bool] = lambda peaks: False,
 ) -> Peaks:  # fmt: skip
-    """Peak resident bytes of accumulate's processes for a cohort of `n` people."""
+    """Return the peak memory of accumulate's processes for a cohort of `n` people, in bytes."""
     folder.mkdir()
     prefix, store = folder / "cohort", folder / "genotypes.zarr"
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", n, "--seed", 1,
         "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3)  # fmt: skip
     run("ingest", "--bfile", prefix, "--out", store)
 
-    def measure(place: Path) -> Peaks:
+    def measure(folder: Path) -> Peaks:
         client, *others = peak_bytes(
             environment, "accumulate", "--genotypes", store, "--workers", 1,
-            *(word for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
-              for word in (f"--{name}", f"{prefix}.{name}.tsv")),
+            *table_options(prefix),
             "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25, "--ld-blocks", "window:500",
-            "--work-dir", place / "work",
+            "--work-dir", folder / "work",
         )  # fmt: skip
         return {"client": client, "worker": max(others)}
 
@@ -221,10 +218,10 @@ def accumulated(
 
 
 def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:
-    """Peak resident size of a command's process, then of each process that it started.
+    """Return the peak memory of a command's process, then of its child processes, in bytes.
 
-    The kernel keeps each process's peak (VmHWM), so that polling can only miss a peak of a
-    process's last moments.
+    The kernel records each process's peak (VmHWM), so that polling can only miss a peak in the last
+    moments of a process.
     """
     main = subprocess.Popen(
         [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)],
@@ -244,7 +241,7 @@ def peak_bytes(environment: dict[str, str], command: str, *arguments: object) ->
 
 
 def high_water_bytes(pid: int) -> int:
-    """VmHWM of a process, 0 if it has gone."""
+    """Return the VmHWM of a process in bytes, or 0 if the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,6 +1,6 @@
 """Every kind of privacy and every method, from PLINK files to a verified release.
 
-The cohort is made of the panel that the project ships, so these tests need nothing else.
+The cohort is simulated from the panel in this repository.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import pandas as pd
 import pytest
 import zarr
 from acceptance_inputs import Published
+from command_io import table_options
 from edge_answers import moment_sums
 from edge_cohorts import Column
 
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
-N_PEOPLE = 1_987  # a number that does not turn up by chance
-# As a number, not as digits within a digest, a key or another number.
+N_PEOPLE = 1_987  # does not occur by chance
+# Matches the number itself, not digits within a digest, a key or another number.
 NUMBER_OF_PEOPLE = rf"(?<![\w.])({N_PEOPLE}|{N_PEOPLE:,})(?!\w|\.\d*[1-9])"
 N_VARIANTS, N_PHENOTYPES = 240, 4
 DELTA = 1e-7
@@ -37,7 +38,7 @@ KINDS = {
     "subsample": ("--subsample", 700),
     "moments": ("--pheno-moments",),
 }
-# Parts of the statistics that each unit's promise leaves as they are, by matrix and columns.
+# Parts of the statistics that get no noise, by privacy unit.
 PUBLIC = {
     "full": (),
     "label": ("gram", "cross fixed", "outcome fixed"),
@@ -62,7 +63,7 @@ METHODS = [
 
 @dataclass(frozen=True)
 class Accumulated:
-    """A work directory with statistics of one kind, and what its release is asked for with."""
+    """Work directory with statistics of one kind, and the ledger of its release."""
 
     kind: str
     work: Path
@@ -70,13 +71,13 @@ class Accumulated:
 
     @property
     def privacy(self) -> str:
-        """The unit that is protected."""
+        """Privacy unit."""
         return self.kind.split("-")[0] if self.kind.split("-")[0] in PUBLIC else "full"
 
 
 @pytest.fixture(scope="module")
 def cohort(run, tmp_path_factory) -> Path:
-    """Prefix of a simulated cohort with missing genotypes and phenotypes."""
+    """Provide the prefix of a simulated cohort with missing genotypes and phenotypes."""
     prefix = tmp_path_factory.mktemp("cohort") / "c"
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", N_PEOPLE, "--seed", 3,
         "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", N_PHENOTYPES,
@@ -91,7 +92,7 @@ def cohort(run, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def accumulated(cohort, run, tmp_path_factory):
-    """Statistics of each kind, summed when first asked for."""
+    """Provide a function that returns statistics of a kind, summed at the first call."""
     made: dict[str, Accumulated] = {}
 
     def get(kind: str) -> Accumulated:
@@ -104,11 +105,9 @@ def accumulated(cohort, run, tmp_path_factory):
                 budget = (*budget, "--adjacency", "add-remove")
             run("ledger", "set-budget", "--ledger", ledger_file(ledger, run), "--cohort", "c",
                 "--epsilon", 60, "--delta", DELTA, *budget)  # fmt: skip
-            tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-            files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-            run("accumulate", "--genotypes", f"{cohort}.zarr", *files, "--ref-freq",
-                f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4, "--delta", DELTA,
-                "--work-dir", work, "--ledger", ledger, "--cohort", "c",
+            run("accumulate", "--genotypes", f"{cohort}.zarr", *table_options(cohort),
+                "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:60", "--epsilon", 4,
+                "--delta", DELTA, "--work-dir", work, "--ledger", ledger, "--cohort", "c",
                 "--accept-noise", *KINDS[kind])  # fmt: skip
             made[kind] = unit
         return made[kind]
@@ -117,7 +116,7 @@ def accumulated(cohort, run, tmp_path_factory):
 
 
 def phenotypes_of(cohort: Path) -> list[Column]:
-    """Cells of the phenotype file, as they stand there, and their public bounds."""
+    """Return the cells of the phenotype file as text, with their public bounds."""
     table = pd.read_csv(f"{cohort}.pheno.tsv", sep="\t", dtype=str, keep_default_na=False)
     bounds = pd.read_csv(f"{cohort}.pheno-bounds.tsv", sep="\t")
     return [
@@ -127,7 +126,7 @@ def phenotypes_of(cohort: Path) -> list[Column]:
 
 
 def ledger_file(path: Path, run) -> Path:
-    """An empty ledger: the option names an existing file."""
+    """Create an empty ledger, because the option requires an existing file."""
     from primo_scale.ledger.ledger import Ledger
 
     with Ledger(path):
@@ -143,7 +142,7 @@ def release(at: Accumulated, out: Path, run, *options: object) -> Published:
 
 
 def parts(group: zarr.Group, n_fixed: int) -> dict[str, np.ndarray]:
-    """The parts of stored statistics that a promise protects or not, as flat arrays."""
+    """Return the parts of stored statistics as flat arrays, by name."""
     blocks = range(len(list(group["cross"].arrays())))
     cross = np.vstack([group[f"cross/{block}"][:] for block in blocks])
     outcome = group["outcome_gram"][:]
@@ -159,9 +158,7 @@ def parts(group: zarr.Group, n_fixed: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_noise_covers_all_that_is_protected_and_the_release_verifies(
-    kind, accumulated, run, tmp_path
-) -> None:
+def test_noise_covers_all_protected_statistics(kind, accumulated, run, tmp_path) -> None:
     at = accumulated(kind)
     published = release(at, tmp_path / "release", run)
     statement = published.statement
@@ -177,9 +174,9 @@ def test_noise_covers_all_that_is_protected_and_the_release_verifies(
     for name, noisy in noisy_parts.items():
         if name in PUBLIC[at.privacy]:
             np.testing.assert_array_equal(noisy, exact_parts[name], err_msg=name)
-        elif name == "observed":  # a handful of numbers, any of which may come out as it was
+        elif name == "observed":  # a few numbers, of which one may be unchanged by chance
             assert (noisy != exact_parts[name]).any(), name
-        else:  # noise of a thousand lattice steps or more is zero once in thousands
+        else:  # noise of a thousand lattice steps is rarely zero
             assert np.mean(noisy != exact_parts[name]) > 0.98, name
 
 
@@ -198,18 +195,18 @@ def test_every_method_gives_weights_and_verifies(
     assert mechanism["gram_copies"] == copies
 
 
-def test_the_number_of_people_is_nowhere_where_it_is_private(accumulated, run, tmp_path) -> None:
+def test_a_private_number_of_people_is_not_published(accumulated, run, tmp_path) -> None:
     out = release(accumulated("full-add"), tmp_path / "release", run).path
     texts = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
     for path, content in texts.items():
         text = gzip.decompress(content).decode() if path.suffix == ".gz" else content.decode()
         assert not re.search(NUMBER_OF_PEOPLE, text), path.name
-    # The search does find it where it is public.
+    # The search finds the number in a release where it is public.
     known = release(accumulated("full"), tmp_path / "known", run).path
     assert re.search(NUMBER_OF_PEOPLE, (known / "release.json").read_text())
 
 
-def test_a_subsample_is_gone_and_serves_one_release(accumulated, run, tmp_path) -> None:
+def test_a_subsample_serves_one_release(accumulated, run, tmp_path) -> None:
     at = accumulated("subsample")
     release(at, tmp_path / "first", run)
     assert not (at.work / "partials.zarr").exists()
@@ -219,20 +216,20 @@ def test_a_subsample_is_gone_and_serves_one_release(accumulated, run, tmp_path) 
     assert "the subsample has served a release already" in refused.stderr
 
 
-def test_moments_are_bought_within_the_same_epsilon(cohort, accumulated, run, tmp_path) -> None:
+def test_moments_are_paid_from_the_same_epsilon(cohort, accumulated, run, tmp_path) -> None:
     at = accumulated("moments")
     statement = release(at, tmp_path / "release", run).statement
     assert len(statement["ledger"]["charges"]) == 2
     assert statement["mechanism"]["share"] == 0.95
     names = {query["name"] for query in statement["mechanism"]["queries"]}
     assert "phenotype_moments" in names
-    # Public bounds said sd 1 of all; what was bought is noisy, so that no two are the same.
+    # The public bounds have sd 1 for all phenotypes, and the noisy sds are all different.
     sds = [p["sd"] for p in statement["public_inputs"]["phenotypes"]][:N_PHENOTYPES]
     assert len(set(sds)) == N_PHENOTYPES
     bought = json.loads((at.work / "phenotype_moments.json").read_text())
     assert bought["charge"] == statement["ledger"]["charges"][0]["id"]
     draws = (np.array(bought["sums"]) - moment_sums(phenotypes_of(cohort))) / bought["sigma"]
-    # Of fifteen normal numbers: false alarms below 1e-9. The sums themselves are up to 70 sigma.
+    # Fifteen normal numbers give false alarms below 1e-9. The sums are up to 70 sigma.
     assert draws.size == 3 * (N_PHENOTYPES + 1)
     assert 0.15 < np.sqrt(np.mean(draws**2)) < 3
 
@@ -248,15 +245,13 @@ def test_moments_are_bought_within_the_same_epsilon(cohort, accumulated, run, tm
         (("--subsample", 10, "--method", "ssp"), "--subsample"),
         (("--privacy", "feature", "--pheno-moments"), "--pheno-moments"),
         (("--subsample", 10, "--pheno-moments"), "no common account"),
-        (("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://x:1"),
+        (("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://127.0.0.1:1"),
          "shared scheduler"),
         (("--ridge", 1, "--shrinkage", "sure"), "exclude each other"),
     ],
 )  # fmt: skip
-def test_what_has_no_proof_or_no_sense_is_a_usage_error(cohort, options, said, run, tmp_path):
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-    refused = run("gwas_release", "--bfile", cohort, *files, "--epsilon", 1, "--delta", 1e-6,
-                  "--out", tmp_path / "out", *options, exit_code=2)  # fmt: skip
+def test_combinations_without_a_proof_are_usage_errors(cohort, options, said, run, tmp_path):
+    refused = run("gwas_release", "--bfile", cohort, *table_options(cohort), "--epsilon", 1,
+                  "--delta", 1e-6, "--out", tmp_path / "out", *options, exit_code=2)  # fmt: skip
     assert said in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1 or "Usage" in refused.stderr

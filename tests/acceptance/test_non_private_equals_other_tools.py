@@ -1,78 +1,45 @@
-"""Without noise a release is what other tools compute: scikit-learn's Ridge, plink2 --glm, --score.
+"""Without noise, a release equals scikit-learn's Ridge, plink2 --glm and plink2 --score.
 
-The oracles read the original files themselves (bed-reader, pandas, plink2) and share no code with
-the product. `release.json` gives them the public numbers of the lattice, nothing else does.
+The oracles read the original files with bed-reader, pandas and plink2, and share no code with the
+product. Only `release.json` gives them the public numbers of the coding.
 """
 
 from __future__ import annotations
 
 import gzip
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 from acceptance_inputs import (
     GENOTYPE_UNIT,
     RAREST_IN_PANEL,
-    Float64,
     Published,
     RealSet,
-    public_coding,
 )
-from sklearn.linear_model import Ridge
-
-# Weights are printed with nine digits; solving costs a few more than the last of them.
-RELATIVE_TOLERANCE = 1e-6
-PRINTED_BY_PLINK2 = 1e-5  # six digits
+from ridge_oracle import (
+    PRINTED_BY_PLINK2,
+    RELATIVE_TOLERANCE,
+    Regression,
+    Release,
+    assert_equal_columns,
+    at_raw_units,
+    blocks,
+    dosages_at_centre,
+    penalty_of,
+    regression,
+    solve_by_blocks,
+    truncation_error,
+    variants_of,
+)
 
 PRIOR_HERITABILITY = 0.3  # of the automatic penalty, docs/maths/gram.md
 
 
-@dataclass(frozen=True)
-class Release:
-    """One real release without noise."""
-
-    inputs: RealSet
-    published: Published
-    with_frequencies: bool
-    ridge: float | None
-
-
-@dataclass(frozen=True)
-class Regression:
-    """The regression problem of a release: genotypes, fixed columns, phenotypes.
-
-    Attributes
-    ----------
-    multiplier, centre
-        k and m of every variant: a genotype g counts as k g - m, a missing one as 0.
-    genotypes, fixed, phenotypes
-        Shapes (n, d), (n, 1 + c) with the constant first, (n, l). A missing phenotype is 0, and a
-        column with n_j values is multiplied by n / n_j.
-    rescale
-        n / n_j, shape (l,).
-    phenotype_unit, fixed_unit
-        What one raw sd, and one raw unit of each fixed column, is in these columns.
-    """
-
-    multiplier: Float64
-    centre: Float64
-    genotypes: Float64
-    fixed: Float64
-    phenotypes: Float64
-    rescale: Float64
-    phenotype_unit: Float64
-    fixed_unit: Float64
-
-
-# One release of each kind of input. Every fileset is released both without and with frequencies,
-# and with the automatic penalty, a given one and one for a dense Gram matrix; the larger ones
-# are thinned to every 30th or 8th variant, over all their chromosomes.
+# Every fileset is released without and with frequencies, and penalties are automatic, given, or for
+# a dense Gram matrix. Larger ones keep every 30th or 8th variant, over all their chromosomes.
 RELEASES = {
     "1000g": ("1000g", False, None, "window:200", 30),
     "1000g-frequencies": ("1000g", True, 250.0, "window:200", 30),
@@ -113,7 +80,7 @@ def on_floats(release: Release) -> Regression:
     return regression(release, on_lattice=False)
 
 
-def test_penalty_is_the_one_given_or_follows_from_public_sizes(
+def test_the_penalty_is_given_or_follows_from_public_sizes(
     release: Release, on_lattice: Regression
 ) -> None:
     p = release.inputs.alt_frequencies()[variants_of(release)] if release.with_frequencies else 0.5
@@ -125,16 +92,14 @@ def test_penalty_is_the_one_given_or_follows_from_public_sizes(
     assert penalty_of(release) == pytest.approx(expected, rel=1e-9)
 
 
-def test_missing_genotypes_stand_at_the_public_centre(
+def test_missing_genotypes_count_as_the_public_centre(
     release: Release, on_lattice: Regression
 ) -> None:
     centre = on_lattice.centre / on_lattice.multiplier
     np.testing.assert_allclose(release.published.centre, centre, rtol=1e-8)
 
 
-def test_weights_are_those_of_ridge_on_the_lattice(
-    release: Release, on_lattice: Regression
-) -> None:
+def test_weights_equal_ridge_on_the_lattice(release: Release, on_lattice: Regression) -> None:
     solution = solve_by_blocks(release, on_lattice)
     per_allele, covariates, intercept = at_raw_units(release, on_lattice, *solution)
     published = release.published
@@ -143,7 +108,7 @@ def test_weights_are_those_of_ridge_on_the_lattice(
     np.testing.assert_allclose(published.intercept, intercept, rtol=RELATIVE_TOLERANCE)
 
 
-def test_weights_are_those_of_ridge_on_raw_numbers_to_the_precision_of_the_lattice(
+def test_weights_equal_ridge_on_raw_numbers_up_to_truncation(
     release: Release, on_floats: Regression, on_lattice: Regression
 ) -> None:
     expected, _ = solve_by_blocks(release, on_floats)
@@ -155,7 +120,7 @@ def test_weights_are_those_of_ridge_on_raw_numbers_to_the_precision_of_the_latti
     ]
     found = [np.linalg.norm(difference[block], axis=0) for block in blocks(release)]
     assert np.all(np.array(found) <= np.array(allowed))
-    # Truncation is worth little beside the weights, so that this tells right from wrong.
+    # The allowed error is small compared with the weights, so that wrong weights are detected.
     assert np.linalg.norm(allowed) < 0.05 * np.linalg.norm(expected)
 
 
@@ -176,7 +141,7 @@ def test_plink2_score_reproduces_predictions(release: Release, plink2: str, tmp_
 def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: Path) -> None:
     weights = release.published.variant_weights.iloc[:, -1]
     text = gzip.decompress((release.published.path / f"pgs/{weights.name}.txt.gz").read_bytes())
-    table = tmp_path / "pgs.txt"  # plink2 reads its first line as names: no comments before it
+    table = tmp_path / "pgs.txt"  # without comments, because plink2 reads names in the first line
     lines = text.decode().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if not line.startswith("#")))
     score = [table, 1, 4, 6, "header-read", "cols=+scoresums"]
@@ -185,15 +150,15 @@ def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: 
     assert_equal_columns(found.to_numpy()[:, None], expected[:, None], relative=PRINTED_BY_PLINK2)
 
 
-# One LD block for each variant makes every weight that of a regression on this variant and the
-# covariates, which is what --glm does.
+# With one LD block for each variant, every weight is that of a regression on this variant and the
+# covariates, as in --glm.
 @pytest.mark.oracle
 @pytest.mark.parametrize(
     ("name", "phenotypes"),
     [
         ("1000g", ["CSF2RB", "APOBEC3B", "TK2"]),
         ("regenie", ["Y1", "Y2"]),
-        ("hapmap3", ["QT1", "QT6"]),  # those nobody lacks
+        ("hapmap3", ["QT1", "QT6"]),  # without missing values
     ],
 )
 def test_one_variant_and_covariates_equal_plink2_glm(
@@ -214,7 +179,7 @@ def test_one_variant_and_covariates_equal_plink2_glm(
     ]
     for index, phenotype in enumerate(phenotypes):
         truth = plink2_glm(inputs, phenotype, listed, plink2, tmp_path / "glm").loc[chosen]
-        given = truth["BETA"].notna().to_numpy()  # plink2 gives none where it finds collinearity
+        given = truth["BETA"].notna().to_numpy()  # plink2 omits collinear variants
         assert given.sum() >= len(chosen) - 1
         beta, error = truth["BETA"].to_numpy()[given], truth["SE"].to_numpy()[given]
         difference = np.abs(release.published.variant_weights.loc[chosen, phenotype][given] - beta)
@@ -222,167 +187,8 @@ def test_one_variant_and_covariates_equal_plink2_glm(
         assert np.all(allowed[given, index] < 0.05 * error)
 
 
-def coding_of(release: Release) -> tuple[Float64, Float64]:
-    """k and m of every variant: without frequencies, copies of A1 beside one copy."""
-    if release.with_frequencies:
-        return public_coding(release.inputs.alt_frequencies()[variants_of(release)])
-    d = len(release.published.variant_weights)
-    return np.ones(d), np.ones(d)
-
-
-def regression(release: Release, *, on_lattice: bool) -> Regression:
-    """State the regression problem of a release from the input files and public numbers.
-
-    With `on_lattice`, covariates and phenotypes are truncated as
-    docs/maths/clipping-and-integers.md says; without, they are the plain numbers of the files,
-    clamped, centred and scaled.
-    """
-    inputs, public = release.inputs, release.published.statement["public_inputs"]
-    truncate = np.trunc if on_lattice else np.asarray
-    k, m = coding_of(release)
-    dosages = inputs.dosages(variants_of(release))
-    genotypes = np.where(np.isnan(dosages), 0.0, k * dosages - m)
-    n = len(genotypes)
-
-    kappa, step = public["constant"], public["phenotype_unit"]
-    columns = [np.full(n, 1.0 if not on_lattice else kappa)]
-    units = [1.0 if not on_lattice else kappa]
-    table = inputs.table(inputs.covar)
-    for bounds in public["covariates"]:
-        farthest = max(bounds["upper"] - bounds["centre"], bounds["centre"] - bounds["lower"])
-        scale = bounds["scale"] if on_lattice else 1 / farthest
-        values = table[bounds["name"]].to_numpy(np.float64)
-        inside = np.clip(values, bounds["lower"], bounds["upper"])
-        coded = truncate((inside - bounds["centre"]) * scale)
-        columns.append(np.where(np.isnan(values), 0.0, coded))
-        units.append(scale)
-
-    phenotypes, rescale, phenotype_units = [], [], []
-    table = inputs.table(inputs.pheno)
-    for bounds in public["phenotypes"]:
-        values = table[bounds["name"]].to_numpy(np.float64)
-        inside = np.clip(values, bounds["lower"], bounds["upper"])
-        coded = (inside - bounds["mean"]) / bounds["sd"]
-        coded = truncate(coded * step) if on_lattice else coded
-        phenotypes.append(np.where(np.isnan(values), 0.0, coded))
-        rescale.append(n / np.count_nonzero(~np.isnan(values)))
-        phenotype_units.append(bounds["sd"] / (step if on_lattice else 1))
-    return Regression(
-        multiplier=k,
-        centre=m,
-        genotypes=genotypes,
-        fixed=np.stack(columns, axis=1),
-        phenotypes=np.stack(phenotypes, axis=1) * rescale,
-        rescale=np.array(rescale),
-        phenotype_unit=np.array(phenotype_units),
-        fixed_unit=np.array(units),
-    )
-
-
-def blocks(release: Release) -> Iterator[slice]:
-    """Variants of every LD block."""
-    edges = np.cumsum([0, *release.published.statement["cohort"]["block_sizes"]])
-    return map(slice, edges[:-1], edges[1:])
-
-
-def penalty_of(release: Release) -> float:
-    """Ridge penalty, in lattice units."""
-    (penalty,) = set(release.published.statement["estimation"]["penalties"])
-    return penalty
-
-
-def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Float64]:
-    """Ridge of scikit-learn in every block; fixed columns are projected out, so not penalised.
-
-    The fixed columns' own weights are then those of least squares on what all blocks together
-    leave. Shapes (d, l) and (1 + c, l).
-    """
-    basis = np.linalg.qr(problem.fixed)[0]
-    targets = problem.phenotypes - basis @ (basis.T @ problem.phenotypes)
-    weights = np.empty((problem.genotypes.shape[1], targets.shape[1]))
-    for block in blocks(release):
-        x = problem.genotypes[:, block]
-        model = Ridge(alpha=penalty_of(release), fit_intercept=False).fit(
-            x - basis @ (basis.T @ x), targets
-        )
-        weights[block] = model.coef_.reshape(targets.shape[1], -1).T
-    residual = problem.phenotypes - problem.genotypes @ weights
-    return weights, np.linalg.lstsq(problem.fixed, residual, rcond=None)[0]
-
-
-def at_raw_units(
-    release: Release, problem: Regression, weights: Float64, fixed: Float64
-) -> tuple[Float64, Float64, Float64]:
-    """Weights per allele, of covariates, and the intercept, in the units of the files."""
-    public = release.published.statement["public_inputs"]
-    means = np.array([bounds["mean"] for bounds in public["phenotypes"]])
-    centres = np.array([bounds["centre"] for bounds in public["covariates"]])
-    per_allele = problem.multiplier[:, None] * weights * problem.phenotype_unit
-    raw_fixed = problem.fixed_unit[:, None] * fixed * problem.phenotype_unit
-    intercept = (
-        means
-        + raw_fixed[0]
-        - centres @ raw_fixed[1:]
-        - problem.centre @ weights * problem.phenotype_unit
-    )
-    return per_allele, raw_fixed[1:], intercept
-
-
-def truncation_error(
-    release: Release,
-    raw: Regression,
-    lattice: Regression,
-    block: slice,
-    weights: Float64,
-) -> Float64:
-    """Size of the change that truncation makes to the weights of a block, in sds, shape (l,).
-
-    Let W solve ``(X'MX + rI) W = X'MY`` with M the projector off the fixed columns C, and W', M',
-    C' and Y' the same on the lattice, in the same units. With e = Y - XW and b = C^+ e,
-
-        W' - W = (X'M'X + rI)^-1 X' [M' (Y' - Y) - M' (C' - C) b - C'^+' (C' - C)' Me].
-
-    An entry of Y' - Y is below 1/s_y and one of C' - C below 1/kappa, and different people's do
-    not conspire: their squares add. Three times that is allowed.
-    """
-    public = release.published.statement["public_inputs"]
-    step, coarse = 1 / public["phenotype_unit"], 1 / public["constant"]
-    x = raw.genotypes[:, block]
-    fixed = lattice.fixed * coarse
-    inverse = np.linalg.pinv(fixed)
-    error = raw.phenotypes - x @ weights
-    coefficients = np.linalg.lstsq(raw.fixed, error, rcond=None)[0]
-    residual = np.linalg.norm(error - raw.fixed @ coefficients, axis=0)
-    slope = np.abs(coefficients[1:]).sum(axis=0)  # the constant is exact
-    matrix = x.T @ (x - fixed @ (inverse @ x)) + penalty_of(release) * np.eye(x.shape[1])
-    gain = np.linalg.solve(matrix, x.T)
-    of_entries = np.linalg.norm(gain) * (step * np.sqrt(raw.rescale) + coarse * slope)
-    of_projector = np.linalg.norm(gain @ inverse.T[:, 1:]) * coarse * residual
-    return 3 * (of_entries + of_projector)
-
-
-def assert_equal_columns(
-    found: Float64, expected: Float64, *, relative: float = RELATIVE_TOLERANCE
-) -> None:
-    """Compare column by column: an entry near zero is held to the size of its column."""
-    allowed = relative * (np.abs(expected) + np.abs(expected).max(axis=0))
-    assert np.all(np.abs(found - expected) <= allowed), np.max(np.abs(found - expected) / allowed)
-
-
-def variants_of(release: Release) -> npt.NDArray[np.intp]:
-    """Rows of the .bim file that the release has."""
-    position = pd.Series(np.arange(len(release.inputs.bim)), index=release.inputs.bim["ID"])
-    return position.loc[release.published.variant_weights.index].to_numpy()
-
-
-def dosages_at_centre(release: Release) -> Float64:
-    """Dosages of the release's variants, missing ones at the centre that was published."""
-    dosages = release.inputs.dosages(variants_of(release))
-    return np.where(np.isnan(dosages), release.published.centre, dosages)
-
-
 def plink2_sums(plink2: str, release: Release, out: Path, score: list[object]) -> pd.DataFrame:
-    """Run ``plink2 --score`` with the public centres and read what it wrote."""
+    """Run ``plink2 --score`` with the public centres, and return its table."""
     centre = release.published.path / "centre.afreq"
     subprocess.run(
         [plink2, "--bfile", release.inputs.bfile, "--read-freq", centre, "--threads", "1",
@@ -393,7 +199,7 @@ def plink2_sums(plink2: str, release: Release, out: Path, score: list[object]) -
 
 
 def common_variants_without_missing(inputs: RealSet, *, count: int) -> list[str]:
-    """IDs of some variants of minor allele frequency above 0.1 that everybody has a call of."""
+    """Return IDs of variants without missing calls and with a minor allele frequency above 0.1."""
     frequency = inputs.dosages().mean(axis=0) / 2  # nan with any missing call
     common = np.flatnonzero((frequency > 0.1) & (frequency < 0.9))
     chosen = common[np.linspace(0, len(common) - 1, count).astype(int)]
@@ -403,7 +209,7 @@ def common_variants_without_missing(inputs: RealSet, *, count: int) -> list[str]
 def plink2_glm(
     inputs: RealSet, phenotype: str, variants: Path, plink2: str, out: Path
 ) -> pd.DataFrame:
-    """Rows of ``plink2 --glm`` by ID, counting A1: shipped with the data, or computed here."""
+    """Return the rows of ``plink2 --glm`` by ID, from the data set's files or computed here."""
     found = list((inputs.bfile.parent / "truth").glob(f"*.covar.{phenotype}.glm.linear*"))
     if not found:
         subprocess.run(

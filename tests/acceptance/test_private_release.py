@@ -1,4 +1,4 @@
-"""Private releases of the three real sets: paid once, replayed for free, nothing private inside."""
+"""Private releases of the real data sets: one payment, free repetition, no private content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished private release and how it was asked for."""
+    """Finished private release, with the options of its command."""
 
     inputs: RealSet
     published: Published
@@ -30,7 +30,7 @@ class Run:
     stdout: str
 
     def asked(self, *, epsilon: float = EPSILON, out: Path | None = None) -> list[object]:
-        """The same command, perhaps with another epsilon or destination."""
+        """Return the options of the command, optionally with another epsilon or destination."""
         return [*self.options, "--epsilon", epsilon, "--delta", DELTA,
                 "--out", out or self.published.path]  # fmt: skip
 
@@ -42,7 +42,7 @@ def private(request, real_sets, run, tmp_path_factory) -> Run:
 
 @pytest.fixture(scope="module")
 def one(real_sets, run, tmp_path_factory) -> Run:
-    """A release that tests may run again."""
+    """Provide a release whose command tests may repeat."""
     return make_release(real_sets["regenie"], run, tmp_path_factory.mktemp("again"))
 
 
@@ -79,9 +79,9 @@ def test_release_states_full_privacy_of_one_persons_row(private: Run) -> None:
     assert statement["stamp"].startswith("(5, 1e-06)-differentially private")
 
 
-def test_release_says_what_it_is_worth(private: Run) -> None:
+def test_release_states_its_accuracy(private: Run) -> None:
     size = private.published.statement["accuracy"]["effective_sample_size"]
-    # Some hundred people at full privacy: little is left, and the release says so.
+    # Full privacy of some hundred people leaves little accuracy, which the release states.
     assert 0 < size < 0.5 * len(private.inputs.people)
     report = (private.published.path / "report.html").read_text()
     assert "ffective sample size" in report
@@ -125,12 +125,12 @@ def test_no_exact_statistic_is_in_the_release(private: Run) -> None:
     assert counts.isdisjoint(numbers(document))
     for name in ("report.html", "release.log"):
         text = (private.published.path / name).read_text()
-        # Whole numbers, not digits within a digest, a key or another number.
+        # The number itself, not digits within a digest, a key or another number.
         words = re.findall(r"(?<![\w.])\d[\d,]*(?!\w|\.\d*[1-9])", text)
         assert {str(count) for count in counts}.isdisjoint(word.replace(",", "") for word in words)
 
 
-def test_work_directory_and_ledger_are_the_owners_alone(private: Run) -> None:
+def test_only_the_owner_can_access_work_directory_and_ledger(private: Run) -> None:
     assert private.work.stat().st_mode & 0o077 == 0
     assert private.ledger.stat().st_mode & 0o077 == 0
     assert (private.work / "run.log").stat().st_mode & 0o077 == 0
@@ -173,7 +173,7 @@ def test_a_second_release_is_refused_when_the_budget_is_spent(one: Run, run, tmp
     run("ledger", "verify", "--ledger", one.ledger)
 
 
-def test_every_file_of_a_release_without_noise_says_so(real_sets, run, tmp_path) -> None:
+def test_every_file_of_a_release_without_noise_is_marked(real_sets, run, tmp_path) -> None:
     inputs: RealSet = real_sets["regenie"]
     listed = tmp_path / "variants.txt"
     listed.write_text("\n".join(inputs.bim["ID"][:20]) + "\n")
@@ -190,7 +190,7 @@ def test_every_file_of_a_release_without_noise_says_so(real_sets, run, tmp_path)
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Every file below `directory` as text, decompressed."""
+    """Return the decompressed text of every file below `directory`, by name."""
     return {
         path.relative_to(directory).as_posix(): (
             gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -205,19 +205,19 @@ def noise_of(work: dict[str, str]) -> dict[str, str]:
 
 
 def digests_in(work: Path) -> set[str]:
-    """Every SHA-256 that the work directory records."""
+    """Return every SHA-256 digest in the work directory."""
     files = contents(work)
     texts = [text for name, text in files.items() if name.endswith((".json", ".log"))]
     return {digest for text in texts for digest in DIGEST.findall(text)}
 
 
 def charges(shown: str) -> list[str]:
-    """What was spent: the charges, whatever became of them, and the sums."""
+    """Return the lines of the charges and of the spent amounts."""
     return [line for line in shown.splitlines() if line.strip().startswith(("charge", "spent"))]
 
 
 def numbers(value: Any) -> set[float]:
-    """Every number in a JSON value."""
+    """Return every number in a JSON value."""
     if isinstance(value, dict):
         return set().union(*map(numbers, value.values())) if value else set()
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""X, the pseudo-autosomal regions, Y and MT: plink2 scores a release as its weights say.
+"""X, pseudo-autosomal regions, Y and MT: plink2 scores equal weights times dosages.
 
-The genotypes are random, so that men are heterozygous on X and calls are missing everywhere; the
-release's own README.txt gives the command that plink2 runs.
+The genotypes are random, with heterozygous men on X and missing calls. plink2 runs the command in
+the release's README.txt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PRINTED_BY_PLINK2 = 1e-5  # six digits
 
 @dataclass(frozen=True)
 class Scored:
-    """A release without noise of random genotypes on the chromosomes of one fileset."""
+    """Release without noise of random genotypes on the chromosomes of one fileset."""
 
     inputs: RealSet
     published: Published
@@ -45,7 +45,7 @@ def released(request, reference: Path, run, tmp_path_factory) -> Scored:
 
 
 def randomised(fileset: Path, folder: Path) -> RealSet:
-    """A copy of a fileset with random genotypes, and phenotypes, bounds and frequencies for it."""
+    """Copy a fileset with random genotypes; write phenotypes, bounds and frequencies for it."""
     rng = np.random.default_rng(12)
     bfile = folder / "cohort"
     for kind in (".bed", ".bim", ".fam"):
@@ -72,7 +72,7 @@ def randomised(fileset: Path, folder: Path) -> RealSet:
 
 
 def own_scores(scored: Scored) -> Float64:
-    """Dosage times weight, missing calls at the centre, shape (people, phenotypes)."""
+    """Return the scores, with missing calls at the centre, shape (people, phenotypes)."""
     weights, bim = scored.published.variant_weights, scored.inputs.bim
     rows = bim.reset_index().set_index("ID")["index"].loc[weights.index].to_numpy()
     dosages = scored.inputs.dosages(rows)
@@ -81,14 +81,14 @@ def own_scores(scored: Scored) -> Float64:
 
 
 def scoring_command(release: Path) -> list[str]:
-    """The command of README.txt, in words."""
+    """Return the command of README.txt as a list of words."""
     text = (release / "README.txt").read_text()
     start = text.index("plink2 ")
     return shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
 
 
 @pytest.mark.oracle
-def test_plink2_scores_every_variant_of_the_release_as_its_weights_say(
+def test_plink2_scores_equal_weights_times_dosages(
     released: Scored, plink2: str, tmp_path: Path
 ) -> None:
     command = [plink2, *scoring_command(released.published.path)[1:]]
@@ -102,14 +102,14 @@ def test_plink2_scores_every_variant_of_the_release_as_its_weights_say(
     np.testing.assert_allclose(
         found, expected, rtol=PRINTED_BY_PLINK2, atol=PRINTED_BY_PLINK2 * scale
     )
-    # Another model of X gives other scores, so that the option is part of the command.
+    # Another model of X gives other scores, so that the command needs the option.
     command[command.index("--xchr-model") + 1] = "1"
     subprocess.run(command, cwd=released.published.path, check=True, capture_output=True)
     other = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")[["phenoA_SUM", "phenoB_SUM"]]
     assert np.abs(other.to_numpy() - expected).max() > 1e-2 * expected.std()
 
 
-def test_y_and_mt_take_no_part_and_the_log_says_why(released: Scored) -> None:
+def test_y_and_mt_are_left_out_with_a_log_line(released: Scored) -> None:
     chromosomes = released.inputs.bim.set_index("ID")["chrom"]
     kept = chromosomes.loc[released.published.variant_weights.index]
     assert set(kept).isdisjoint({"Y", "24", "MT", "26"})
@@ -129,7 +129,7 @@ def test_the_release_states_its_chromosomes_and_how_men_are_coded_on_x(released:
     assert "men count as 0 or 2 copies" in (released.published.path / "README.txt").read_text()
 
 
-def test_scoring_files_name_the_chromosome_as_the_catalogue_does(released: Scored) -> None:
+def test_scoring_files_name_chromosomes_as_the_catalog_does(released: Scored) -> None:
     table = pd.read_csv(released.published.path / "pgs/phenoA.txt.gz", sep="\t", comment="#")
     assert set(table["chr_name"]) == {"X"}
     np.testing.assert_array_equal(

@@ -1,4 +1,4 @@
-"""The exact statistics of real cohorts, against sums made from the files with Python's integers."""
+"""Exact statistics of real cohorts, compared with sums of the files in Python's integers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPSILON, DELTA = 2, 1e-6
 
 @dataclass(frozen=True)
 class Case:
-    """A real set cut to fewer people and variants."""
+    """Real data set, limited to some people and variants."""
 
     name: str
     left_out: int
@@ -30,7 +30,7 @@ class Case:
     options: tuple[str, ...] = ()
 
 
-# n mod 4 is 1, 3, 2 and 0: the last byte of packed genotypes is full in one of them only.
+# n mod 4 is 1, 3, 2 and 0, so that the last byte of packed genotypes is full in only one case.
 CASES = {
     "hapmap3": Case("hapmap3", left_out=0, n_variants=900, blocks="window:130"),
     "label": Case(
@@ -55,7 +55,7 @@ EXCEEDING = 0.6  # share of rows that the norm bound clips
 
 @dataclass(frozen=True)
 class Cohort:
-    """What the oracle knows of one accumulation: the inputs, the public design, the statistics."""
+    """Inputs, public design and statistics of one accumulation."""
 
     inputs: RealSet
     people: npt.NDArray[np.intp]
@@ -95,10 +95,10 @@ def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
     )
 
 
-def test_statistics_are_the_sums_of_the_clipped_lattice_rows(cohort: Cohort) -> None:
+def test_statistics_equal_the_sums_of_clipped_rows(cohort: Cohort) -> None:
     x, z = cohort.genotypes, lattice_outcomes(cohort)
     clipped_x, clipped_z = clipped_rows(cohort, x, z)
-    # Clipping must be at work on either side, or this would say nothing about it.
+    # Genotypes and phenotypes must both be clipped, otherwise clipping is not tested.
     changed = np.mean(np.any(clipped_x != x, axis=1))
     if cohort.design["privacy"] == "label":
         assert changed == 0
@@ -119,7 +119,7 @@ def test_statistics_are_the_sums_of_the_clipped_lattice_rows(cohort: Cohort) -> 
     np.testing.assert_array_equal(cohort.statistics["outcome_gram"][:], clipped_z.T @ clipped_z)
 
 
-def test_clipped_rows_respect_the_bounds_that_the_guarantee_rests_on(cohort: Cohort) -> None:
+def test_clipped_rows_satisfy_the_bounds_of_the_guarantee(cohort: Cohort) -> None:
     design = cohort.design
     x, z = clipped_rows(cohort, cohort.genotypes, lattice_outcomes(cohort))
     n_fixed = 1 + len(design["outcomes"]["covariates"])
@@ -127,7 +127,7 @@ def test_clipped_rows_respect_the_bounds_that_the_guarantee_rests_on(cohort: Coh
     if design["privacy"] == "label":
         products = norms(x).astype(object) * norms(z[:, n_fixed:])
         assert max(products) <= design["row_norm"] * design["phenotype_norm"]
-        # Nothing clips the covariates: their bounds alone keep them within N_c.
+        # Covariates are not clipped; their bounds keep them within N_c.
         assert norms(z[:, :n_fixed]).max() <= sum(
             int(abs(column).max()) ** 2 for column in bounds_of_fixed(cohort)
         )
@@ -136,14 +136,14 @@ def test_clipped_rows_respect_the_bounds_that_the_guarantee_rests_on(cohort: Coh
         blocks = itertools.pairwise(design["boundaries"])
         for (start, stop), norm in zip(blocks, design["block_norms"] or (), strict=False):
             assert norms(x[:, start:stop]).max() <= norm
-    # X'X and Z'Z are sums of squared norms: their traces say so of the product's own rows.
+    # The traces of X'X and Z'Z are the sums of the squared norms of the product's rows.
     diagonals = sum(np.trace(gram[:]) for _, gram in cohort.statistics["gram"].arrays())
     assert diagonals == norms(x).sum()
     assert np.trace(cohort.statistics["outcome_gram"][:]) == norms(z).sum()
 
 
 def bounds_of_fixed(cohort: Cohort) -> list[npt.NDArray[np.float64]]:
-    """Extreme lattice values of the constant and of each covariate."""
+    """Return the extreme lattice values of the constant and of each covariate."""
     coding = cohort.design["outcomes"]
     ends = [np.array([coding["constant"]])]
     for c in coding["covariates"]:
@@ -189,20 +189,20 @@ def lattice_outcomes(cohort: Cohort) -> Int64:
 
 
 def lattice(values, lower, upper, centre, scale, sd=1.0):
-    """``trunc((clamp(v) - centre) / sd scale)``, 0 where missing."""
+    """Return ``trunc((clamp(v) - centre) / sd scale)``, 0 where missing."""
     coded = np.trunc((np.clip(values, lower, upper) - centre) / sd * scale)
     return np.where(values.isna(), 0, coded)
 
 
 def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
-    """Clip rows in Python's integers, as docs/maths/clipping-and-integers.md says."""
+    """Clip rows in Python's integers, by docs/maths/clipping-and-integers.md."""
     clip = clipped_label_row if cohort.design["privacy"] == "label" else clipped_row
     rows = [clip(cohort, a.tolist(), b.tolist()) for a, b in zip(x, z, strict=True)]
     return np.array([row for row, _ in rows]), np.array([outcomes for _, outcomes in rows])
 
 
 def clipped_row(cohort: Cohort, row: list[int], outcomes: list[int]):
-    """Blocks to beta_b, the row to N_x, which the outcomes follow, and phenotypes to N_y."""
+    """Clip blocks to beta_b, the row with its outcomes to N_x, and phenotypes to N_y."""
     design = cohort.design
     n_fixed = 1 + len(design["outcomes"]["covariates"])
     blocks = [row[a:b] for a, b in itertools.pairwise(design["boundaries"])]
@@ -224,7 +224,7 @@ def clipped_row(cohort: Cohort, row: list[int], outcomes: list[int]):
 
 
 def clipped_label_row(cohort: Cohort, row: list[int], outcomes: list[int]):
-    """Predictors as they are; phenotypes to N_y, or less beside a longer row."""
+    """Clip only the phenotypes: to N_y, or to less if the row exceeds N_x."""
     design = cohort.design
     n_fixed = 1 + len(design["outcomes"]["covariates"])
     fixed, phenotypes = outcomes[:n_fixed], outcomes[n_fixed:]
@@ -235,7 +235,7 @@ def clipped_label_row(cohort: Cohort, row: list[int], outcomes: list[int]):
 
 
 def shrinkage(row: list[int], limit: int) -> int | None:
-    """``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long."""
+    """Return ``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long, else None."""
     length = squared(row)
     return math.isqrt(2**62 * limit // length) if length > limit else None
 
@@ -245,7 +245,7 @@ def squared(row: list[int]) -> int:
 
 
 def scaled(row: list[int], ratio: int | None) -> list[int]:
-    """``sign(q) floor(|q| r / 2^31)``."""
+    """Return ``sign(q) floor(|q| r / 2^31)``."""
     if ratio is None:
         return row
     return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]

@@ -1,9 +1,8 @@
-"""A cohort of eleven populations without principal components: what its releases may not state.
+"""Releases of eleven populations without principal components do not state a fit to the cohort.
 
-Each LD block is fitted alone, so that ancestry, which every block predicts, counts once a block in
-their sum. The in-sample R^2 of QT1, added up over blocks, came to 1.37 in the release without
-noise, whose predictions explain -0.92, and to 0.63 +- 0.24 in the private one, whose predictions
-explain 0.11.
+LD blocks are fitted separately and all predict ancestry, so that the sum of their predictions
+counts ancestry once per block. For QT1 without noise, the in-sample R^2 of the blocks adds up to
+1.37, but the predictions explain -0.92; with noise these are 0.63 +- 0.24 and 0.11.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FIT = re.compile(r"in.sample|R\s*(\^|<sup>)\s*2|R²|r_?squared|\br_?2\b", re.IGN
 
 @dataclass(frozen=True)
 class Run:
-    """A release, what the command printed, and its log."""
+    """Release, with the output and the log of its command."""
 
     published: Published
     printed: str
@@ -54,7 +53,7 @@ def test_no_fit_to_the_cohort_is_stated(structured: Run) -> None:
     assert {name: FIT.findall(text) for name, text in said.items() if FIT.search(text)} == {}
 
 
-def test_missing_principal_components_are_warned_of(structured: Run) -> None:
+def test_missing_principal_components_give_a_warning(structured: Run) -> None:
     report = (structured.published.path / "report.html").read_text()
     for text in (structured.printed, structured.log, report):
         assert "No covariate is named as a principal component" in " ".join(text.split())

@@ -1,4 +1,4 @@
-"""A secret subsample: uniform, of the right size, in X'X alone, and gone with the partial sums."""
+"""Secret subsample: uniform, of the right size, used only in X'X, and deleted after use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZE = 120
 
 @pytest.fixture(scope="module")
 def everybody(real_sets, run, tmp_path_factory) -> Path:
-    """A work directory whose statistics are of all people."""
+    """Provide a work directory with statistics of all people."""
     inputs: RealSet = real_sets["regenie"]
     directory = tmp_path_factory.mktemp("subsample")
     store, work = directory / "genotypes.zarr", directory / "work"
@@ -37,7 +37,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
 
 
 def subsampled(work: Path, path: Path, size: int, *, share_of_norms: int = 1):
-    """An empty store of partial sums of a subsample, cut so that a byte of genotypes is split.
+    """Create an empty store of partial sums of a subsample, with small row groups and reads.
 
     The bounds on norms are divided by `share_of_norms`.
     """
@@ -57,9 +57,7 @@ def subsampled(work: Path, path: Path, size: int, *, share_of_norms: int = 1):
 
 
 @pytest.mark.parametrize("share_of_norms", [1, 2])
-def test_gram_is_of_the_subsample_and_the_rest_of_everybody(
-    everybody, tmp_path, share_of_norms
-) -> None:
+def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path, share_of_norms) -> None:
     path = tmp_path / "partials.zarr"
     design, partials = subsampled(everybody, path, SIZE, share_of_norms=share_of_norms)
     chosen = read_block(partials.array("in_subsample"), (slice(None),)).astype(bool)
@@ -87,7 +85,7 @@ def test_gram_is_of_the_subsample_and_the_rest_of_everybody(
     np.testing.assert_array_equal(matrices.outcome_gram(), rows.T @ rows)
 
 
-def test_every_store_draws_its_own_people_and_resuming_keeps_them(everybody, tmp_path) -> None:
+def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -> None:
     _, first = subsampled(everybody, tmp_path / "first.zarr", SIZE)
     _, again = subsampled(everybody, tmp_path / "first.zarr", SIZE)
     _, other = subsampled(everybody, tmp_path / "other.zarr", SIZE)
@@ -97,7 +95,7 @@ def test_every_store_draws_its_own_people_and_resuming_keeps_them(everybody, tmp
 
 
 def test_people_are_drawn_uniformly(everybody, tmp_path) -> None:
-    """Counts over 30 stores: each person is in a store with probability 120/500.
+    """Over 30 stores, each person is in a store with probability 120/500.
 
     Power: stores that hold the first half of the people 1.3 times as often as the second are
     found in 97 of 100 simulations.
@@ -108,7 +106,7 @@ def test_people_are_drawn_uniformly(everybody, tmp_path) -> None:
         _, partials = subsampled(everybody, tmp_path / f"{number}.zarr", SIZE)
         counts += read_block(partials.array("in_subsample"), (slice(None),))
     share = SIZE / 500
-    # Sum over people of squared deviations: chi-square-like, mean 500, sd about sqrt(2 500).
+    # The sum of squared deviations is approximately chi-square with mean 500, sd sqrt(2 500).
     variance = stores * share * (1 - share)
     statistic = ((counts - stores * share) ** 2 / variance).sum()
     assert abs(statistic - 500) < 6 * np.sqrt(1000)

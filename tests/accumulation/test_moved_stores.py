@@ -87,12 +87,14 @@ def undisturbed(path, *asked):
     return summed(partials, path)
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize("rule", [RULE, None])
 @pytest.mark.parametrize("rows", ["outcomes.zarr", "moved_outcomes.zarr"])
-def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, monkeypatch, sealed, rule, rows):
+def test_moved_stores_are_read_at_new_locations(
+    cohorts, tmp_path, monkeypatch, encrypted, rule, rows
+):
     """Another store takes the old location, while workers that know the old one still run."""
-    if sealed:
+    if encrypted:
         make_key_file(tmp_path / "user.key")
         monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)

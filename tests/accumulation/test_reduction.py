@@ -102,7 +102,7 @@ def cohort(n, d, q, seed, max_code=MAX_CODE):
     return rng.integers(-max_code, max_code + 1, (n, d)), rng.integers(-500, 500, (n, q))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     tile=st.integers(3, 45),

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon and mu: against mechanisms whose epsilon and mu are known."""
+"""Lower bounds on epsilon and mu of mechanisms whose epsilon and mu are known."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_randomised_response_is_bounded_from_below_and_nearly_attained():
 
 
 def test_a_rare_sign_is_found_in_either_direction():
-    """Delta apart, one cohort alone gives a high (or low) score, once in fifty runs."""
+    """Only one cohort gives a high (or low) score, in one of fifty runs."""
     rng = np.random.default_rng(2)
     usual, rare = rng.random(20_000), rng.random(20_000)
     rare[rng.random(20_000) < 0.02] = 7.0
@@ -58,7 +58,7 @@ def test_a_normal_shift_is_bounded_from_below_and_nearly_attained(mu):
     assert mu_for(max(shown.epsilon, 1e-3), 1e-3) < mu
 
 
-def test_the_better_of_two_scores_is_judged():
+def test_the_better_of_two_scores_is_used():
     rng = np.random.default_rng(4)
     blind, sharp = normal_scores(rng, 0.0, 10_000), normal_scores(rng, 3.0, 10_000)
     one, both = (evidence(s, delta=1e-3, false_alarm=ALARM) for s in ([blind], [blind, sharp]))
@@ -67,21 +67,21 @@ def test_the_better_of_two_scores_is_judged():
     assert both.epsilon > 3
 
 
-def test_scores_that_never_differ_show_nothing():
+def test_equal_scores_give_bounds_of_zero():
     same = Scores(np.zeros(2000), np.zeros(2000))
     assert evidence([same], delta=1e-3, false_alarm=ALARM).mu == 0.0
     assert evidence([same], delta=1e-3, false_alarm=ALARM).epsilon == 0.0
 
 
-def test_scores_that_always_differ_show_as_much_as_the_runs_allow():
+def test_scores_that_always_differ_give_the_largest_bound_of_the_runs():
     shown = evidence([Scores(np.zeros(2000), np.ones(2000))], delta=0.0, false_alarm=ALARM)
     rare = 1 - (ALARM / 4) ** (1 / 1000)  # none of the 1000 runs that judge
     assert shown.epsilon == pytest.approx(math.log((1 - rare) / rare))
 
 
 @pytest.mark.parametrize("law", ["coin", "normal"])
-def test_a_bound_is_wrong_as_rarely_as_it_says(law):
-    """600 repetitions at a level of 0.2 a bound; sound code fails this once in 10^6."""
+def test_a_bound_exceeds_the_truth_at_most_at_its_level(law):
+    """600 repetitions at a level of 0.2 per bound; correct code fails once in 10^6."""
     rng, repetitions, level, wrong = np.random.default_rng(5), 600, 0.2, 0
     for _ in range(repetitions):
         if law == "coin":

@@ -1,4 +1,4 @@
-"""Invented neighbours: within the bounds, apart in what is protected, and as far as is proved."""
+"""Artificial neighbours: they respect the bounds, differ as permitted, and attain the proofs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def norm(vector):
 @EVERY
 @BOTH
 @LAYOUTS
-def test_everybody_is_within_the_bounds(unit, adjacency, by_block):
+def test_all_people_are_within_the_bounds(unit, adjacency, by_block):
     audited = mechanism(unit, adjacency, by_block=by_block)
     bounds = audited.bounds
     for pair in worst_pairs(audited):
@@ -64,7 +64,7 @@ def test_everybody_is_within_the_bounds(unit, adjacency, by_block):
 
 @EVERY
 @BOTH
-def test_neighbours_differ_in_what_is_protected_alone(unit, adjacency):
+def test_neighbours_differ_only_in_the_protected_part(unit, adjacency):
     for pair in worst_pairs(mechanism(unit, adjacency)):
         before, after = pair.before, pair.after
         if unit is FULL:
@@ -82,7 +82,7 @@ def test_neighbours_differ_in_what_is_protected_alone(unit, adjacency):
             assert not any(part.any() for part in gone)
 
 
-def test_statistics_are_sums_over_everybody():
+def test_statistics_are_sums_over_all_people():
     pair = worst_pairs(mechanism(FULL, REPLACE, by_block=True))[0]
     person = pair.before
     found = statistics_of(pair.others, person, (2, 2))
@@ -110,13 +110,11 @@ RECIPES = [Recipe(), Recipe(eigenvalue_share=1 / 3), Recipe(gram_copies=2)]
 )
 @BOTH
 @LAYOUTS
-def test_no_pair_is_further_apart_than_the_promise_and_the_first_nearly_as_far(
-    unit, recipe, adjacency, by_block
-):
+def test_no_pair_exceeds_mu_and_the_first_nearly_attains_it(unit, recipe, adjacency, by_block):
     audited = mechanism(unit, adjacency, by_block=by_block, recipe=recipe)
     shifts = [StatedNoise(audited, pair).mu for pair in worst_pairs(audited)]
     assert max(shifts) == shifts[0] <= MU
-    # Rows that move X'X, X'Z and Z'Z the farthest in two blocks hardly move an eigenvalue.
+    # The worst rows for X'X, X'Z and Z'Z in two blocks hardly change an eigenvalue.
     assert shifts[0] >= (0.79 if by_block and recipe.eigenvalue_share else 0.96) * MU
 
 
@@ -132,10 +130,10 @@ def test_no_pair_is_further_apart_than_the_promise_and_the_first_nearly_as_far(
         (FEATURE, REPLACE, True, 1.0),
     ],
 )
-def test_the_first_pair_attains_what_is_proved(unit, adjacency, by_block, share):
+def test_the_first_pair_attains_the_proved_shift(unit, adjacency, by_block, share):
     audited = mechanism(unit, adjacency, by_block=by_block)
     found = StatedNoise(audited, worst_pairs(audited)[0]).mu
-    # Rows are integers of 1,000 to 10,000 steps, each short of its bound by one at the most.
+    # Rows are integers of 1,000 to 10,000 steps, each below its bound by at most one.
     assert found**2 == pytest.approx(share * MU**2, rel=5e-3)
 
 

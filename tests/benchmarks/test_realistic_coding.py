@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import cohorts
 from benchmarks.cohorts import part_of, simulated
 from benchmarks.programs import Bench
 from benchmarks.tables import TABLES
@@ -30,6 +32,17 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make cohorts in this process, without the imports of a fresh one."""
+
+    def run(words: list[str], directory: Path) -> None:
+        importlib.import_module(words[2]).main(words[3:], standalone_mode=False)
+
+    monkeypatch.setattr(cohorts, "run_measured", run)
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_accumulations_take_the_frequencies_of_every_variant(
     tmp_path: Path, words: list[str]
 ) -> None:

@@ -1,7 +1,7 @@
-"""Sum a cohort that was accumulated before once more, in hundreds of small tasks.
+"""Program that accumulates a cohort again, in hundreds of small tasks.
 
-``python accumulation.py COMMAND_WORK_DIR NEW_WORK_DIR``: what ``pipelines.accumulate`` does once
-inputs are checked, under a plan cut so small that many kills fit into seconds.
+``python accumulation.py COMMAND_WORK_DIR NEW_WORK_DIR`` does what ``pipelines.accumulate`` does
+after checking its inputs, with a plan whose tasks are so small that many kills fit into seconds.
 """
 
 from __future__ import annotations

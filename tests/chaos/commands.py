@@ -1,4 +1,4 @@
-"""A command under fire: processes that a test starts, watches and kills, and what they computed."""
+"""Processes that a test starts, watches and kills, and the journal of their work."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from free_ports import free_ports
 from journal import GATE, JOURNAL
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of hangs alone: nothing here is about how long something takes.
+# Only detects hangs.
 PATIENCE_SECONDS = 600
 Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of the journal."""
+    """Line of the journal."""
 
     kind: str
     pid: int
@@ -35,14 +35,14 @@ class Event:
 
 @dataclass
 class Journal:
-    """What workers did, in the order in which they wrote it down."""
+    """Journal of the workers' tasks, in the order of its lines."""
 
     path: Path
     events: list[Event] = field(default_factory=list)
     _read: int = 0
 
     def environment(self) -> dict[str, str]:
-        """What makes workers write it."""
+        """Return the environment in which workers write the journal."""
         preload = Path(__file__).with_name("journal.py")
         return {
             JOURNAL: str(self.path),
@@ -52,16 +52,16 @@ class Journal:
 
     @property
     def gate(self) -> Path:
-        """While it is there, tasks that were begun wait."""
+        """File during whose existence started tasks wait."""
         return self.path.with_name("gate")
 
     def update(self) -> list[Event]:
-        """All events so far."""
+        """Return all events so far."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._read)
                 content = file.read()
-            # A line may be read while it is being written.
+            # The last line may be incomplete.
             whole = content[: content.rfind(b"\n") + 1]
             self._read += len(whole)
             for line in whole.decode().splitlines():
@@ -70,15 +70,15 @@ class Journal:
         return self.events
 
     def computed(self) -> int:
-        """Computations that came to their end."""
+        """Return the number of completed computations."""
         return sum(event.kind == "end" for event in self.update())
 
     def begun(self) -> list[str]:
-        """Tasks in the order in which their computation was begun."""
+        """Return the tasks in the order in which their computations started."""
         return [event.task for event in self.update() if event.kind == "begin"]
 
     def in_flight(self) -> set[tuple[int, str]]:
-        """(process, task) of what began and did not end: in flight, now or when it was killed."""
+        """Return (process, task) of computations that started and did not end."""
         flying: set[tuple[int, str]] = set()
         for event in self.update():
             if event.kind == "begin":
@@ -88,7 +88,7 @@ class Journal:
         return flying
 
     def workers(self) -> list[int]:
-        """Processes of workers that are alive."""
+        """Return the process IDs of the workers that are alive."""
         pids = [event.pid for event in self.update() if event.kind == "worker"]
         return [pid for pid in pids if is_alive(pid)]
 
@@ -101,7 +101,7 @@ def is_alive(pid: int) -> bool:
 
 
 def kill(pids: Sequence[int]) -> None:
-    """kill -9, and wait until they are gone."""
+    """Send SIGKILL to processes, and wait until they have ended."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -109,12 +109,12 @@ def kill(pids: Sequence[int]) -> None:
 
 
 def wait_until(condition: Callable[[], Seen], *, of: subprocess.Popen[str] | None = None) -> Seen:
-    """Wait for `condition`, or for the process `of` which it is about to end; what it was then."""
+    """Wait until `condition` is true or the process `of` has ended; return the last value."""
     until = time.monotonic() + PATIENCE_SECONDS
     while not (seen := condition()):
         if of is not None and of.poll() is not None:
             break
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "timeout"
         time.sleep(0.005)
     return seen
 
@@ -127,7 +127,7 @@ def command_of(command: str, arguments: Sequence[object]) -> list[str]:
 def started(
     command: Sequence[str], environment: dict[str, str], log: Path
 ) -> Iterator[subprocess.Popen[str]]:
-    """A command in a process group of its own, of which nothing is left in the end."""
+    """Start a command in its own process group, which is killed at the end."""
     with log.open("a") as stderr:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True,
@@ -140,19 +140,14 @@ def started(
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
-    """kill -9 of a command and of everything it started, at once."""
+    """Send SIGKILL to the process group of a command."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def digest_in(stdout: str) -> str:
-    (line,) = [line for line in stdout.splitlines() if line.startswith("statistics sha256: ")]
-    return line.removeprefix("statistics sha256: ")
-
-
 def error_in(stderr: str) -> str:
-    """The error, which is one line and the last."""
+    """Return the error, which must be the last line and the only one."""
     assert "Traceback" not in stderr, stderr
     lines = stderr.splitlines()
     assert [line for line in lines if line.startswith("error:")] == lines[-1:], stderr
@@ -177,7 +172,7 @@ def worker_of(address: str) -> list[str]:
 def dask_process(
     directory: Path, journal: Journal, *words: str, environment: Mapping[str, str] = os.environ
 ) -> Iterator[subprocess.Popen[str]]:
-    """``dask scheduler`` or ``dask worker``, as a user starts them."""
+    """Start ``dask scheduler`` or ``dask worker`` as a user does."""
     command = [sys.executable, "-m", "dask", *words]
     with started(
         command, {**environment, **journal.environment()}, directory / f"{words[0]}.log"

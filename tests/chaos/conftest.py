@@ -1,4 +1,4 @@
-"""A small cohort, and what an undisturbed run makes of it."""
+"""Small cohort, and the results of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE_SECONDS, ROOT, Journal, command_of, digest_in
+from command_io import digest_in, table_options
+from commands import PATIENCE_SECONDS, ROOT, Journal, command_of
 
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE, N_VARIANTS = 3_000, 600
@@ -16,18 +17,16 @@ N_PEOPLE, N_VARIANTS = 3_000, 600
 
 @dataclass(frozen=True)
 class Cohort:
-    """A cohort, ready to be accumulated."""
+    """Cohort that is ready to be accumulated."""
 
     prefix: Path
     environment: dict[str, str]
 
     def command(self, work: Path, *options: object) -> list[str]:
-        """Accumulate it, clipping rows, in a few tasks."""
-        tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-        files = [word for name in tables for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
+        """Return the command that accumulates the cohort in a few tasks, with clipped rows."""
         return command_of("accumulate", [
-            "--genotypes", f"{self.prefix}.zarr", *files, "--ref-freq", f"{PANEL}.afreq",
-            "--row-norm", 24, "--work-dir", work, *options,
+            "--genotypes", f"{self.prefix}.zarr", *table_options(self.prefix),
+            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *options,
         ])  # fmt: skip
 
 
@@ -54,7 +53,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that nobody disturbed."""
+    """Undisturbed run."""
 
     work: Path
     environment: dict[str, str]

@@ -1,8 +1,8 @@
-"""A Dask preload: every worker writes down when it begins and ends to compute a task.
+"""Dask preload: every worker records when it starts and ends to compute a task.
 
-Loaded by workers alone (``DASK_DISTRIBUTED__WORKER__PRELOAD``), which is Dask's own way in. One
-line an event, appended in one write, so that a kill leaves whole lines. While the file of the gate
-is there, no task that was begun goes on: a test that strikes then strikes in the middle of tasks.
+Only workers load it (``DASK_DISTRIBUTED__WORKER__PRELOAD``). Each event is one line, appended in
+one write, so that a kill leaves complete lines. While the gate file exists, started tasks wait, so
+that a test can kill processes in the middle of tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def dask_setup(worker: object) -> None:
         def computed(partials, task, check):
             note("begin", task.key)
             while os.path.exists(os.environ[GATE]):
-                # Not time.sleep, which libfaketime lets fail at the moment that a clock is set.
+                # time.sleep fails under libfaketime at the moment when a clock is set.
                 select.select([], [], [], 0.01)
             compute(partials, task, check)
             note("end", task.key)

@@ -1,4 +1,4 @@
-"""More than thirty kills over one accumulation: the same integers, and hardly any work twice."""
+"""More than thirty kills during one accumulation: the same integers, and little repeated work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_io import digest_in
 from commands import (
     PATIENCE_SECONDS,
     Journal,
-    digest_in,
     kill,
     kill_group,
     started,
@@ -40,7 +40,7 @@ def test_chaos(undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
     while kills:
         with started(command, environment, log) as client:
             while kills:
-                # Most kills hit in the middle of the work, some while processes are starting.
+                # Most kills occur during the work, some while processes are starting.
                 target = journal.computed() + choice.randint(0, MOST_BETWEEN)
                 wait_until(lambda target=target: journal.computed() >= target, of=client)
                 workers = wait_until(journal.workers, of=client)
@@ -69,7 +69,7 @@ def strike(
     if kill_of in ("one worker", "all workers"):
         kill(workers)
     elif kill_of == "the client":
-        kill([client.pid])  # its workers find out by themselves
+        kill([client.pid])  # its workers end by themselves
         client.wait()
         wait_until(lambda: not journal.workers())
     elif kill_of == "everything":

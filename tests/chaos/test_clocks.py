@@ -1,9 +1,9 @@
-"""Clocks that are wrong, each in its own way, and that are set while a run goes on.
+"""Clocks that are wrong, and that are set during a run.
 
-Time of day is made up by libfaketime for each process; time that passes (`monotonic`) stays true,
-as it does when somebody sets a clock. Clocks are set while nobody talks: between two messages Dask
-waits for a few milliseconds of the time of day, and these last as long as the step where the clock
-is set back within them (docs/architecture.md).
+libfaketime changes the time of day of each process, but not the monotonic clock, as when somebody
+sets a clock. Clocks are set while no messages are sent: between two messages Dask waits for some
+milliseconds of the time of day, which takes very long if the clock is set back meanwhile
+(docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from command_io import digest_in
 from commands import (
     PATIENCE_SECONDS,
     Journal,
     dask_process,
-    digest_in,
     free_address,
     scheduler_at,
     started,
@@ -30,20 +30,20 @@ from commands import (
 from conftest import Cohort, Finished, run
 from presence import missing
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.alone, pytest.mark.chaos]
 
 SELDOM_HEARTBEATS = {"DASK_DISTRIBUTED__CLIENT__HEARTBEAT": "1h"}
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Time of day for a process and those it starts, days apart from the true one."""
+    """Time of day of a process and its child processes, some days off the true one."""
 
     file: Path
     library: Path
 
     def set(self, days: int) -> dict[str, str]:
-        """Let those who look at it, also those who run already, see another day."""
+        """Change the day of all processes with this clock; return the environment of new ones."""
         beside = self.file.with_suffix(".new")
         beside.write_text(f"{days:+d}d\n")
         beside.rename(self.file)
@@ -64,20 +64,20 @@ def clock(tmp_path: Path) -> Callable[[str], Clock]:
 
 
 def wait_for_silence() -> None:
-    """Tasks that were begun wait at the gate; what was said of them has arrived by then."""
+    """Wait until the messages about started tasks, which are held at the gate, have arrived."""
     time.sleep(1)
 
 
 def days_ahead(work: Path) -> float:
-    """By how much the last line of a log is in the future."""
+    """Return how many days the last line of the log is in the future."""
     stamp = (work / "run.log").read_text().splitlines()[-1].split()[0]
     return (datetime.fromisoformat(stamp) - datetime.now(UTC)).total_seconds() / 86400
 
 
-def test_clocks_that_disagree_and_jump(
+def test_clocks_that_disagree_and_are_set(
     clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
 ) -> None:
-    """A client a year ahead, a worker two days behind; then otherwise; and then a kill."""
+    """The client is a year ahead, the worker two days behind; clocks are set, the client killed."""
     address = free_address()
     work, log = tmp_path / "work", tmp_path / "stderr"
     command = cohort.command(work, "--scheduler", address)
@@ -111,8 +111,8 @@ def test_clocks_that_disagree_and_jump(
     assert continued.returncode == 0, continued.stderr
     assert digest_in(continued.stdout) == undisturbed.digest
     assert 699 < days_ahead(work) < 701
-    # A scheduler may take a worker for dead whose last word is days old, and have a task begun once
-    # more. What is committed is not.
+    # A scheduler may take a worker for dead whose last message is days old, and start its tasks
+    # again, but not the committed ones.
     over: set[str] = set()
     for event in journal.update():
         assert event.kind != "begin" or event.task not in over
@@ -121,10 +121,10 @@ def test_clocks_that_disagree_and_jump(
 
 
 @pytest.mark.parametrize("days", [+500, -500])
-def test_the_clock_of_the_whole_machine_jumps(
+def test_the_clock_of_the_whole_machine_is_set(
     days, clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
 ) -> None:
-    """In the middle of the tasks; the local cluster has certificates, which know dates."""
+    """The clock is set during the tasks; the local cluster uses certificates, which have dates."""
     machine, work = clock("machine"), tmp_path / "work"
     environment = {
         **cohort.environment, **SELDOM_HEARTBEATS, **journal.environment(), **machine.set(0),

@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from command_io import digest_in
 from commands import (
     PATIENCE_SECONDS,
     Journal,
     dask_process,
-    digest_in,
     error_in,
     free_address,
     kill_group,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.chaos
 
 @pytest.fixture
 def fired(cohort: Cohort, journal: Journal, tmp_path: Path) -> Callable:
-    """Start the command and wait until its tasks are held in the middle, at the gate."""
+    """Provide a function that starts the command and waits until its tasks are held at the gate."""
     environment = {**cohort.environment, **journal.environment()}
 
     @contextmanager
@@ -55,7 +55,7 @@ def last_error(tmp_path: Path) -> str:
 
 
 def finished_by(command: list[str], journal: Journal, environment: dict[str, str]) -> str:
-    """Digest that a command prints which nobody disturbs any more."""
+    """Return the digest that an undisturbed command prints."""
     journal.gate.unlink(missing_ok=True)
     done = run(command, {**environment, **journal.environment()})
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def finished_by(command: list[str], journal: Journal, environment: dict[str, str
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_with_the_very_command_to_continue(
+def test_a_signal_ends_with_the_command_to_continue(
     blow, fired, cohort, undisturbed: Finished, journal, tmp_path
 ) -> None:
     work = tmp_path / "work with a blank"
@@ -79,10 +79,10 @@ def test_a_signal_ends_with_the_very_command_to_continue(
     assert finished_by(again, journal, cohort.environment) == undisturbed.digest
 
 
-def test_one_client_a_work_directory_and_no_clock(
+def test_a_work_directory_has_one_client_and_ignores_file_times(
     fired, cohort, undisturbed: Finished, journal, tmp_path
 ) -> None:
-    """A second one is refused while the first lives, not when it is dead; times mean nothing."""
+    """A second client is refused while the first is alive; file times have no effect."""
     work = tmp_path / "work"
     command = cohort.command(work, "--workers", 1)
     with fired(command) as client:
@@ -90,7 +90,7 @@ def test_one_client_a_work_directory_and_no_clock(
         assert refused.returncode == 3
         assert "another run is using this work directory" in error_in(refused.stderr)
         assert str(work) in error_in(refused.stderr)
-        client.kill()  # alone: its workers live on for a moment
+        client.kill()  # its workers still run for a moment
         client.wait()
         with exclusive_lock(work / "lock"):
             pass
@@ -105,7 +105,7 @@ def test_one_client_a_work_directory_and_no_clock(
     assert [journal.begun().count(task) for task in kept] == [1] * len(kept)
 
 
-def test_dead_workers_are_waited_for_and_a_dead_scheduler_ends_it(
+def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
     fired, cohort, undisturbed: Finished, journal, tmp_path
 ) -> None:
     address = free_address()
@@ -138,7 +138,7 @@ def test_dead_workers_are_waited_for_and_a_dead_scheduler_ends_it(
         assert finished_by(again, journal, cohort.environment) == undisturbed.digest
 
 
-def test_a_disk_that_fills_up_and_one_that_is_read_only(
+def test_a_full_and_a_read_only_disk_are_reported(
     small_disk: Path, fired, cohort, undisturbed: Finished, journal, tmp_path
 ) -> None:
     command = cohort.command(small_disk / "work", "--workers", 1)
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_and_one_that_is_read_only(
     assert "the disk is full" in last_error(tmp_path)
     assert not is_complete(small_disk / "work" / "statistics.zarr", "statistics")
 
-    wait_until(lambda: not journal.workers())  # who hold files of this disk open
+    wait_until(lambda: not journal.workers())  # they have open files on this disk
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     refused = run(command, cohort.environment)
     assert refused.returncode == 3

@@ -18,8 +18,9 @@ from primo_scale.cluster.profile import (
     ThreadsProfile,
 )
 from primo_scale.errors import UsageError
+from primo_scale.run.execution import Execution
 from primo_scale.run.request import AccumulateRequest
-from primo_scale.run.request_parts import Execution, OutcomeTables, Privacy
+from primo_scale.run.request_parts import OutcomeTables, Privacy
 
 FULL, ADD_REMOVE = Privacy(), Privacy(adjacency="add-remove", nominal_n=1000)
 

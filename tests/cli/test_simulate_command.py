@@ -138,10 +138,10 @@ def test_peak_memory_does_not_grow_with_people(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
         return int(done.stdout.split()[-1])
 
-    # The least of three runs: its allocator keeps more in some of them.
-    small, large = (min(peak_kib(n) for _ in range(3)) for n in (20_000, 80_000))
     # Four times the people, 60 MB instead of 15 MB of genotypes; their state takes 28 bytes each.
-    assert large - small < 8 * 1024
+    most = min(peak_kib(20_000) for _ in range(2)) + 8 * 1024
+    # The allocator keeps more in some runs, of either size.
+    assert any(peak_kib(80_000) < most for _ in range(3))
 
 
 @pytest.mark.parametrize(

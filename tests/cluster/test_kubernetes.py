@@ -64,7 +64,7 @@ def test_a_refusal_by_kubectl_is_a_one_line_error(kubectl: Path) -> None:
 
 def test_a_missing_kubectl_is_a_one_line_error(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="kubectl is not here"), applied(profile()):
+    with pytest.raises(InputError, match="kubectl is not installed"), applied(profile()):
         pass
 
 

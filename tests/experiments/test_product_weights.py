@@ -19,7 +19,7 @@ from experiments.product_weights import (
     stated_radius,
 )
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import Ridge
 from primo_scale.privacy.mechanism import Promise
 
@@ -41,7 +41,7 @@ def test_known_noise_is_the_posterior_mean_in_the_units_of_the_data(cohort):
     S = cohort.gram
     covariance = effect * S @ S + residual * S + noisy.cross_sigma**2 * np.eye(6)
     expected = effect * S @ np.linalg.solve(covariance, noisy.cross)
-    ours = product_weights(noisy, cohort, Estimator.KNOWN_NOISE)
+    ours = product_weights(noisy, cohort, ESTIMATORS["known-noise"])
     expected *= cohort.phenotype_sd / noisy.attenuation
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
@@ -73,7 +73,7 @@ def test_after_the_projection_known_noise_is_told_what_is_left():
     raised = np.maximum(values, 0.3 * noisy.noise_norm)[:, None]
     share = effect * raised / (effect * raised**2 + residual * raised + left**2)
     expected = vectors @ (share * (vectors.T @ projected.cross)) * noisy.unit
-    ours = product_weights(noisy, crowded, Estimator.KNOWN_NOISE, method="reuse-cov-proj-y")
+    ours = product_weights(noisy, crowded, ESTIMATORS["known-noise"], method="reuse-cov-proj-y")
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 

@@ -1,8 +1,8 @@
-"""Sensitivities that docs/maths proves and the product does not need.
+"""Sensitivities that docs/maths proves and the product does not use.
 
-They are the bounds of other statistics, of other layouts of noise and of narrower rows. The tests
-hold them against the same neighbouring rows as the bounds in `primo_scale.gaussian.sensitivity`,
-whose conventions apply here: bounds are integers on the lattice, results are l2 distances.
+They bound other statistics, other layouts of noise and narrower rows. The tests compare them with
+the same neighbouring rows as the bounds in `primo_scale.gaussian.sensitivity`, whose conventions
+apply here: bounds are integers in lattice units, and results are l2 distances.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from primo_scale.gaussian.sensitivity import Adjacency, _float_up, _root, pair
+from experiments.joint_shift import pair
+from primo_scale.gaussian.sensitivity import Adjacency, _float_up, _root
 
 
 def gram_upper_triangle(row_norm: int, adjacency: Adjacency, *, entry_bound: int) -> float:
@@ -27,8 +28,8 @@ def gram_upper_triangle(row_norm: int, adjacency: Adjacency, *, entry_bound: int
 def gram_of_dosages(row_norm: int, *, entry_bound: int, n_columns: int) -> float:
     """Return the replace-one sensitivity of X'X for uncentred rows.
 
-    Entries lie in ``[0, entry_bound]``. Non-negative rows cannot be orthogonal once they are long.
-    The result is an upper bound, attained when the numbers of full entries it implies are integers.
+    Entries are in ``[0, entry_bound]``. Long non-negative rows cannot be orthogonal. The result is
+    an upper bound, attained if the numbers of full entries that it implies are integers.
     """
     total = entry_bound**2 * n_columns
     norm = min(row_norm, total)
@@ -44,7 +45,7 @@ def gram_of_dosages(row_norm: int, *, entry_bound: int, n_columns: int) -> float
 def centred_scatter(row_norm: int, adjacency: Adjacency, *, n_samples: int) -> float:
     """Return the sensitivity of ``sum (x_i - mean)(x_i - mean)'`` about the data's own mean.
 
-    Why the product centres on public frequencies: this is 4 or 2.83 times that of `gram`.
+    It is 4 or 2.83 times that of `gram`, so the product centres on public frequencies instead.
     `n_samples` is the size of the smaller cohort.
     """
     if adjacency is Adjacency.REPLACE_ONE:

@@ -24,8 +24,8 @@ from primo_scale.gaussian.sensitivity import Adjacency
 
 mpmath = pytest.importorskip("mpmath")
 
-EPSILONS = [1e-3, 0.01, 0.1, 1.0, 5.0, 10.0, 100.0]
-DELTAS = [1e-3, 1e-6, 1e-12, 1e-30, 1e-100, 1e-300]
+EPSILONS = [1e-3, 0.1, 5.0, 100.0]
+DELTAS = [1e-3, 1e-12, 1e-300]
 
 
 def exact_delta(epsilon, mu):

@@ -1,7 +1,6 @@
-"""The keystream sampler: its tables and decisions exactly, its streams, its law, its faults.
+"""The keystream sampler: tables and decisions against mpmath, keystreams against RFC 5869 and AES.
 
-The exact part compares with mpmath, with RFC 5869 and with single AES blocks. The statistical
-part accepts a right sampler but once in 10^6 or less, and each test of it is shown a fault.
+The distribution of its draws is tested in test_noise_law.py.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hmac
 import itertools
 import math
 import struct
-import time
 
 import mpmath
 import numpy as np
@@ -22,18 +20,11 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opendp_noise import OpenDPNoise
-from scipy import stats
+from noise_checks import KEY, correlated
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import keystream_noise, normal_attempts
 from primo_scale.gaussian.keystream_noise import KeystreamNoise, keystream
-from primo_scale.gaussian.noise import (
-    add_lattice_noise,
-    add_symmetric_noise,
-    lattice_noise,
-    off_diagonal_sigma,
-)
 from primo_scale.gaussian.normal_attempts import (
     ACCEPTED,
     REJECTED,
@@ -45,8 +36,6 @@ from primo_scale.gaussian.normal_attempts import (
     keep_threshold,
 )
 
-RISK = 1e-6
-KEY = bytes(range(32))
 SCALE = 2.0**32 * 1.2345
 BINS, TAIL = 64, 24
 BITS = 448
@@ -56,6 +45,12 @@ mp.dps = 160
 
 
 # --- Tables and decisions, exactly ---------------------------------------------------------------
+
+
+def test_tables_have_the_sizes_that_the_proof_takes():
+    assert (normal_attempts.N_BINS, normal_attempts.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
+    assert (normal_attempts.OFFSET_BITS, normal_attempts.BIN_BITS) == (BITS, BITS - 1)
+    assert mp.erfc(TAIL / mp.sqrt(2)) + mp.mpf(2) ** -394 < mp.mpf("4e-119")
 
 
 def test_bin_probabilities_are_those_of_the_density_at_the_inner_edges():
@@ -294,12 +289,6 @@ def test_same_noise_on_any_number_of_cores(monkeypatch):
     assert np.array_equal(KeystreamNoise(KEY).draw("a", 100_000, SCALE), expected)
 
 
-def correlated(first, second):
-    """Whether two samples of equal size are correlated, or one sample and itself shifted."""
-    limit = stats.norm.isf(RISK / 2) / math.sqrt(len(first))
-    return abs(np.corrcoef(first, second)[0, 1]) > limit
-
-
 @pytest.mark.parametrize(
     ("key", "label", "count", "sigma"),
     [
@@ -340,169 +329,3 @@ def test_key_of_another_length_is_refused(size):
 def test_scale_out_of_range_is_refused(scale):
     with pytest.raises(UsageError, match="cannot be sampled"):
         KeystreamNoise(KEY).draw("a", 1, scale)
-
-
-# --- The law -------------------------------------------------------------------------------------
-
-N_DRAWS = 4_000_000
-
-
-@pytest.fixture(scope="module", params=[SCALE, 2.0**57 * 1.3])
-def standard(request, record_testsuite_property):
-    """Draws over their scale; float64 keeps their upper 53 bits."""
-    start = time.perf_counter()
-    noise = KeystreamNoise(hashlib.sha256(b"law").digest()).draw("a", N_DRAWS, request.param)
-    seconds = time.perf_counter() - start
-    record_testsuite_property(f"draws_per_second_{request.param:g}", N_DRAWS / seconds)
-    return noise / request.param
-
-
-def has_scale(z):
-    low, high = stats.chi2.ppf([RISK / 2, 1 - RISK / 2], z.size)
-    return low <= np.sum(z**2) <= high
-
-
-def fits(observed, probabilities):
-    """Chi-square of counts in cells; the probabilities cover everything."""
-    expected = observed.sum() * probabilities
-    keep = expected > 10
-    rest = [observed[~keep].sum(), expected[~keep].sum()]
-    statistic = ((observed - expected)[keep] ** 2 / expected[keep]).sum()
-    statistic += (rest[0] - rest[1]) ** 2 / rest[1] if rest[1] > 10 else 0.0
-    return stats.chi2.sf(statistic, keep.sum() - 1) > RISK
-
-
-def bins_fit(z):
-    edges = np.arange(-6, 6, 1 / BINS) + 1 / BINS
-    edges = np.concatenate([[-np.inf], edges, [np.inf]])
-    observed = np.histogram(np.clip(z, -50, 50), np.clip(edges, -99, 99))[0]
-    return fits(observed, np.diff(stats.norm.cdf(edges)))
-
-
-def outward_lean(z):
-    """How draws lean to the outer sides of their bins, farther bins weighing more, in errors."""
-    edges = np.arange(TAIL * BINS + 1) / BINS
-    mass = -np.diff(2 * stats.norm.sf(edges))
-    places = -np.diff(2 * stats.norm.pdf(edges)) * BINS - (np.arange(TAIL * BINS) + 0.5) * mass
-    bins, place = np.divmod(np.abs(z) * BINS, 1)
-    lean = bins * (place - 0.5) / BINS
-    return (lean.mean() - (edges[:-1] * places).sum()) / lean.std() * math.sqrt(z.size)
-
-
-def tail_fits(z):
-    """Counts beyond 3, 3.5, ... 5 standard deviations, either side."""
-    for limit in (3, 3.5, 4, 4.5, 5):
-        for count in (np.sum(z > limit), np.sum(z < -limit)):
-            low, high = stats.binom.ppf([RISK / 20, 1 - RISK / 20], z.size, stats.norm.sf(limit))
-            if not low <= count <= high:
-                return False
-    return True
-
-
-def test_scale(standard):
-    assert has_scale(standard)
-    assert not has_scale(standard[:60_000] * 1.03)
-    assert not has_scale(standard[:60_000] * 0.97)
-
-
-def test_mean_is_zero_and_signs_are_fair(standard):
-    limit = stats.norm.isf(RISK / 2) / math.sqrt(N_DRAWS)
-    assert abs(standard.mean()) < limit
-    assert abs(np.sign(standard).mean()) < limit
-    assert not correlated(np.sign(standard), np.abs(standard))
-
-
-def test_shape_is_gaussian(standard):
-    assert stats.kstest(standard, "norm").pvalue > RISK
-    assert stats.kstest(standard[:400_000] * 1.03, "norm").pvalue < RISK
-    assert stats.kstest(standard[:100_000], "t", args=(10,)).pvalue < RISK
-
-
-def test_bins(standard):
-    assert bins_fit(standard)
-    assert not bins_fit(standard * 1.03)
-    assert not bins_fit(standard * 0.97)
-
-
-def test_places_within_bins(standard):
-    """Rejection thins out the outer halves; without it they would be as full as the inner."""
-    limit = stats.norm.isf(RISK / 2)
-    assert abs(outward_lean(standard)) < limit
-    uniform = np.random.default_rng(5).random(N_DRAWS)
-    unthinned = (np.floor(np.abs(standard) * BINS) + uniform) / BINS
-    assert outward_lean(unthinned) > limit
-
-
-def test_tail(standard):
-    assert tail_fits(standard)
-    assert not tail_fits(standard * 1.03)
-    assert not tail_fits(standard * 0.97)
-    assert not tail_fits(np.clip(standard, -3.9, 3.9))
-
-
-def test_draws_are_independent(standard):
-    for lag in (1, 2, 3, 64, keystream_noise._CHUNK_DRAWS):
-        assert not correlated(standard[lag:], standard[:-lag])
-        assert not correlated(standard[lag:] ** 2, standard[:-lag] ** 2)
-    doubled = np.repeat(standard[:1000], 2)
-    assert correlated(doubled[1:], doubled[:-1])
-
-
-@pytest.mark.parametrize("sigma", [SCALE, 2.0**57 * 1.3])
-def test_low_bits_are_uniform(sigma):
-    """So they are not in a float64 normal times a scale beyond its 53 bits."""
-    noise = KeystreamNoise(KEY).draw("bits", 200_000, sigma)
-    uniform = np.full(256, 1 / 256)
-    assert fits(np.bincount(noise & 255, minlength=256), uniform)
-    rounded = np.rint(np.random.default_rng(1).standard_normal(200_000) * sigma).astype(np.int64)
-    if sigma > 2.0**56:
-        assert not fits(np.bincount(rounded & 255, minlength=256), uniform)
-
-
-def test_law_is_that_of_opendp():
-    ours = KeystreamNoise(KEY).draw("a", 30_000, SCALE)
-    theirs = OpenDPNoise().draw("a", 30_000, SCALE)
-    assert stats.ks_2samp(ours, theirs).pvalue > RISK
-    assert stats.ks_2samp(ours * 2, theirs).pvalue < RISK
-
-
-# --- As the noise of a release -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sigma", [2.0**-20, 0.7, 12_345.6, 2.0**33 * 1.1, 2.0**58])
-def test_lattice_noise_from_a_keystream(sigma):
-    noise = lattice_noise(100_000, sigma, source=KeystreamNoise(KEY), label="a")
-    again = lattice_noise(100_000, sigma, source=KeystreamNoise(KEY), label="a")
-    assert np.array_equal(noise, again)
-    if sigma < 1e-3:
-        assert not noise.any()
-    else:
-        rounding = 1 / 12 if sigma < 1e6 else 0
-        assert has_scale(noise / math.sqrt(sigma**2 + rounding))
-
-
-def is_svec_layout(noise, sigma):
-    diagonal = np.diag(noise) / sigma
-    above = noise[np.triu_indices(len(noise), 1)] / off_diagonal_sigma(sigma)
-    return bool(has_scale(diagonal) and has_scale(above) and np.array_equal(noise, noise.T))
-
-
-def test_symmetric_noise_from_a_keystream():
-    gram = np.zeros((900, 900), dtype=np.int64)
-    source = KeystreamNoise(KEY)
-    noisy = add_symmetric_noise(gram, 1e6, source=source, label="X'X, block 1")
-    assert is_svec_layout(noisy, 1e6)
-    another = add_symmetric_noise(gram, 1e6, source=source, label="X'X, block 2")
-    assert not correlated(noisy[np.triu_indices(900)], another[np.triu_indices(900)])
-    with pytest.raises(UsageError, match="already drawn"):
-        add_symmetric_noise(gram, 1e6, source=source, label="X'X, block 1")
-    # Wrong layouts: one scale everywhere, and a matrix that is not symmetric.
-    square = add_lattice_noise(gram, 1e6, source=source, label="square")
-    assert not is_svec_layout(np.triu(square) + np.triu(square, 1).T, 1e6)
-    assert not is_svec_layout(square, 1e6)
-
-
-def test_tables_have_the_sizes_that_the_proof_takes():
-    assert (normal_attempts.N_BINS, normal_attempts.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
-    assert (normal_attempts.OFFSET_BITS, normal_attempts.BIN_BITS) == (BITS, BITS - 1)
-    assert mp.erfc(TAIL / mp.sqrt(2)) + mp.mpf(2) ** -394 < mp.mpf("4e-119")

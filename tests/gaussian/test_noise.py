@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from noise_checks import RISK, has_scale
 from scipy import stats
 
 from primo_scale.errors import UsageError
@@ -21,7 +22,6 @@ from primo_scale.gaussian import noise as drawing
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma, rounded_shift
 
-RISK = 1e-6
 SIGMA = 12_345.6
 # The scale errors that must be caught.
 WRONG = 0.05
@@ -58,11 +58,6 @@ def draws_needed():
     raise AssertionError
 
 
-def has_scale(noise, sigma):
-    low, high = accepted_variances(noise.size)
-    return low <= np.sum((noise / sigma) ** 2) <= high
-
-
 @pytest.fixture(scope="module")
 def noise():
     return lattice_noise(draws_needed(), SIGMA)
@@ -75,24 +70,6 @@ def test_scale(noise):
 @pytest.mark.parametrize("factor", [1 - WRONG, 1 + WRONG])
 def test_scale_off_by_five_percent_is_noticed(factor):
     assert not has_scale(lattice_noise(draws_needed(), SIGMA * factor), SIGMA)
-
-
-def test_shape_is_gaussian(noise):
-    assert stats.kstest(noise, "norm", args=(0, SIGMA)).pvalue > RISK
-    assert stats.kstest(noise, "laplace", args=(0, SIGMA / math.sqrt(2))).pvalue < RISK
-
-
-def test_mean_is_zero(noise):
-    assert abs(noise.mean()) < stats.norm.isf(RISK / 2) * SIGMA / math.sqrt(noise.size)
-
-
-def test_draws_are_independent(noise):
-    """Lag-1 correlation, and with a second call."""
-    limit = stats.norm.isf(RISK / 2) / math.sqrt(noise.size)
-    again = lattice_noise(noise.size, SIGMA)
-    assert not np.array_equal(noise, again)
-    assert abs(np.corrcoef(noise, again)[0, 1]) < limit
-    assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < limit
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.9, 2.0])

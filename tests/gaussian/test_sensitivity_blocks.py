@@ -38,10 +38,10 @@ SHAPES = [
 ]
 
 
-def rows_of(shape, low=-50, high=50):
+def rows_of(shape):
     sizes, norms, row_norm, n_outcomes, outcome_norm = shape
-    x = within_blocks(rows_within(sum(sizes), row_norm, low, high), sizes, norms)
-    return paired_rows(x, rows_within(n_outcomes, outcome_norm, low, high))
+    x = within_blocks(rows_within(sum(sizes), row_norm), sizes, norms)
+    return paired_rows(x, rows_within(n_outcomes, outcome_norm))
 
 
 def bundle(x, z, sizes, sigmas):
@@ -86,11 +86,10 @@ def test_block_gram(adjacency, sizes, norms, row_norm, entries, tight):
     assert bound <= sensitivity.gram(row_norm, adjacency)
 
 
-@pytest.mark.parametrize("entries", [(-50, 50), (-1, 3), (0, 2), (0, 0)])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("split", [0.1, 1.0, 1.6, 2.0])
-def test_joint_shift_is_not_exceeded(shape, entries, split):
-    x, z = rows_of(shape, *entries)
+@pytest.mark.parametrize("split", [0.1, 1.0, 2.0])
+def test_joint_shift_is_not_exceeded(shape, split):
+    x, z = rows_of(shape)
     sigmas = factors(*shape[1:3], shape[4], split)
     assert largest_shift(bundle(x, z, shape[0], sigmas), REPLACE) <= 1 + 1e-12
 
@@ -101,10 +100,9 @@ def test_joint_shift_is_not_exceeded(shape, entries, split):
     row_norm=st.integers(1, 20),
     outcome_norm=st.integers(1, 5),
     split=st.floats(0.02, 2),
-    low=st.integers(-5, 0),
 )
-def test_joint_shift_is_not_exceeded_at_any_bounds(norms, row_norm, outcome_norm, split, low):
-    x, z = rows_of(((1, 1), norms, row_norm, 1, outcome_norm), low)
+def test_joint_shift_is_not_exceeded_at_any_bounds(norms, row_norm, outcome_norm, split):
+    x, z = rows_of(((1, 1), norms, row_norm, 1, outcome_norm))
     sigmas = factors(norms, row_norm, outcome_norm, split)
     assert largest_shift(bundle(x, z, (1, 1), sigmas), REPLACE) <= 1 + 1e-12
 
@@ -257,19 +255,18 @@ def test_feature_privacy_is_covered_by_the_full_bundle(split):
     assert (0.99 if split == 2.0 else 0.5) <= found <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("entries", [(-50, 50), (-1, 3), (0, 0)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_blocks_under_add_remove(shape, entries):
+def test_blocks_under_add_remove(shape):
     """One row has every share at its bound: mu^2 of the bundle is A + D + F."""
     sizes, norms, row_norm, _, outcome_norm = shape
-    x, z = rows_of(shape, *entries)
+    x, z = rows_of(shape)
     gram = [2 * sensitivity.block_gram_factor_add_remove(norm, row_norm) for norm in norms]
     cross = 3 * sensitivity.cross(row_norm, outcome_norm, ADD)
     outcome = 5 * sensitivity.gram(outcome_norm, ADD)
     found = largest_shift(bundle(x, z, sizes, (gram, cross, outcome)), ADD)
     bound = 1 / 4 + (1 / 9 + 1 / 25 if outcome_norm else 0)
-    # Tight where one row can be as long as N_x by filling whole blocks.
-    tight = shape in (SHAPES[2], SHAPES[7], SHAPES[8]) and entries == (-50, 50)
+    # The bound is attained if one row reaches the norm N_x by filling whole blocks.
+    tight = shape in (SHAPES[2], SHAPES[7], SHAPES[8])
     assert_bound(found, bound * (1 + 1e-12), attained=tight)
 
 

@@ -23,7 +23,7 @@ def available(name: str, largest_code: int) -> ProductKernel:
 
 
 def product(left: Int8, right: Int8) -> Int64:
-    """``left @ right.T``: at most 2^17 products of at most 2^14, far from the ends of int64."""
+    """Return ``left @ right.T``; sums of at most 2^17 products of at most 2^14 fit int64."""
     return left.astype(np.int64) @ right.astype(np.int64).T
 
 
@@ -35,7 +35,7 @@ def modulo_int32(values: Int64) -> Int64:
 def codes_of(
     rng: np.random.Generator, rows: int, people: int, *, largest: int, pattern: str
 ) -> Int8:
-    """Codes within ``largest`` (128: and -128), of one of `PATTERNS`."""
+    """Return codes of one of `PATTERNS`, with magnitudes up to `largest`."""
     highest = min(largest, 127)
     ends = np.array([-largest, highest], dtype=np.int8)
     if pattern == "any":

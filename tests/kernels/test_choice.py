@@ -54,7 +54,7 @@ def features(monkeypatch: pytest.MonkeyPatch):
 
     def pretend(names: frozenset[str]) -> None:
         monkeypatch.setattr(product_avx512, "host_features", lambda: names)
-        monkeypatch.setattr(product_amx, "lends_tiles", lambda: names >= processor.TILE_FEATURES)
+        monkeypatch.setattr(product_amx, "request_tiles", lambda: names >= processor.TILE_FEATURES)
         monkeypatch.setattr(Torch, "is_available", lambda _: False)
         choice._fastest.cache_clear()
 
@@ -62,12 +62,7 @@ def features(monkeypatch: pytest.MonkeyPatch):
     choice._fastest.cache_clear()
 
 
-def test_every_value_of_the_option_names_a_kernel() -> None:
-    """Every kernel is a value of the option, and every value is a kernel."""
-    assert (AUTOMATIC, *choice._kernels(1)) == NAMES
-
-
-def test_the_command_line_knows_the_names_without_numba() -> None:
+def test_the_command_line_lists_the_names_without_importing_numba() -> None:
     program = (
         "import sys; from primo_scale.cli.accumulate import main; "
         "from primo_scale.kernels import NAMES; "
@@ -93,7 +88,7 @@ def test_a_kernel_is_chosen_by_its_name(name: str) -> None:
     ],
     ids=["AMX", "VNNI", "VNNI and more", "AVX2", "nothing"],
 )
-@pytest.mark.parametrize("largest_code", [1, 23, 127, LARGEST_BYTE])
+@pytest.mark.parametrize("largest_code", [1, LARGEST_BYTE])
 def test_codes_do_not_change_the_kernel_chosen_for_a_processor(
     features, processor, name: str, largest_code: int
 ) -> None:
@@ -101,8 +96,8 @@ def test_codes_do_not_change_the_kernel_chosen_for_a_processor(
     assert choose_kernel(AUTOMATIC, largest_code).name == name
 
 
-def test_a_gpu_multiplies_only_when_asked_for(features, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests do not run on GPUs, so the user decides."""
+def test_a_gpu_is_used_only_on_request(features, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CI has no GPU, so that this kernel is never chosen automatically."""
     features(frozenset())
     monkeypatch.setattr(Torch, "is_available", lambda _: True)
     for largest_code in (1, 127, LARGEST_BYTE):
@@ -113,7 +108,7 @@ def test_a_gpu_multiplies_only_when_asked_for(features, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
-        ("amx", "a processor with AMX, and a system that lends it"),
+        ("amx", "a processor with AMX, and an operating system that permits it"),
         ("vnni", "a processor with AVX-512 VNNI"),
         ("torch", "PyTorch"),
         ("cuda", "an NVIDIA GPU"),
@@ -135,7 +130,7 @@ def test_processors_that_cannot_be_queried_have_no_features(
 
     monkeypatch.setattr(processor.binding, "get_host_cpu_features", unknown)
     assert processor.host_features() == frozenset()
-    assert not processor.lends_tiles()
+    assert not processor.request_tiles()
 
 
 @pytest.mark.parametrize("answer", [0, -1])
@@ -155,9 +150,9 @@ def test_amx_tiles_are_used_if_the_system_permits_them(
     monkeypatch.setattr(processor.sys, "platform", "linux")
     monkeypatch.setattr(processor, "host_features", lambda: processor.TILE_FEATURES)
     monkeypatch.setattr(processor.ctypes, "CDLL", lambda _: System())
-    assert processor.lends_tiles() == (answer == 0)
+    assert processor.request_tiles() == (answer == 0)
     monkeypatch.setattr(processor.sys, "platform", "darwin")
-    assert not processor.lends_tiles()
+    assert not processor.request_tiles()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +225,7 @@ def test_nothing_is_compiled_after_the_warm_up(name: str) -> None:
 # On such a processor, oneDNN offers only products that saturate in 16 bits.
 TORCH_WITHOUT_VNNI = """
 from primo_scale.kernels.product_torch import Torch
-print(Torch("cpu").is_available())
+print(Torch(1).is_available())
 """
 
 

@@ -1,4 +1,4 @@
-"""The packed kernels against the definition of the layout, written out one genotype at a time."""
+"""Kernels for packed genotypes, compared with the definition of the layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from primo_scale.kernels.products import row_stride, spread_rows
 
 
 def pack(raw: np.ndarray) -> np.ndarray:
-    """Raw values (v, n) to bytes, as the .bed format says: first sample in the lowest bits."""
+    """Pack raw values (v, n) as the .bed format defines: first sample in the lowest bits."""
     packed = np.zeros((raw.shape[0], packed_width(raw.shape[1])), dtype=np.uint8)
     for (v, i), value in np.ndenumerate(raw):
         packed[v, i // 4] |= int(value) << 2 * (i % 4)

@@ -13,14 +13,14 @@ import sys
 from collections import Counter
 
 import pytest
-from crash import KILLED, killed_at, run_module, steps_passed
+from crash import KILLED, STEPS, UPGRADE_STEPS, killed_at, run_module, steps_passed
 from ledger_examples import VERSION_1_CHARGE, write_version_1
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.interruption import deferred, signals_noted
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import AUDIT_EVENT, STEPS, UPGRADE_STEPS, PaymentStep
+from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 from primo_scale.ledger.spending import Account, ChargeState, ReleaseRequest
 
 DELTA = 1e-8

@@ -8,7 +8,7 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.catalogue import METHODS, choose_method, estimator_for, method_named
-from primo_scale.methods.estimators import SHRINKAGES, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
 
@@ -71,15 +71,15 @@ def test_unknown_and_unsupported_methods_are_refused_with_alternatives():
 
 def test_shrinkage_can_be_chosen_only_where_the_method_leaves_it_open():
     gauss = METHODS["reuse-cov-gauss"]
-    assert estimator_for(gauss, None) is Estimator.KNOWN_NOISE
-    for chosen in (*SHRINKAGES, Estimator.RIDGE):
+    assert estimator_for(gauss, None) is ESTIMATORS["known-noise"]
+    for chosen in map(ESTIMATORS.__getitem__, (*SHRINKAGES, "ridge")):
         assert estimator_for(gauss, chosen) is chosen
     with pytest.raises(UsageError, match="no such shrinkage"):
-        estimator_for(gauss, Estimator.PROJECTION)
+        estimator_for(gauss, ESTIMATORS["projection"])
     for name in ("ssp", "ada-ssp", "const-ssp-full", "reuse-cov-proj", "reuse-cov-proj-x"):
-        assert estimator_for(METHODS[name], None) not in SHRINKAGES
+        assert not estimator_for(METHODS[name], None).is_choice
         with pytest.raises(UsageError, match="penalty of its own"):
-            estimator_for(METHODS[name], Estimator.SURE)
+            estimator_for(METHODS[name], ESTIMATORS["sure"])
 
 
 def test_the_options_of_the_command_line():
@@ -92,7 +92,7 @@ def test_private_phenotypes_leave_one_choice(privacy, n_phenotypes):
     promise = Promise(5.0, 1 / 5008**2, privacy)
     method, reason = choose_method(promise, sizes(n_phenotypes))
     assert method.name == "reuse-cov-gauss"
-    assert estimator_for(method, None) is Estimator.KNOWN_NOISE
+    assert estimator_for(method, None) is ESTIMATORS["known-noise"]
     assert "phenotypes are private" in reason
 
 

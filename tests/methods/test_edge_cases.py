@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
 
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import SHRINKAGES, Estimator
+from primo_scale.methods.estimators import SHRINKAGES
 from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
@@ -70,7 +70,7 @@ COHORTS = {
     "all-missing phenotype": all_missing(*rows(30, 4, 3)),
     "nothing": (np.zeros((5, 3), int), np.full((5, 1), KAPPA), np.zeros((5, 2), int)),
 }
-RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES, Estimator.RIDGE)]
+RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES, "ridge")]
 RULES += [(name, None) for name in METHODS if name != "reuse-cov-gauss"]
 
 
@@ -87,7 +87,7 @@ def solve_both_ways(cohort, method, estimator):
     rescale = missing_rescale((Y != 0).sum(axis=0).astype(float), n)
     noisy = with_noise(exact, scales, np.random.default_rng(2), copies=recipe.gram_copies)
     inputs = inputs_for(exact, n, recipe=recipe, rescale=rescale)
-    if estimator is Estimator.RIDGE:
+    if estimator == "ridge":
         inputs = replace(inputs, penalty=2.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -101,9 +101,9 @@ def solve_both_ways(cohort, method, estimator):
 
 
 @pytest.mark.parametrize("cohort", COHORTS)
-@pytest.mark.parametrize(("method", "estimator"), RULES)
-def test_weights_are_finite_without_warnings(cohort, method, estimator):
-    solve_both_ways(COHORTS[cohort], method, estimator)
+def test_weights_are_finite_without_warnings(cohort):
+    for method, estimator in RULES:
+        solve_both_ways(COHORTS[cohort], method, estimator)
 
 
 @pytest.mark.parametrize("cohort", COHORTS)

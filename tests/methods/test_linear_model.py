@@ -9,7 +9,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 from whole_matrices import write_cross, write_gram
 
-from primo_scale.methods.estimators import Estimator
 from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.storage.block_matrices import BlockMatricesWriter
 
@@ -74,7 +73,7 @@ def test_a_store_on_disk_is_solved_like_statistics_in_memory(tmp_path):
     writer.write_outcome_gram(memory.outcome_gram())
     writer.write_observed(np.full(3, 120))
     inputs = inputs_for(memory, 120, penalty=30.0)
-    ours = solved(writer.finish({}), inputs, estimator=Estimator.RIDGE)
+    ours = solved(writer.finish({}), inputs, estimator="ridge")
     expected = ridge_weights(memory, 120, 30.0)
     np.testing.assert_array_equal(ours.weights.genotypes, expected.genotypes)
     np.testing.assert_array_equal(ours.weights.fixed, expected.fixed)
@@ -89,7 +88,7 @@ def test_missing_values_are_corrected_for():
     statistics = statistics_of(X, constant, Y * observed)
     rescale = missing_rescale(observed.sum(axis=0).astype(float), 40000)
     inputs = inputs_for(statistics, 40000, penalty=0.0, rescale=rescale)
-    ours = solved(statistics, inputs, estimator=Estimator.RIDGE).weights.genotypes
+    ours = solved(statistics, inputs, estimator="ridge").weights.genotypes
     full = ridge(X, constant, Y, 0.0).genotypes
     # Standard errors are sd(y) / sqrt(n var(x)) = 300 sqrt(1.5) / 163 = 2.2 here; five of them.
     np.testing.assert_allclose(ours, full, atol=12)

@@ -17,7 +17,7 @@ from methods_examples import (
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import SHRINKAGES, EffectPrior, Estimator
+from primo_scale.methods.estimators import SHRINKAGES, EffectPrior
 from primo_scale.methods.shrinkage import noise_norm
 from primo_scale.privacy.mechanism import Recipe, no_noise
 
@@ -75,7 +75,7 @@ def test_naive_solves_every_phenotype_with_its_own_gram():
     sigmas = scales(gram=(20.0,))
     noisy = with_noise(DENSE, sigmas, rng, copies=L)
     inputs = inputs_for(noisy, N, scales=sigmas, penalty=200.0, recipe=Recipe(gram_copies=L))
-    ours = solved(noisy, inputs, "naive", Estimator.RIDGE)
+    ours = solved(noisy, inputs, "naive", "ridge")
     C = CONSTANT
     for j in range(L):
         S = noisy.gram(0, j) - X.T @ C @ np.linalg.inv(C.T @ C) @ C.T @ X
@@ -103,13 +103,13 @@ def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
     recipe = Recipe(subsample=len(part))
     sigmas = scales(gram=(2.0,))
     inputs = inputs_for(statistics, N, recipe=recipe, penalty=500.0)
-    ours = solved(statistics, inputs, "sub-samp-reuse-cov", Estimator.RIDGE)
+    ours = solved(statistics, inputs, "sub-samp-reuse-cov", "ridge")
     mean = X.mean(axis=0)
     S = 3 * part.T @ part - N * np.outer(mean, mean)
     expected = np.linalg.solve(S + 500 * np.eye(D), centred(X).T @ Y)
     np.testing.assert_allclose(ours.weights.genotypes, expected, rtol=1e-8)
     inputs = replace(inputs, scales=sigmas, prior=EffectPrior(np.ones(L), np.full(L, 1e-9)))
-    ours = solved(statistics, inputs, "sub-samp-reuse-cov", Estimator.NOISE_NORM)
+    ours = solved(statistics, inputs, "sub-samp-reuse-cov", "ridge-at-noise-norm")
     assert ours.penalties == (pytest.approx(3 * noise_norm(2.0, D)),)
 
 
@@ -182,7 +182,7 @@ def test_projection_by_phenotypes_then_ridge():
     sigmas, noisy = noisy_targets(2e5)
     inputs = inputs_for(noisy, N, scales=sigmas, penalty=33.0)
     inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
-    solution = solved(noisy, inputs, "reuse-cov-proj-y", Estimator.RIDGE)
+    solution = solved(noisy, inputs, "reuse-cov-proj-y", "ridge")
     nu = solution.parameters["projection_multiplier"]
     total = min(N * D, (X**2).sum())
     assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(total))
@@ -193,7 +193,7 @@ def test_projection_by_phenotypes_then_ridge():
     np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-7)
     # Columns are projected without the correction for missing values.
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
-    stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-y", Estimator.RIDGE)
+    stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-y", "ridge")
     np.testing.assert_allclose(
         stretched.weights.genotypes, solution.weights.genotypes * rescale, rtol=1e-9
     )
@@ -222,7 +222,7 @@ def test_every_block_is_shrunk_by_its_own_noise():
     inputs = inputs_for(EXACT, N, scales=sigmas)
     penalties = solved(EXACT, inputs, "const-ssp-full").penalties
     assert penalties == (noise_norm(9.0, 5) + 1, noise_norm(400.0, 7) + 1)
-    assert solved(EXACT, inputs, estimator=Estimator.NOISE_NORM).penalties == (
+    assert solved(EXACT, inputs, estimator="ridge-at-noise-norm").penalties == (
         noise_norm(9.0, 5),
         noise_norm(400.0, 7),
     )
@@ -247,7 +247,7 @@ def test_the_solution_reports_the_prior_parameters():
         "effect_variance": 2.0,
         "residual_variance": 90.0,
     }
-    sure = solved(DENSE, inputs, estimator=Estimator.SURE)
+    sure = solved(DENSE, inputs, estimator="sure")
     assert sure.parameters == {"prior_penalty": 45.0}
     assert sure.penalties == (45.0,)
 
@@ -256,7 +256,7 @@ def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge
     """Without noise in X'Y the James-Stein factor is 1, so the floored X'X is solved as it is."""
     prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
     inputs = inputs_for(DENSE, N, scales=scales(gram=(30.0,)), prior=prior)
-    solution = solved(DENSE, inputs, estimator=Estimator.JAMES_STEIN)
+    solution = solved(DENSE, inputs, estimator="james-stein")
     values, vectors = np.linalg.eigh(centred(X).T @ centred(X))
     floor = noise_norm(30.0, D)
     assert values[0] < floor < values[-1]
@@ -269,7 +269,7 @@ def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge
 
 def test_ridge_needs_a_penalty():
     with pytest.raises(ValueError, match="penalty"):
-        solved(DENSE, inputs_for(DENSE, N), estimator=Estimator.RIDGE)
+        solved(DENSE, inputs_for(DENSE, N), estimator="ridge")
 
 
 @pytest.mark.parametrize("estimator", SHRINKAGES)
@@ -283,7 +283,7 @@ def test_shrinkage_predicts_better_than_solving_noise(estimator):
     for _ in range(20):
         noisy = with_noise(EXACT, sigmas, rng)
         inputs = inputs_for(noisy, N, scales=sigmas, prior=prior, penalty=0.0)
-        for scores, chosen in ((ours, estimator), (plain, Estimator.RIDGE)):
+        for scores, chosen in ((ours, estimator), (plain, "ridge")):
             W = solved(noisy, inputs, estimator=chosen).weights.genotypes
             scores.append(1 - (centred(Y - X @ W) ** 2).sum() / total)
     assert np.mean(ours) > np.mean(plain) + 0.05

@@ -1,12 +1,13 @@
-"""Commands of whole runs with a bucket, in this process."""
+"""Commands of runs with a bucket, called in this process."""
 
 from __future__ import annotations
 
 import importlib
 import io
-import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from command_io import table_options
 
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
@@ -17,7 +18,7 @@ COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
 
 
 def run(command: str, *arguments: object, exit_code: int = 0) -> str:
-    """Run ``python -m pipelines.COMMAND`` in this process; what it printed, errors included."""
+    """Run ``python -m pipelines.COMMAND`` in this process, and return its output and errors."""
     main = importlib.import_module(f"pipelines.{command}").main
     output, ended = io.StringIO(), 0
     try:
@@ -29,21 +30,15 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
     return output.getvalue()
 
 
-def statistics_sha256(output: str) -> str:
-    (found,) = re.findall(r"statistics sha256: ([0-9a-f]{64})", output)
-    return found
-
-
 def options(cohort: Path, work: Path) -> list[str]:
-    tables = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-    files = [word for name in tables for word in (f"--{name}", f"{cohort}.{name}.tsv")]
-    words = (*files, "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6", "--epsilon", 2,
-             "--delta", 1e-7, "--workers", 1, "--work-dir", work, "--accept-noise")  # fmt: skip
+    words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6",
+             "--epsilon", 2, "--delta", 1e-7, "--workers", 1, "--work-dir", work,
+             "--accept-noise")  # fmt: skip
     return [str(word) for word in words]
 
 
 def ledger(folder: Path, epsilon: float = 2) -> Path:
-    """A ledger with a budget for the cohort c."""
+    """Create a ledger with a budget for the cohort c, and return its path."""
     from primo_scale.ledger.ledger import Ledger
 
     with Ledger(folder / "ledger.sqlite"):
@@ -53,7 +48,7 @@ def ledger(folder: Path, epsilon: float = 2) -> Path:
     return folder / "ledger.sqlite"
 
 
-def contents(place: Location) -> dict[str, bytes]:
-    """Every key of a store, and the bytes under it."""
-    store = store_at(place)
+def contents(location: Location) -> dict[str, bytes]:
+    """Return the content of every object of a store by key."""
+    store = store_at(location)
     return {key: store.read(key) for key in store.all_keys()}

@@ -1,4 +1,4 @@
-"""A real S3 server process on loopback, and buckets of its own for each test."""
+"""S3 server process on loopback, with new buckets for each test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """URL of a moto server in a process of its own."""
+    """Start a moto server process, and provide its URL."""
     for package in ("moto", "obstore"):
         if importlib.util.find_spec(package) is None:
             missing = f"{package} is not installed (pip install '.[dev]')"
@@ -66,7 +66,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def environment(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The variables by which a process finds the server, also those that a test starts."""
+    """Set the environment variables with which this and child processes access the server."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, value in {
@@ -81,7 +81,7 @@ def environment(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pyt
 
 @pytest.fixture
 def prefix(s3_server: str, environment: pytest.MonkeyPatch) -> ObjectUrl:
-    """A prefix of a new, empty bucket."""
+    """Provide a prefix in a new, empty bucket."""
     bucket = f"bucket-{next(_numbers)}"
     connection = http.client.HTTPConnection(urlsplit(s3_server).netloc, timeout=30)
     connection.request("PUT", f"/{bucket}")
@@ -95,7 +95,7 @@ Proxy = Callable[..., FaultyProxy]
 
 @pytest.fixture
 def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """Put a proxy that spoils what `choose` says before the server, for the rest of the test."""
+    """Provide a function that puts a proxy with the faults of `choose` before the server."""
     proxies = []
 
     def start(choose: Callable[[str, str, int], str | None]) -> FaultyProxy:
@@ -111,7 +111,7 @@ def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory) -> Path:
-    """Prefix of a simulated cohort, with its genotype store beside it in small chunks."""
+    """Provide the prefix of a simulated cohort, with its genotype store in small chunks."""
     prefix = tmp_path_factory.mktemp("cohort") / "c"
     run("simulate", "--bfile", PANEL, "--out", prefix, *COHORT)
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr", "--chunk-variants", 32,
@@ -121,7 +121,7 @@ def cohort(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An encryption key in effect."""
+    """Put an encryption key into effect, and provide its file."""
     make_key_file(tmp_path / "user.key")
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
     return tmp_path / "user.key"

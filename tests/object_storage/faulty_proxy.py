@@ -1,7 +1,7 @@
-"""A proxy before an S3 server that spoils some answers, the same ones for the same seed.
+"""Proxy before an S3 server that injects faults, the same ones for the same seed.
 
-What happens to a request depends on the seed, its method, its path and how often it was made, and
-on nothing else: not on threads, processes, time, or names that are drawn or counted anew each time.
+The fault of a request depends only on the seed, the method, the path and the number of the attempt,
+but not on threads, processes, time, or names that differ between runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _COMPLAINT = b"<Error><Code>X</Code><Message>secret-of-the-service</Message></Er
 
 @dataclass
 class Traffic:
-    """What passed.
+    """Record of the requests that passed the proxy.
 
     Attributes
     ----------
     faults
-        Number of each.
+        Number of faults by kind.
     answered
-        (method, path, status) of answers that reached the client whole.
+        (method, path, status) of the answers that reached the client completely.
     headers
         Names and values of all request headers, joined.
     """
@@ -45,7 +45,7 @@ class Traffic:
 
 
 class FaultyProxy:
-    """Forwards to a server, but for the fault that `choose(method, path, attempt)` names."""
+    """Proxy that forwards requests, except for the faults of `choose(method, path, attempt)`."""
 
     def __init__(self, server: str, choose: Callable[[str, str, int], str | None]) -> None:
         self.traffic = Traffic()
@@ -77,7 +77,7 @@ class FaultyProxy:
         self._thread.join()
 
     def paths_put(self) -> list[str]:
-        """Paths of objects that were written."""
+        """Return the paths of written objects."""
         return [path for method, path, status in self.traffic.answered
                 if method == "PUT" and status == 200]  # fmt: skip
 
@@ -114,7 +114,7 @@ class FaultyProxy:
     def _forward(
         self, request: BaseHTTPRequestHandler, body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
-        # The conditional put of a service is atomic; that of the server behind this proxy is not.
+        # A service's conditional put is atomic, but that of moto is not.
         alone = self._one_put if request.command == "PUT" else nullcontext()
         connection = http.client.HTTPConnection(self._server, timeout=30)
         with alone, closing(connection):
@@ -144,12 +144,12 @@ class FaultyProxy:
         request.connection.shutdown(socket.SHUT_RDWR)
 
 
-# Buckets of the tests are counted; stores get a name of their own.
+# Parts of paths that differ between runs: numbered buckets, and random names of stores.
 _OF_THIS_RUN = re.compile(r"bucket-\d+|[0-9a-f]{32}")
 
 
 def seeded(seed: int, share: float, faults: tuple[str, ...] = FAULTS) -> Callable[..., str | None]:
-    """A fault for a `share` of requests, each kind as often as the others."""
+    """Return a function that chooses a fault for a `share` of requests, each kind equally often."""
 
     def choose(method: str, path: str, attempt: int) -> str | None:
         lasting = _OF_THIS_RUN.sub("", path)

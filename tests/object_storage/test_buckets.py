@@ -40,18 +40,18 @@ def numbers(seed: int, shape: tuple[int, ...] = (5, 600)) -> np.ndarray:
     return np.random.default_rng(seed).integers(-(2**40), 2**40, shape)
 
 
-def written(place: Location, values: np.ndarray):
-    """A finished group with an array in chunks of two rows, and a column of text."""
-    group = create_group(place, "statistics", {"note": "x"})
+def written(location: Location, values: np.ndarray):
+    """Write a group with an array in chunks of two rows and a text column; return the array."""
+    group = create_group(location, "statistics", {"note": "x"})
     array = create_array(group, "a", shape=values.shape, chunks=(2, 600), dtype=np.int64)
     for row in range(3):
         commit_chunk(array, (row, 0), values[2 * row : 2 * row + 2])
     write_strings(group, "names", ["ü", "", "x"])
     mark_complete(group, {})
-    return array_of(open_group(place, "statistics"), "a")
+    return array_of(open_group(location, "statistics"), "a")
 
 
-def test_a_store_in_a_bucket_has_the_files_of_one_on_disk(prefix, tmp_path):
+def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
     values = numbers(1)
     local, remote = written(tmp_path / "s", values), written(prefix / "s", values)
     on_disk, in_bucket = store_at(tmp_path / "s"), store_at(prefix / "s")
@@ -63,7 +63,7 @@ def test_a_store_in_a_bucket_has_the_files_of_one_on_disk(prefix, tmp_path):
     assert names.tolist() == ["ü", "", "x"]
 
 
-def test_an_unfinished_store_is_refused_and_replaced_without_remains(prefix):
+def test_an_unfinished_store_is_refused_and_replaced(prefix):
     group = create_group(prefix, "statistics", {})
     create_array(group, "old", shape=(2,), chunks=(1,), dtype=np.int64)
     assert not is_complete(prefix, "statistics")
@@ -77,7 +77,7 @@ def test_an_unfinished_store_is_refused_and_replaced_without_remains(prefix):
         open_group(prefix / "none", "statistics")
 
 
-def test_neighbouring_prefixes_are_left_alone(prefix):
+def test_neighbouring_prefixes_are_not_changed(prefix):
     longer = ObjectUrl(prefix.scheme, prefix.bucket, prefix.key + "-and-more")
     written(prefix, numbers(3))
     written(longer, numbers(4))
@@ -88,8 +88,8 @@ def test_neighbouring_prefixes_are_left_alone(prefix):
     )
 
 
-def test_of_racers_one_wins_and_the_others_find_it_committed(prefix, proxy):
-    proxy(lambda method, path, attempt: None)  # which lets conditional puts be atomic
+def test_one_of_several_concurrent_commits_wins(prefix, proxy):
+    proxy(lambda method, path, attempt: None)  # makes conditional puts atomic
     create_array(
         create_group(prefix, "partial statistics", {}), "a", shape=(ROUNDS, 4), chunks=(1, 4),
         dtype=np.int64,
@@ -97,7 +97,7 @@ def test_of_racers_one_wins_and_the_others_find_it_committed(prefix, proxy):
     barrier = threading.Barrier(RACERS)
 
     def race(number: int) -> list[bool]:
-        bucket_store.open_bucket.cache_clear()  # connections of its own, like a process of its own
+        bucket_store.open_bucket.cache_clear()  # separate connections, as in separate processes
         store = store_at(prefix)
         array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
         first = []
@@ -116,7 +116,7 @@ def test_of_racers_one_wins_and_the_others_find_it_committed(prefix, proxy):
     kept = read_block(array, ALL)
     assert set(kept.ravel()) <= set(range(1, RACERS + 1))
     assert (kept == kept[:, :1]).all()
-    commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))  # a late one changes nothing
+    commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))  # a late commit has no effect
     np.testing.assert_array_equal(read_block(array, ALL), kept)
     drop_chunk(array, (0, 0))
     assert not store_at(prefix).holds("a/c/0/0")
@@ -124,7 +124,7 @@ def test_of_racers_one_wins_and_the_others_find_it_committed(prefix, proxy):
     assert not read_block(array, (slice(0, 1), slice(None))).any()
 
 
-def test_a_disk_lets_one_of_many_through_as_well(tmp_path):
+def test_one_of_several_concurrent_claims_on_a_disk_wins(tmp_path):
     store = store_at(tmp_path / "s")
     with ThreadPoolExecutor(RACERS) as threads:
         first = list(threads.map(lambda n: store.put_if_absent("claim", bytes([n])), range(RACERS)))
@@ -134,7 +134,7 @@ def test_a_disk_lets_one_of_many_through_as_well(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["a/c/1/0", "a/c/0/0"])
-def test_a_missing_chunk_is_an_error_never_zeros(prefix, key):
+def test_reading_a_missing_object_is_an_error(prefix, key):
     array = written(prefix, numbers(5))
     store_at(prefix).remove(key)
     with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
@@ -142,7 +142,7 @@ def test_a_missing_chunk_is_an_error_never_zeros(prefix, key):
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])
-def test_a_damaged_object_is_an_error_never_a_number(prefix, damage):
+def test_reading_a_damaged_object_is_an_error(prefix, damage):
     array, store = written(prefix, numbers(6)), store_at(prefix)
     content = bytearray(store.read("a/c/1/0"))
     if damage == "flip":
@@ -156,11 +156,11 @@ def test_a_damaged_object_is_an_error_never_a_number(prefix, damage):
     np.testing.assert_array_equal(read_block(array, (slice(0, 2), slice(None))), numbers(6)[:2])
 
 
-def test_statistics_in_a_bucket_have_the_digest_of_those_on_disk(prefix, tmp_path):
+def test_statistics_in_a_bucket_have_the_same_digest_as_on_disk(prefix, tmp_path):
     layout = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
 
-    def digests(place: Location) -> tuple[str, str]:
-        writer = BlockMatricesWriter(place, "statistics", layout)
+    def digests(location: Location) -> tuple[str, str]:
+        writer = BlockMatricesWriter(location, "statistics", layout)
         for block, size in enumerate(layout.sizes):
             write_gram(writer, layout, block, numbers(block, (size, size)))
             write_cross(writer, layout, block, numbers(block, (size, 3)))
@@ -168,15 +168,15 @@ def test_statistics_in_a_bucket_have_the_digest_of_those_on_disk(prefix, tmp_pat
         writer.write_observed(np.array([5, 6]))
         said = writer.sha256()
         writer.finish({})
-        return said, BlockMatrices(place, "statistics", layout).sha256()
+        return said, BlockMatrices(location, "statistics", layout).sha256()
 
     in_bucket, on_disk = digests(prefix / "s"), digests(tmp_path / "s")
     assert in_bucket == on_disk and len(set(on_disk)) == 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_faults_of_the_service_change_nothing(prefix, proxy, seed):
-    """A third of the answers are errors, late, cut off or lost after the request was done."""
+def test_faults_of_the_service_do_not_change_the_result(prefix, proxy, seed):
+    """A third of the answers are errors, late, truncated or lost after the request was done."""
     faulty = proxy(seeded(seed, 0.33))
     array = written(prefix, numbers(8))
     reads = 0
@@ -210,16 +210,16 @@ def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypa
         assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_an_answer_too_late_is_asked_for_again(prefix, proxy, monkeypatch):
+def test_a_request_is_repeated_after_a_timeout(prefix, proxy, monkeypatch):
     monkeypatch.setattr(bucket_store, "PATIENCE", Patience(answer_s=0.25, first_pause_s=0.01))
     store_at(prefix).put_if_absent("x", b"content")
     faulty = proxy(lambda method, path, attempt: "slow" if attempt == 0 else None)
     assert store_at(prefix).read("x") == b"content"
     assert faulty.traffic.faults["slow"] == 1
-    assert faulty.traffic.faults["none"] >= 1  # on a busy machine the next may be late as well
+    assert faulty.traffic.faults["none"] >= 1  # on a busy machine, further answers may be late
 
 
-def test_bits_flipped_on_the_way_fail_the_checksum(prefix, proxy):
+def test_bits_flipped_in_transit_fail_the_checksum(prefix, proxy):
     written(prefix, numbers(10))
     proxy(lambda method, path, attempt: "flipped" if "/c/" in path else None)
     array = array_of(open_group(prefix, "statistics"), "a")
@@ -227,7 +227,7 @@ def test_bits_flipped_on_the_way_fail_the_checksum(prefix, proxy):
         read_block(array, ALL)
 
 
-def test_refusals_are_said_at_once_and_in_one_line(prefix, environment, monkeypatch):
+def test_refusals_are_reported_at_once(prefix, environment, monkeypatch):
     nowhere = ObjectUrl("s3", "no-such-bucket", "x")
     with pytest.raises(InputError, match="the bucket does not exist"):
         store_at(nowhere).put_if_absent("claim", b"x")
@@ -246,7 +246,7 @@ def test_refusals_are_said_at_once_and_in_one_line(prefix, environment, monkeypa
         (403, "refuses access"), (501, "conditional put"),
     ],
 )  # fmt: skip
-def test_what_no_further_attempt_changes_is_said_at_once(prefix, proxy, status, said):
+def test_permanent_errors_are_not_retried(prefix, proxy, status, said):
     faulty = proxy(lambda method, path, attempt: f"status {status}")
     with pytest.raises(InputError, match=said) as caught:
         store_at(prefix).put_if_absent("claim", b"x")
@@ -254,7 +254,7 @@ def test_what_no_further_attempt_changes_is_said_at_once(prefix, proxy, status, 
     assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_service_that_ignores_conditions_is_found_out_at_the_first_claim(prefix, proxy, tmp_path):
+def test_a_service_that_ignores_conditions_is_refused(prefix, proxy, tmp_path):
     claim(prefix, tmp_path)
     claim(prefix, tmp_path)
     proxy(lambda method, path, attempt: "no conditions")

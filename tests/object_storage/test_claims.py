@@ -1,4 +1,4 @@
-"""Claims on prefixes: what a purge finds by them, and what it leaves to others."""
+"""Claims on prefixes: what a purge deletes, and what it does not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from primo_scale.storage.stores import store_at
 
 
 def fill(prefix: ObjectUrl) -> None:
-    """What a run may leave, and a file of the user's."""
+    """Write the stores of a run, and a file of the user."""
     for name in (OUTCOMES, PARTIALS, STATISTICS, STORE):
         store_at(prefix).put_if_absent(f"{name}/zarr.json", b"{}")
     store_at(prefix).put_if_absent("mine.txt", b"the user's own")
@@ -29,7 +29,7 @@ def names(prefix: ObjectUrl) -> set[str]:
     return set(store_at(prefix).all_keys())
 
 
-def test_every_prefix_that_was_claimed_is_emptied_by_name(prefix, tmp_path):
+def test_every_claimed_prefix_is_emptied(prefix, tmp_path):
     assert last_claimed(tmp_path) is None
     empty_claimed(tmp_path, genotypes=True)  # nothing was claimed
     first, second = prefix / "first", prefix / "second"
@@ -42,10 +42,10 @@ def test_every_prefix_that_was_claimed_is_emptied_by_name(prefix, tmp_path):
     claim(first, tmp_path)
     empty_claimed(tmp_path, genotypes=True)
     assert names(first) == {"mine.txt"}
-    assert names(second) == {"genotypes.zarr/zarr.json", "mine.txt"}  # not claimed any more
+    assert names(second) == {"genotypes.zarr/zarr.json", "mine.txt"}  # no longer claimed
 
 
-def test_what_another_work_directory_claims_is_left_alone(prefix, tmp_path):
+def test_a_claim_of_another_work_directory_is_respected(prefix, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for work in (ours, theirs):
         work.mkdir()
@@ -59,8 +59,8 @@ def test_what_another_work_directory_claims_is_left_alone(prefix, tmp_path):
 
 
 @pytest.mark.parametrize("sums", [PARTIALS, STATISTICS])
-def test_sums_that_nobody_claims_are_nobodys(prefix, tmp_path, sums):
-    """They may be of a subsample that served: only the work directory that lost them knew."""
+def test_sums_without_a_claim_are_refused(prefix, tmp_path, sums):
+    """The sums may be of a used subsample, which only the lost work directory recorded."""
     store = store_at(prefix)
     store.put_if_absent(f"{OUTCOMES}/zarr.json", b"{}")
     store.put_if_absent(f"{sums}/zarr.json", b"{}")
@@ -70,11 +70,11 @@ def test_sums_that_nobody_claims_are_nobodys(prefix, tmp_path, sums):
     store.remove_below(sums)
     claim(prefix, tmp_path)
     store.put_if_absent(f"{sums}/zarr.json", b"{}")
-    claim(prefix, tmp_path)  # its own by now
+    claim(prefix, tmp_path)  # the work directory has the claim
 
 
-def test_emptying_goes_on_after_an_interruption(prefix, tmp_path, monkeypatch):
-    """The claim goes last: as long as anything is left, the work directory owns it."""
+def test_emptying_continues_after_an_interruption(prefix, tmp_path, monkeypatch):
+    """The claim is deleted last, so that the work directory owns what is left."""
     claim(prefix, tmp_path)
     fill(prefix)
     store = type(store_at(prefix))

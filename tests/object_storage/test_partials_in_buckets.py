@@ -1,4 +1,4 @@
-"""Partial sums in a bucket: sealed as on a disk, counted by name, the list of a subsample first."""
+"""Partial sums in a bucket: encryption, committed tasks, damage, and deletion."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def plan() -> Plan:
 
 
 def telling(task: TileTask, columns: int) -> np.ndarray:
-    """Numbers whose bytes nothing else has."""
+    """Return numbers whose bytes occur nowhere else."""
     size = LAYOUT.size(task.block)
     return 76543 + np.arange(size * columns, dtype=np.int64).reshape(size, columns)
 
 
 def commit_all(partials: Partials) -> set[Task]:
-    """Telling numbers for every task."""
+    """Commit recognisable numbers for every task, and return the tasks."""
     q, n = LAYOUT.n_outcomes, N_PEOPLE
     for task in partials.plan.row_tasks():
         multipliers, planes = np.zeros((n, 1), dtype=np.int64), np.zeros((2 * q, n), dtype=np.int8)
@@ -56,7 +56,7 @@ def commit_all(partials: Partials) -> set[Task]:
     return {*partials.plan.row_tasks(), *partials.plan.tile_tasks()}
 
 
-def test_a_thief_of_the_bucket_reads_no_sums_and_no_digests(prefix, key, tmp_path, monkeypatch):
+def test_encrypted_partial_sums_reveal_no_sums_or_digests(prefix, key, tmp_path, monkeypatch):
     partials = opened(prefix)
     assert partials.committed() == set()
     done = commit_all(partials)
@@ -80,9 +80,9 @@ def test_a_thief_of_the_bucket_reads_no_sums_and_no_digests(prefix, key, tmp_pat
         is_complete(prefix / "partials.zarr", KIND)
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_tasks_read_genotypes_where_the_last_run_has_them(prefix, request, sealed):
-    if sealed:
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, encrypted):
+    if encrypted:
         request.getfixturevalue("key")
     partials = opened(prefix)
     done = commit_all(partials)
@@ -92,10 +92,10 @@ def test_tasks_read_genotypes_where_the_last_run_has_them(prefix, request, seale
         assert known.inputs.genotypes == prefix / "another-place"
         assert known.committed() == done
     header = contents(prefix / "partials.zarr")["zarr.json"]
-    assert (b"another-place" in header) == (not sealed)
+    assert (b"another-place" in header) == (not encrypted)
 
 
-def test_a_sealed_array_of_elsewhere_is_refused(prefix, key):
+def test_an_encrypted_array_of_another_store_is_refused(prefix, key):
     there, here = opened(prefix / "there"), opened(prefix / "here")
     source, target = store_at(there.path), store_at(here.path)
     for name in ("gram/0/zarr.json", "cross/0/zarr.json"):
@@ -107,9 +107,9 @@ def test_a_sealed_array_of_elsewhere_is_refused(prefix, key):
             array_of(group, f"{here.store_id}/{name}")
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_what_is_damaged_or_missing_is_found_by_reading_and_by_name(prefix, request, sealed):
-    if sealed:
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_damaged_and_missing_chunks_are_found(prefix, request, encrypted):
+    if encrypted:
         request.getfixturevalue("key")
     partials = opened(prefix)
     done = commit_all(partials)
@@ -132,12 +132,12 @@ def test_what_is_damaged_or_missing_is_found_by_reading_and_by_name(prefix, requ
 
 
 @pytest.fixture(params=["disk", "bucket"])
-def place(request, tmp_path) -> Location:
+def location(request, tmp_path) -> Location:
     return tmp_path if request.param == "disk" else request.getfixturevalue("prefix")
 
 
-def test_the_list_of_a_subsample_is_deleted_before_all_else(place, monkeypatch):
-    partials = opened(place, subsample=SUBSAMPLE)
+def test_the_subsample_list_is_deleted_first(location, monkeypatch):
+    partials = opened(location, subsample=SUBSAMPLE)
     chosen = partials.sampled(slice(0, N_PEOPLE))
     assert chosen is not None and len(chosen) == SUBSAMPLE
     commit_all(partials)
@@ -146,7 +146,7 @@ def test_the_list_of_a_subsample_is_deleted_before_all_else(place, monkeypatch):
 
     def interrupted(self, prefix: str) -> None:
         if not prefix:
-            raise InterruptedRun("stopped in the midst")
+            raise InterruptedRun("interrupted")
         whole(self, prefix)
 
     monkeypatch.setattr(store, "remove_below", interrupted)
@@ -159,4 +159,4 @@ def test_the_list_of_a_subsample_is_deleted_before_all_else(place, monkeypatch):
     monkeypatch.setattr(store, "remove_below", whole)
     remove_partials(partials.path)
     assert contents(partials.path) == {}
-    remove_partials(partials.path)  # nothing there, nothing to do
+    remove_partials(partials.path)  # does nothing

@@ -1,4 +1,4 @@
-"""Whole runs with genotypes and partial sums in a bucket: the same integers as on a disk."""
+"""Runs with genotypes and partial sums in a bucket give the same integers as on a disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from bucket_runs import ROOT, ledger, options, run, statistics_sha256
+from bucket_runs import ROOT, ledger, options, run
+from command_io import digest_in
 from faulty_proxy import SECRET, seeded
 
 from primo_scale.genotypes.store import open_genotype_store
@@ -19,17 +20,15 @@ from primo_scale.storage.stores import store_at
 
 @pytest.fixture(scope="module")
 def on_disk(cohort, tmp_path_factory) -> str:
-    """Digest of the statistics that a run on this machine's disk gives."""
+    """Provide the digest of the statistics of a run on disk."""
     work = tmp_path_factory.mktemp("local") / "work"
-    return statistics_sha256(
-        run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work))
-    )
+    return digest_in(run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work)))
 
 
-def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
+def test_a_release_through_a_faulty_bucket_has_the_same_integers(
     cohort, on_disk, prefix, proxy, tmp_path
 ):
-    """Genotypes are copied there, workers read them there and commit there."""
+    """Genotypes are copied to the bucket; workers read and commit there."""
     faulty = proxy(seeded(3, 0.1))
     shared, work = prefix / "run", tmp_path / "work"
     arguments = [*options(cohort, work), "--bfile", str(cohort), "--object-store", str(shared),
@@ -38,7 +37,7 @@ def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     assert f"KiB in {shared}" in run("gwas_release", *arguments, "--dry-run")
     assert list(store_at(shared).all_keys()) == []
     output = run("gwas_release", *arguments)
-    assert statistics_sha256(output) == on_disk
+    assert digest_in(output) == on_disk
     assert (tmp_path / "release" / "release.json").is_file()
     n_faults = sum(number for fault, number in faulty.traffic.faults.items() if fault != "none")
     assert n_faults > 10  # a tenth of hundreds of requests
@@ -47,13 +46,13 @@ def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     assert left == {"claim", "genotypes.zarr", "outcomes.zarr", "statistics.zarr"}
     logged = "".join(path.read_text() for path in work.iterdir() if path.is_file())
     assert SECRET not in output + logged
-    # Once more: nothing is left to do. And no other work directory may meddle.
-    assert statistics_sha256(run("gwas_release", *arguments)) == on_disk
+    # A repetition does nothing, and another work directory is refused.
+    assert digest_in(run("gwas_release", *arguments)) == on_disk
     other = [*options(cohort, tmp_path / "other"), "--object-store", str(shared)]
     assert "another work directory" in run(
         "accumulate", "--genotypes", shared / "genotypes.zarr", *other, exit_code=3
     )
-    # A purge takes what is in the bucket as well, and the same command finds the release done.
+    # A purge also empties the bucket, and the same command finds the finished release.
     assert store_at(shared).put_if_absent("mine.txt", b"the user's own")
     assert "left there: mine.txt" in run("gwas_release", *arguments, "--purge-intermediates")
     assert list(store_at(shared).all_keys()) == ["mine.txt"]
@@ -61,10 +60,8 @@ def test_a_release_by_way_of_a_faulty_bucket_has_the_integers_of_one_on_disk(
     assert "published already" in run("gwas_release", *arguments)
 
 
-def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
-    cohort, on_disk, prefix, proxy, tmp_path
-):
-    """Client and workers die; then one partial sum is torn, one flipped. All others are kept."""
+def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, proxy, tmp_path):
+    """After a kill, two damaged partial sums are computed again and all others are kept."""
     proxy(lambda method, path, attempt: "slow" if method == "PUT" and "/gram/" in path else None)
     shared, genotypes = prefix / "run", prefix / "genotypes.zarr"
     run("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", genotypes)
@@ -100,23 +97,23 @@ def test_a_killed_run_continues_with_what_is_whole_in_the_bucket(
         changed = content[:-9] if key == torn else bytes([content[0] ^ 1]) + content[1:]
         assert partials.put_if_absent(key, changed)
     again = proxy(lambda method, path, attempt: None)
-    assert statistics_sha256(run("accumulate", *arguments)) == on_disk
+    assert digest_in(run("accumulate", *arguments)) == on_disk
     puts = [path.partition("partials.zarr/")[2] for path in again.paths_put()]
     assert sums_of({key for key in puts if "gram/" in key and "/c/" in key}) & before == {
         torn, flipped,
     }  # fmt: skip
 
 
-def test_a_copy_continues_is_read_back_and_refuses_another_store(cohort, prefix, tmp_path):
+def test_a_copy_continues_and_is_verified(cohort, prefix, tmp_path):
     source, there = open_genotype_store(Path(f"{cohort}.zarr")), prefix / "genotypes.zarr"
     copy = ("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", there)
     target, origin = store_at(there), store_at(source.path)
-    # An interrupted copy, with a chunk in it that is of something else.
+    # An interrupted copy, with one wrong chunk.
     for key in ("genotypes/c/0/0", "genotypes/c/1/0", "sample_sex/zarr.json"):
         assert target.put_if_absent(key, origin.read(key))
     target.remove("genotypes/c/1/0")
     target.put_if_absent("genotypes/c/1/0", origin.read("genotypes/c/0/0"))
-    assert "read back" in run(*copy, exit_code=3)
+    assert "differs from the original" in run(*copy, exit_code=3)
     unfinished = run("accumulate", "--genotypes", there, *options(cohort, tmp_path / "work"),
                      exit_code=3)  # fmt: skip
     assert "holds no genotypes store" in unfinished
@@ -134,7 +131,7 @@ def test_a_copy_continues_is_read_back_and_refuses_another_store(cohort, prefix,
     assert "another genotype store" in run(
         "copy_genotypes", "--genotypes", other, "--to", there, exit_code=3
     )
-    # And back to a disk.
+    # Copy back to a disk.
     run("copy_genotypes", "--genotypes", there, "--to", tmp_path / "back.zarr")
     assert open_genotype_store(tmp_path / "back.zarr").input_warnings == source.input_warnings
     import primo_scale
@@ -142,7 +139,7 @@ def test_a_copy_continues_is_read_back_and_refuses_another_store(cohort, prefix,
     assert primo_scale.open_genotypes(str(there)).shape == (source.n_variants, source.n_samples)
 
 
-def test_what_belongs_on_a_disk_is_refused_an_url(cohort, tmp_path, prefix):
+def test_options_for_local_paths_refuse_urls(cohort, tmp_path, prefix):
     for command, option in (("ingest", "--out"), ("accumulate", "--work-dir")):
         output = run(command, option, prefix, exit_code=2)
         assert "is an URL" in output and not Path("s3:").exists()

@@ -1,4 +1,4 @@
-"""Finished statistics in a bucket: whole or not there, the bytes of a disk, and whose they are."""
+"""Finished statistics in a bucket: completeness, encryption, damage, and claims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bucket_runs import contents, ledger, options, run, statistics_sha256
+from bucket_runs import contents, ledger, options, run
+from command_io import digest_in
 from faulty_proxy import seeded
 from whole_matrices import write_cross, write_gram
 
@@ -28,13 +29,13 @@ SMALL_DISK = 30_000  # bytes: less than partial sums, more than statistics with 
 
 
 def numbers(*shape: int) -> np.ndarray:
-    """Numbers whose bytes nothing else has, symmetric where they are square."""
+    """Return numbers whose bytes occur nowhere else; a square matrix of them is symmetric."""
     return 76543 + np.add.outer(np.arange(shape[0]), np.arange(shape[1]))
 
 
-def summed(place: Location, inputs: dict[str, str] | None = None) -> None:
-    """Finished statistics at a place."""
-    writer = BlockMatricesWriter(place, "statistics", LAYOUT)
+def summed(location: Location, inputs: dict[str, str] | None = None) -> None:
+    """Write finished statistics."""
+    writer = BlockMatricesWriter(location, "statistics", LAYOUT)
     q = LAYOUT.n_outcomes
     for block, size in enumerate(LAYOUT.sizes):
         write_gram(writer, LAYOUT, block, numbers(size, size))
@@ -44,8 +45,8 @@ def summed(place: Location, inputs: dict[str, str] | None = None) -> None:
     writer.finish({"sha256": writer.sha256(), "inputs": inputs or {}, "plan_digest": "the plan's"})
 
 
-def test_however_far_it_came_an_interrupted_sum_does_not_count(prefix, proxy, tmp_path):
-    """The service refuses from the k-th PUT on, for every k; the next run leaves nothing of it."""
+def test_interrupted_statistics_never_count_as_complete(prefix, proxy, tmp_path):
+    """For every k, the service refuses from the k-th PUT on, and the next run replaces all."""
     summed(tmp_path / "s")
     there = prefix / "s"
     put, refused_from = 0, 1000
@@ -73,19 +74,17 @@ def test_however_far_it_came_an_interrupted_sum_does_not_count(prefix, proxy, tm
     assert finished_plan_digest(there) == "the plan's"
 
 
-def test_a_thief_of_the_bucket_reads_no_statistics_and_no_digest(
-    prefix, key, tmp_path, monkeypatch
-):
+def test_encrypted_statistics_reveal_no_statistics_or_digests(prefix, key, tmp_path, monkeypatch):
     secrets = {"guess": "digest-that-would-confirm-it"}
     summed(prefix / "s", secrets)
     raw = open_raw_statistics(prefix / "s", LAYOUT, 9)
     assert raw.inputs == secrets
-    sealed = b"".join(contents(prefix / "s").values())
+    encrypted = b"".join(contents(prefix / "s").values())
     monkeypatch.delenv(KEY_VARIABLE)
     summed(prefix / "plain", secrets)
     plain = b"".join(contents(prefix / "plain").values())
     for words in (numbers(3, 3).tobytes(), raw.sha256.encode(), secrets["guess"].encode()):
-        assert words in plain and words not in sealed
+        assert words in plain and words not in encrypted
     with pytest.raises(InputError, match="is encrypted"):
         open_raw_statistics(prefix / "s", LAYOUT, 9)
     make_key_file(tmp_path / "another.key")
@@ -102,7 +101,7 @@ def test_damaged_statistics_are_refused(prefix, change):
     store.remove("cross/0/c/0/0")
     if change == "flipped":
         store.put_if_absent("cross/0/c/0/0", bytes([content[0] ^ 1]) + content[1:])
-    if change == "another's":  # of the same shape, and whole
+    if change == "another's":  # complete and of the same shape
         store.remove("gram/0/c/0/0")
         store.put_if_absent("cross/0/c/0/0", content)
         store.put_if_absent("gram/0/c/0/0", store.read("outcome_gram/c/0/0"))
@@ -114,14 +113,14 @@ def weights(release: Path) -> bytes:
     return gzip.decompress((release / "weights.tsv.gz").read_bytes())
 
 
-def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_bucket(
+def test_a_small_work_directory_releases_through_a_faulty_bucket(
     cohort, prefix, proxy, tmp_path, monkeypatch
 ):
-    """Interrupted while it sums up, continued, and published by a command of its own."""
+    """The run is interrupted during the summation, continued, and published by `finalize`."""
     disk, work, there = tmp_path / "disk", tmp_path / "work", prefix / "run"
     finish = ("--non-private", "--out")
     arguments = ["--genotypes", f"{cohort}.zarr", "--non-private"]
-    digest = statistics_sha256(run("accumulate", *arguments, *plain(cohort, disk)))
+    digest = digest_in(run("accumulate", *arguments, *plain(cohort, disk)))
     run("finalize", "--work-dir", disk, *finish, tmp_path / "expected")
     arguments += [*plain(cohort, work), "--object-store", str(there)]
 
@@ -137,7 +136,7 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
     assert "holds no statistics" in run("finalize", "--work-dir", work, *finish,
                                         tmp_path / "early", exit_code=3)  # fmt: skip
     again = proxy(seeded(5, 0.1))
-    assert statistics_sha256(run("accumulate", *arguments)) == digest
+    assert digest_in(run("accumulate", *arguments)) == digest
     tiles = {f"/partials.zarr/{name}" for name in summed if "/gram/" in name}
     assert tiles and not any(path.endswith(tuple(tiles)) for path in again.paths_put())
     assert contents(there / STATISTICS) == contents(disk / STATISTICS)
@@ -147,7 +146,7 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
     n_faults = sum(number for fault, number in again.traffic.faults.items() if fault != "none")
     assert n_faults > 10  # a tenth of hundreds of requests
 
-    # status asks no service, and finalize says when there is none.
+    # `status` sends no request, and `finalize` reports that the service is absent.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(bucket_store, "PATIENCE", bucket_store.Patience(2, 0.01, 0.01))
     bucket_store.open_bucket.cache_clear()
@@ -159,18 +158,18 @@ def test_a_work_directory_on_a_small_disk_sums_and_publishes_by_way_of_a_faulty_
 
 
 def plain(cohort: Path, work: Path) -> list[str]:
-    """Options of a run that is not private."""
+    """Return the options of a run that is not private."""
     words = options(cohort, work)
     budget = words.index("--epsilon")
     return words[:budget] + words[budget + 4 :]
 
 
 def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_path):
-    """What it has served lies on the disk; without that its sums are nobody's. All is sealed."""
+    """The record of its use is on the disk; without the record, its sums are refused."""
     work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path, epsilon=9)
     arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work), "--subsample", 150,
                  "--object-store", there)  # fmt: skip
-    digest = statistics_sha256(run("accumulate", *arguments))
+    digest = digest_in(run("accumulate", *arguments))
     assert ": accumulate, finished" in run("status", work)
     release = ("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", "--delta",
                1e-7, "--accept-noise")  # fmt: skip
@@ -180,22 +179,22 @@ def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_pat
         *release, "--epsilon", 1, "--out", tmp_path / "second", exit_code=3
     )
     assert not any("charge" in key for key in store_at(there).all_keys())
-    # Its noise at hand, the same release is made again; nothing more is spent.
+    # With the stored noise, the same release is repeated without another charge.
     (tmp_path / "release").rename(tmp_path / "elsewhere")
     again = run(*release, "--epsilon", 2, "--out", tmp_path / "release")
     assert "paid for before" in again
-    # The work directory is lost, and the claim deleted: whether it served is not known any more.
+    # Work directory and claim are lost, so that the use of the subsample is unknown.
     shutil.rmtree(work)
     assert "another work directory" in run("accumulate", *arguments, exit_code=3)
     store_at(there).remove("claim")
     refused = run("accumulate", *arguments, exit_code=3)
     assert "whose claim on them is gone" in refused and STATISTICS in refused
     store_at(there / STATISTICS).remove_below("")
-    assert statistics_sha256(run("accumulate", *arguments)) != digest  # a fresh one
+    assert digest_in(run("accumulate", *arguments)) != digest  # a fresh one
 
 
 def test_statistics_are_read_while_the_prefix_is_claimed(prefix, tmp_path):
-    """Another's statistics may be of the same design, and of a subsample that served."""
+    """Statistics of another run may have the same design and a used subsample."""
     from primo_scale.run.work_directory import finished_statistics
 
     for work in ("ours", "theirs"):

@@ -20,6 +20,7 @@ from primo_scale.errors import InputError
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
 
+@pytest.mark.slow  # and needs Bokeh
 def test_report_of_the_local_cluster(tmp_path) -> None:
     report = tmp_path / "report.html"
     with dask_client(LocalProfile(1), tmp_path / "scratch") as client:

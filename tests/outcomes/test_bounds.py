@@ -45,7 +45,7 @@ def test_defaults_and_order(tmp_path: Path) -> None:
     )
 
 
-def test_the_type_overrides_what_the_bounds_suggest(tmp_path: Path) -> None:
+def test_the_type_overrides_the_default_of_the_bounds(tmp_path: Path) -> None:
     path = bounds_file(tmp_path, "#name upper lower type\na 1 0 quantitative\nb 1 0 NA\n")
     kinds = [bounds.kind for bounds in read_phenotype_bounds(path, ["a", "b"])]
     assert kinds == ["quantitative", "binary"]
@@ -54,18 +54,18 @@ def test_the_type_overrides_what_the_bounds_suggest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("name lower upper\ny 2 1\n", 2, "not an increasing range .*got 2 and 1"),
+        ("name lower upper\ny 2 1\n", 2, "not an increasing range .*found 2 and 1"),
         ("name lower upper\ny 1 1\n", 2, "not an increasing range"),
         ("name lower upper\ny 1 NA\n", 2, "upper of y is not a finite number .*NA"),
         ("name lower upper\ny -inf 1\n", 2, "lower of y is not a finite number .*-inf"),
         ("name lower upper\ny -1e308 1e308\n", 2, "not an increasing range"),
         ("name lower upper\ny x 1\n", 2, "lower of y is not a finite number .*got x"),
         ("name lower upper\ny 1\n", 2, "differ in length .*found 2 cells, expected 3"),
-        ("name lower upper\n\ny 1 2\ny 1 3\n", 4, "y is here twice .*bounds.tsv:3"),
+        ("name lower upper\n\ny 1 2\ny 1 3\n", 4, "y is repeated .*bounds.tsv:3"),
         ("name lower upper sd\ny 1 3 0\n", 2, "sd of y is not positive"),
         ("name lower upper mean\ny 1 3 4\n", 2, "mean of y is outside its bounds .*1 to 3"),
         ("name lower upper type\ny 1 3 ordinal\n", 2, "unknown type of y .*ordinal"),
-        ("name lower upper type\ny 1 3 binary\n", 2, "no case/control codes .*1 and 3"),
+        ("name lower upper type\ny 1 3 binary\n", 2, "not case/control codes .*1 and 3"),
         ("name lower upper lower\n", 1, "not a header of bounds"),
         ("name min max\n", 1, "not a header of bounds .*name min max"),
     ],
@@ -78,7 +78,7 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, line: int, message: str)
     assert "\n" not in str(caught.value)
 
 
-def test_phenotypes_without_bounds_are_listed_with_the_remedy(tmp_path: Path) -> None:
+def test_phenotypes_without_bounds_are_listed(tmp_path: Path) -> None:
     path = bounds_file(tmp_path, "name lower upper\ny 0 9\n")
     with pytest.raises(InputError, match=r"4 of 5 columns: a, b, c, \.\.\..*--pheno-bounds"):
         read_phenotype_bounds(path, ["a", "b", "y", "c", "d"])

@@ -1,4 +1,4 @@
-"""Exact sums for phenotype means and sds, against a direct count from the file's text."""
+"""Exact sums for phenotype means and sds, compared with a direct count from the file's text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = {
 }  # fmt: skip
 
 
-def test_sums_follow_the_one_row_local_rule(tmp_path) -> None:
+def test_sums_equal_a_direct_count(tmp_path) -> None:
     file = tmp_path / "pheno.tsv"
     lines = [f"{name}\t{name}\t{x}\t{y}" for name, (x, y) in ROWS.items()]
     file.write_text("\n".join(["FID\tIID\theight\tcase", *lines, "z\tz\t170\t1"]) + "\n")

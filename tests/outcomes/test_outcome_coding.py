@@ -30,7 +30,7 @@ def binary(name: str, lower: float, upper: float) -> PhenotypeBounds:
     return PhenotypeBounds(name, lower, upper, (lower + upper) / 2, 0.5, "binary")
 
 
-def test_values_are_clamped_scaled_and_truncated_toward_zero() -> None:
+def test_values_are_clamped_scaled_and_truncated_to_zero() -> None:
     coding = code_outcomes([quantitative("y", -2, 3, mean=1, sd=2)], [], weight=0.25)
     assert (coding.unit, coding.constant) == (8192, 2048)
     values = np.array([1, 1 + 2 / 8192, 1 + 1.99 / 8192, 1 - 1.99 / 8192, 3, 99, np.inf, -2, -8])
@@ -41,7 +41,7 @@ def test_values_are_clamped_scaled_and_truncated_toward_zero() -> None:
 
 
 @given(FINITE, FINITE, FINITE, st.floats(0.01, 1e6), st.lists(ANY_VALUE, min_size=1))
-def test_no_phenotype_leaves_its_lattice_range(
+def test_phenotype_codes_stay_in_range(
     a: float, b: float, c: float, sd: float, values: list[float]
 ) -> None:
     lower, mean, upper = sorted([a, b, c])
@@ -67,7 +67,7 @@ def test_no_phenotype_leaves_its_lattice_range(
 
 
 @given(FINITE, FINITE, FINITE, st.floats(1e-6, 10), st.lists(ANY_VALUE, min_size=1))
-def test_no_covariate_outweighs_the_constant(
+def test_covariate_codes_are_at_most_the_constant(
     a: float, b: float, c: float, weight: float, values: list[float]
 ) -> None:
     lower, centre, upper = sorted([a, b, c])
@@ -81,7 +81,7 @@ def test_no_covariate_outweighs_the_constant(
     assert coding.constant_norm == coding.constant**2 + coding.max_abs[1] ** 2
 
 
-def test_a_bound_of_minus_nine_still_counts_in_the_norms() -> None:
+def test_a_bound_of_minus_nine_counts_in_the_norms() -> None:
     coding = code_outcomes(
         [quantitative("y", -9, 1, mean=0, sd=9)], [CovariateBounds("c", -9, 1, 0)], weight=1
     )
@@ -127,13 +127,13 @@ TOKENS = ["-9", "-9.0", "-9e0", "-9.00001", "NA", "na", "nan", "NaN", "0", "0.0"
 @pytest.mark.parametrize(
     ("kind", "options"), [("quantitative", []), ("b12", []), ("b01", ["--1"]), ("covariate", [])]
 )
-def test_missing_is_what_plink2_calls_missing(
+def test_missing_values_are_those_of_plink2(
     reference: Path, plink2: str, tmp_path: Path, kind: str, options: list[str]
 ) -> None:
     """Each token stands for one person; plink2 writes NA for those it takes as missing."""
     fam = (reference / "data/real/regenie_example/example.fam").read_text().split("\n")
     people = [line.split()[:2] for line in fam if line]
-    # A binary column stays one for plink2 only while it holds codes alone.
+    # plink2 takes a column as binary only if it holds nothing but codes.
     codes = {"b12": {0, 1, 2, -9}, "b01": {0, 1, -9}}.get(kind)
     numbers = [np.nan if token.lower() == "na" else float(token) for token in TOKENS]
     pairs = zip(TOKENS, numbers, strict=True)
@@ -155,7 +155,7 @@ def test_missing_is_what_plink2_calls_missing(
     bounds = {"b12": binary("V", 1, 2), "b01": binary("V", 0, 1)}
     (group,) = open_outcome_table(path).row_groups(["V"])
     if kind == "covariate":
-        # A centre that no token has: a code of 0 can only be a missing value.
+        # No token equals the centre, so that the code 0 means missing.
         coding = code_outcomes([], [CovariateBounds("V", -20, 20, 15)], weight=0.5)
         ours = coding.code_covariates(group.values)[:, 0] == 0
     else:
@@ -170,15 +170,15 @@ def coding_of(kinds: dict[str, PhenotypeKind]) -> OutcomeCoding:
     return code_outcomes(phenotypes, [], weight=0.5)
 
 
-def test_an_off_centre_binary_trait_keeps_its_two_values_apart() -> None:
+def test_an_off_centre_binary_trait_has_two_codes() -> None:
     coding = coding_of({"b": "binary"})
     assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]
 
 
 def test_reference_vector_13_is_coded_as_outcomes(reference):
-    """The lattice of the vector, truncation included, on both of its sides.
+    """Both matrices of the vector are coded as phenotypes.
 
-    Its scales are below the smallest that `code_outcomes` would choose, so the coding is spelt out.
+    Their scales are below the smallest that `code_outcomes` chooses, so the coding is built here.
     """
     vector = np.load(reference / "vectors" / "13_fixed_point.npz")
     for values, scale, expected in (

@@ -59,7 +59,7 @@ def test_text_in_a_numeric_column_is_named(tmp_path: Path, cell: str) -> None:
     with pytest.raises(InputError, match="the value of B is not a number") as caught:
         read_all(path, ["A", "B"])
     assert (caught.value.where, caught.value.value) == (f"{path}:3", cell)
-    assert len(read_all(path, ["A"])) == 1  # a column nobody asked for may hold anything
+    assert len(read_all(path, ["A"])) == 1  # columns that are not requested may hold text
 
 
 @pytest.mark.parametrize("row", ["3 3 1", "3 3 1 2 3", "3"])
@@ -89,7 +89,7 @@ def test_a_file_without_header_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="names no column after the IDs"):
+    with pytest.raises(InputError, match="has no column after the IDs"):
         open_outcome_table(write(tmp_path, "FID IID\n1 1\n"))
     with pytest.raises(InputError, match="no such file"):
         open_outcome_table(tmp_path / "nothing.tsv")

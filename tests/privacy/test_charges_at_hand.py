@@ -10,7 +10,7 @@ import os
 
 import pytest
 from crash import KILLED, killed_at
-from tiny_release import charges_of, key_left, noise_store, pay, pay_moments, statistics_of_nobody
+from tiny_release import charges_of, key_left, noise_store, pay, pay_moments, raw_statistics
 
 from primo_scale.errors import InputError
 from primo_scale.ledger.ledger import Ledger
@@ -18,7 +18,7 @@ from primo_scale.ledger.ledger import Ledger
 
 @pytest.fixture
 def raw(tmp_path):
-    return statistics_of_nobody(tmp_path / "raw")
+    return raw_statistics(tmp_path / "raw")
 
 
 def replace_ledger(folder):

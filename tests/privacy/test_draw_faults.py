@@ -24,7 +24,7 @@ from tiny_release import (
     noise_store,
     pay,
     pay_moments,
-    statistics_of_nobody,
+    raw_statistics,
 )
 
 from primo_scale.errors import InputError, PrimoError, anticipated
@@ -40,7 +40,7 @@ FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")
 
 @pytest.fixture
 def raw(tmp_path):
-    return statistics_of_nobody(tmp_path / "raw")
+    return raw_statistics(tmp_path / "raw")
 
 
 def drawn_from(key, folder, raw):

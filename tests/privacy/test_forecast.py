@@ -11,25 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from public_sizes import SIZES
 
 from primo_scale.privacy.accuracy import expected_r2_sum, forecast, spectrum_shape
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
-    PublicSizes,
     attenuation,
     noise_variance,
     variance_left,
 )
 
-SIZES = PublicSizes(
-    n_samples=100_000,
-    n_variants=17_259,
-    n_phenotypes=1,
-    largest_block=500,
-    row_norm=7_800,
-    variant_variance=0.4,
-    phenotype_scale=1024,
-)
 UNLINKED = np.ones(1)
 ROUNDED = 1 + 1e-12
 

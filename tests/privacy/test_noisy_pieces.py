@@ -11,21 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noise_checks import KEY, RISK, has_scale
 from scipy import stats
 from small_pieces import pieces_of
-from whole_matrices import write_cross, write_gram
+from whole_matrices import zero_statistics
 
-from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.privacy import noisy_matrices, private_statistics
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 from primo_scale.privacy.noisy_matrices import noisy_cross, noisy_gram
 from primo_scale.privacy.private_statistics import Draw, privatise
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout
 
-KEY = bytes(range(32))
-RISK = 1e-6
 # So large that the lattice is that of the integers: what is drawn is what is added.
 SIGMA = 2.0**40
 ABOVE = math.nextafter(SIGMA / math.sqrt(2), math.inf)
@@ -54,22 +52,10 @@ def scales_of(layout, **changes):
     return replace(everywhere, **changes)
 
 
-def zeros(path, layout):
-    """Statistics of nobody, so that what comes out of the door is the noise."""
-    writer = BlockMatricesWriter(path, "statistics", layout, largest_gram=0)
-    q = layout.n_outcomes
-    for block, size in enumerate(layout.sizes):
-        write_gram(writer, layout, block, np.zeros((size, size), np.int64))
-        write_cross(writer, layout, block, np.zeros((size, q), np.int64))
-    writer.write_outcome_gram(np.zeros((q, q), np.int64))
-    writer.write_observed(np.zeros(layout.n_phenotypes, np.int64))
-    return RawStatistics(writer.finish({}), 1000, "digest", {})
-
-
 def drawn(folder, layout, scales, source, copies=1):
     mechanism = SimpleNamespace(scales=scales, recipe=Recipe(gram_copies=copies))
     draw = Draw(mechanism, source, folder / "private", lambda done, total: None)
-    return privatise(zeros(folder / "raw", layout), draw).matrices
+    return privatise(zero_statistics(folder / "raw", layout, largest_gram=0), draw).matrices
 
 
 def faults(matrices, scales, source):
@@ -105,7 +91,7 @@ def faults(matrices, scales, source):
         yield "counts of phenotypes are missing"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     side=st.sampled_from([5, 8, 10, 41]),
@@ -164,11 +150,6 @@ def test_noise_shared_by_two_tiles_is_found(tmp_path, monkeypatch):
     with pieces_of(8, 12):
         matrices = drawn(tmp_path, LAYOUT, scales, source)
         assert "a draw used twice or not at all" in list(faults(matrices, scales, source))
-
-
-def has_scale(noise, sigma):
-    low, high = stats.chi2.ppf([RISK / 2, 1 - RISK / 2], noise.size)
-    return low <= np.sum((noise / sigma) ** 2) <= high
 
 
 def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):
@@ -230,7 +211,7 @@ def test_memory_does_not_know_d(tmp_path):
     mechanism = SimpleNamespace(scales=scales_of(layout), recipe=Recipe())
     KeystreamNoise(KEY).draw("tables", 1, 2.0**40)
     with pieces_of(256, 4096):
-        raw = zeros(tmp_path / "raw", layout)
+        raw = zero_statistics(tmp_path / "raw", layout, largest_gram=0)
         tracemalloc.start()
         source = KeystreamNoise(KEY)
         privatise(raw, Draw(mechanism, source, tmp_path / "private", lambda done, total: None))

@@ -6,18 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from crash import KILLED, killed_at, steps_passed
+from crash import KILLED, STEPS, killed_at, steps_passed
 from scipy.stats import norm
 from small_pieces import pieces_of
-from whole_matrices import write_cross, write_gram
+from whole_matrices import zero_statistics
 
-from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.noise import off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import STEPS
 from primo_scale.ledger.spending import Account, ChargeState
 from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
@@ -25,7 +23,7 @@ from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.privacy.scales import calibrate
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 
 LAYOUT = BlockLayout((0, 90, 210), n_fixed=3, n_phenotypes=40)
 N_SAMPLES = 1000
@@ -34,14 +32,7 @@ PLAIN = Recipe()
 
 
 def raw_statistics(path):
-    """Statistics of nobody: all zero, so that what comes out of the door is the noise."""
-    writer = BlockMatricesWriter(path, "statistics", LAYOUT)
-    for block, size in enumerate(LAYOUT.sizes):
-        write_gram(writer, LAYOUT, block, np.zeros((size, size), np.int64))
-        write_cross(writer, LAYOUT, block, np.zeros((size, LAYOUT.n_outcomes), np.int64))
-    writer.write_outcome_gram(np.zeros((LAYOUT.n_outcomes,) * 2, np.int64))
-    writer.write_observed(np.zeros(LAYOUT.n_phenotypes, np.int64))
-    return RawStatistics(writer.finish({}), N_SAMPLES, "digest", {})
+    return zero_statistics(path, LAYOUT, n_samples=N_SAMPLES)
 
 
 def mechanism(epsilon=1.0, *, privacy=PrivacyUnit.FULL, recipe=PLAIN, block_norms=None):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from public_sizes import SIZES
 from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
@@ -14,7 +15,6 @@ from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.privacy.accuracy import forecast
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
-    PublicSizes,
     attenuation,
     choose_phenotype_clip,
     phenotype_norm,
@@ -23,15 +23,6 @@ from primo_scale.privacy.planning import (
 )
 from primo_scale.privacy.scales import calibrate
 
-SIZES = PublicSizes(
-    n_samples=100_000,
-    n_variants=17_259,
-    n_phenotypes=1,
-    largest_block=500,
-    row_norm=7_800,
-    variant_variance=0.4,
-    phenotype_scale=1024,
-)
 FIXED_NORM = 1024**2
 REPLACE, ADD = Adjacency
 
@@ -110,7 +101,7 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
 
 
 def test_phenotype_bounds_without_room_are_refused():
-    with pytest.raises(UsageError, match="no room"):
+    with pytest.raises(UsageError, match="rounds to zero"):
         phenotype_norm(SIZES, clip=1.0, largest_norm=0.0)
 
 

@@ -132,9 +132,11 @@ def largest_shift(bounds, promise, scales):
     return worst
 
 
-@pytest.mark.parametrize("split", [0.25, 1.0, 2.0])
+# Label privacy uses no split.
+@pytest.mark.parametrize(
+    ("privacy", "split"), [(LABEL, 2.0), *itertools.product((FULL, FEATURE), (0.25, 2.0))]
+)
 @pytest.mark.parametrize("adjacency", Adjacency)
-@pytest.mark.parametrize("privacy", PrivacyUnit)
 @pytest.mark.parametrize("bounds", SMALL, ids=str)
 def test_no_neighbours_are_further_apart_than_mu(bounds, privacy, adjacency, split) -> None:
     promise = Promise(1.0, 1e-6, privacy, adjacency)

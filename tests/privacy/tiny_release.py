@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from whole_matrices import write_cross, write_gram
+from whole_matrices import zero_statistics
 
-from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account
@@ -15,7 +14,7 @@ from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
 from primo_scale.privacy.phenotype_moments import pay_for_moments
 from primo_scale.privacy.scales import calibrate
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
 BOUNDS = PublicBounds(100, None, 1000, 2000, LAYOUT.sizes, 1000, LAYOUT.n_phenotypes)
@@ -23,15 +22,8 @@ MECHANISM = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.3)
 PAYING_COHORT = PayingCohort(Account("cohort"), "people")
 
 
-def statistics_of_nobody(path):
-    """Statistics of nobody, all zero: what is published is the noise."""
-    writer = BlockMatricesWriter(path, "statistics", LAYOUT)
-    for block, size in enumerate(LAYOUT.sizes):
-        write_gram(writer, LAYOUT, block, np.zeros((size, size), np.int64))
-        write_cross(writer, LAYOUT, block, np.zeros((size, LAYOUT.n_outcomes), np.int64))
-    writer.write_outcome_gram(np.zeros((LAYOUT.n_outcomes,) * 2, np.int64))
-    writer.write_observed(np.zeros(LAYOUT.n_phenotypes, np.int64))
-    return RawStatistics(writer.finish({}), 1000, "digest", {})
+def raw_statistics(path):
+    return zero_statistics(path, LAYOUT)
 
 
 def noise_store(folder):

@@ -131,26 +131,26 @@ def test_another_release_on_the_same_charge_is_found(paid):
     with Ledger(paid.ledger) as ledger:
         forge(paid.directory, document, Signer(ledger.public_key, ledger.sign))
     (problem,) = paid.problems()
-    assert "was published as another release.json" in problem
+    assert "was published with another release.json" in problem
 
 
 def test_a_charge_that_was_never_published_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(Paid, "publish", lambda *arguments: None)
     (problem,) = make(tmp_path, "full").problems()
-    assert "is only drawn" in problem
+    assert "is drawn, not published" in problem
 
 
 @pytest.mark.parametrize(
     "path, value, what",
     [
-        (("guarantee", "epsilon"), 4.0, "is for epsilon 5.0, not 4.0"),
-        (("guarantee", "delta"), 1e-6, "is for delta 1e-07, not 1e-06"),
-        (("guarantee", "privacy"), "label", "is for privacy unit full, not label"),
+        (("guarantee", "epsilon"), 4.0, "is for epsilon 5.0, stated is 4.0"),
+        (("guarantee", "delta"), 1e-6, "is for delta 1e-07, stated is 1e-06"),
+        (("guarantee", "privacy"), "label", "is for privacy unit full, stated is label"),
         (("guarantee", "adjacency"), "add-remove", "is for adjacency replace-one"),
-        (("ledger", "cohort"), "other", "is for cohort biobank, not other"),
+        (("ledger", "cohort"), "other", "is for cohort biobank, stated is other"),
         (("ledger", "charges", 0, "id"), "0" * 16, "is not in the ledger"),
-        (("ledger", "charges", 0, "cost", "mu_squared"), 0.5, "took Cost("),
-        (("ledger", "charges", 0, "cost", "delta"), 1e-9, "took Cost("),
+        (("ledger", "charges", 0, "cost", "mu_squared"), 0.5, "cost Cost("),
+        (("ledger", "charges", 0, "cost", "delta"), 1e-9, "cost Cost("),
     ],
 )
 def test_a_statement_that_the_ledger_contradicts_is_found(path, value, what, paid):
@@ -186,7 +186,7 @@ def test_an_understated_balance_is_found(mode, share, tmp_path):
     spent = read_document(paid.directory)["ledger"]["before"]["cost"]["mu_squared"]
     restate_before(paid, share * spent)
     (problem,) = paid.problems()
-    assert "is stated as spent before; by order of charges it is" in problem
+    assert "is stated as spent before; the earlier charges cost" in problem
 
 
 def test_a_charge_between_those_of_a_release_counts_as_spent_before_it(tmp_path):
@@ -246,4 +246,4 @@ def test_nothing_is_paid_for_a_release_without_noise(pristine, paid):
 def test_a_broken_statement_is_said_to_be_one(paid):
     (paid.directory / "release.json").write_text("{}")
     (problem,) = paid.problems()
-    assert problem.startswith("release.json: breaks its schema")
+    assert problem.startswith("release.json: violates its schema")

@@ -31,9 +31,9 @@ def test_a_variant_that_is_a_formula_is_refused(column) -> None:
     values = getattr(variants, column).copy()
     values[-1] = "=1+1"
     changed = dataclasses.replace(variants, **{column: values})
-    with pytest.raises(InputError, match=r"spreadsheets take for a formula \(got '=1\+1'\)"):
+    with pytest.raises(InputError, match=r"spreadsheets execute as a formula \(got '=1\+1'\)"):
         refuse_formulas(changed, **columns())
-    with pytest.raises(InputError, match="spreadsheets take for a formula"):
+    with pytest.raises(InputError, match="spreadsheets execute as a formula"):
         check_releasable(dataclasses.replace(example_weights(), variants=changed))
 
 

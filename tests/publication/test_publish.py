@@ -294,7 +294,7 @@ def test_a_private_release_needs_a_signer_and_no_other_has_one(tmp_path):
     weights = example_weights()
     for private, signer in ((True, None), (False, SIGNER)):
         statement = example_statement(weights, private=private)
-        with pytest.raises(ValueError, match="private releases are signed"):
+        with pytest.raises(ValueError, match="signed if and only if it is private"):
             publish_release(tmp_path / "out", weights, statement, OPTIONS, signer=signer)
     assert list(tmp_path.iterdir()) == []
 

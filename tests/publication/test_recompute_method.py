@@ -9,7 +9,7 @@ import pytest
 from release_examples import MODES, example_document, example_statement, example_weights
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import SHRINKAGES, EffectPrior, Estimator, prior_numbers
+from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior, EstimatorInputs
 from primo_scale.publication import recompute_method
 from primo_scale.publication.document import schema_problems
 from primo_scale.publication.recompute import guarantee_findings
@@ -34,21 +34,20 @@ def test_the_table_is_that_of_the_methods():
         assert (recipe.eigenvalue_share > 0) is does.measures_eigenvalue
         assert recipe.gram_copies == (7 if does.copies_each else 1)
         assert (recipe.subsample == 100) is does.subsamples
-        choices = (None, *SHRINKAGES, Estimator.RIDGE) if len(does.estimators) > 1 else (None,)
-        assert {estimator_for(method, choice) for choice in choices} == set(does.estimators)
+        choices = (*SHRINKAGES, "ridge") if len(does.estimators) > 1 else ()
+        chosen = [estimator_for(method, ESTIMATORS.get(name)) for name in (None, *choices)]
+        assert {estimator.name for estimator in chosen} == set(does.estimators)
         projects = ("projection_multiplier", "projection_radius")
         assert does.parameters == (projects if method.projects_phenotypes else ())
 
 
 def test_the_numbers_are_those_of_the_estimators():
-    assert PARAMETERS.keys() == {str(estimator) for estimator in Estimator}
-    prior = EffectPrior(np.ones(2), np.ones(2))
-    for estimator in Estimator:
-        beside = {
-            Estimator.PROJECTION: {"projection_multiplier", "projection_radius"},
-            Estimator.EIGENVALUE_RIDGE: {"smallest_eigenvalue_bound"},
-        }.get(estimator, set())
-        assert {*prior_numbers(estimator, prior), *beside} == set(PARAMETERS[estimator])
+    assert PARAMETERS.keys() == ESTIMATORS.keys()
+    inputs = EstimatorInputs(EffectPrior(np.ones(2), np.ones(2)), 1.0, 1, 1.0)
+    for name, estimator in ESTIMATORS.items():
+        beside = ("projection_multiplier", "projection_radius")
+        stated = (*estimator.numbers(inputs), *(beside if name == "projection" else ()))
+        assert set(stated) == set(PARAMETERS[name])
 
 
 # ----------------------------------------------------------------------------------- samplers
@@ -182,14 +181,14 @@ def test_a_missing_number_is_found():
     assert failed(document) == ["estimation"]
 
 
-@pytest.mark.parametrize("estimator", Estimator)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_an_estimator_belongs_to_its_method(estimator):
     document = example_document("full")
     document["estimation"] |= {
-        "estimator": str(estimator),
+        "estimator": estimator,
         "parameters": dict.fromkeys(PARAMETERS[estimator], 1.0),
     }
-    chosen = estimator in (*SHRINKAGES, Estimator.RIDGE)
+    chosen = estimator in (*SHRINKAGES, "ridge")
     assert failed(document) == ([] if chosen else ["estimation"])
 
 
@@ -199,7 +198,7 @@ def test_without_noise_there_is_only_ridge():
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
     document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
-    assert estimation_problems(document) == ["sure is none of ridge"]
+    assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
 
 
 @pytest.mark.parametrize("words", ["n = 4711", "X'Y, genotypes by phenotypes"])

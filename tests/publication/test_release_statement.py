@@ -16,7 +16,7 @@ from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, defaul
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.ledger import spending
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import Estimator
+from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.linear_model import LatticeWeights
 from primo_scale.methods.solution import Solution
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -86,7 +86,7 @@ def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
 
 def without_noise(solved: Solved) -> Solved:
     """By a plain ridge, which has no numbers beside its penalty."""
-    chosen = dataclasses.replace(solved.chosen, estimator=Estimator.RIDGE)
+    chosen = dataclasses.replace(solved.chosen, estimator=ESTIMATORS["ridge"])
     solution = dataclasses.replace(solved.solution, parameters={})
     return dataclasses.replace(solved, chosen=chosen, solution=solution)
 

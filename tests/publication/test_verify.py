@@ -279,7 +279,7 @@ def test_a_budget_overrun_is_found(release):
         "mu_squared": ledger["before"]["cost"]["mu_squared"],
     }
     forge(release, document)
-    assert any("over the budget" in problem for problem in problems(release))
+    assert any("exceeds the budget" in problem for problem in problems(release))
 
 
 def test_the_account_must_be_for_this_promise():
@@ -360,7 +360,7 @@ def test_duplicated_keys_are_found(release):
     path = release / "release.json"
     text = path.read_text().replace('"private": true', '"private": false,\n  "private": true')
     path.write_text(text)
-    assert problems(release) == ["release.json: is not in the form it was written in"]
+    assert problems(release) == ["release.json: is not in the canonical form"]
 
 
 def test_numbers_too_large_for_floats_are_found(release):

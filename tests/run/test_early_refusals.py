@@ -96,11 +96,11 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: edit(
             folder / "pheno.tsv", lambda rows: [rows[0], *(f"x{row}" for row in rows[1:])]
         ),
-        3, ["no person of this file is among the genotypes"],
+        3, ["no person of this file is in the genotypes"],
     ),
     "nobody in common with the covariates": (
         lambda folder: add_covariates(folder, "x\ty\t50\n"),
-        3, ["covar.tsv", "no person of this file is among the genotypes"],
+        3, ["covar.tsv", "no person of this file is in the genotypes"],
     ),
     "text in a phenotype": (
         lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows[:-1], "f43\tp43\ttall"]),

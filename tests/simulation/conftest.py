@@ -10,19 +10,19 @@ import numpy.typing as npt
 import pytest
 
 from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
-from primo_scale.simulation.panel import Panel, lay_out_sites, read_panel
+from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
 
 MosaicOf = Callable[..., Mosaic]
 PANEL_PREFIX = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
 
 @pytest.fixture(scope="session")
-def panel() -> Panel:
+def panel() -> ReferencePanel:
     return read_panel(str(PANEL_PREFIX))
 
 
 @pytest.fixture(scope="session")
-def mosaic_of(panel: Panel) -> MosaicOf:
+def mosaic_of(panel: ReferencePanel) -> MosaicOf:
     """Populations of the demo's panel; keywords: n_variants, mean_segment, missing_rate, seed."""
 
     def make(

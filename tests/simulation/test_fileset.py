@@ -31,7 +31,7 @@ def test_bed_reader_reads_the_genotypes_of_every_stripe(
     np.testing.assert_array_equal(dosages, copies_of_a1[raw_values(mosaic, N_PEOPLE)])
 
 
-def test_a_bed_that_is_not_finished_leaves_the_earlier_one(
+def test_an_unfinished_bed_does_not_replace_an_earlier_one(
     tmp_path: Path, mosaic_of: MosaicOf
 ) -> None:
     mosaic = mosaic_of()

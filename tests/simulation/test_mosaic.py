@@ -21,7 +21,7 @@ from primo_scale.simulation.mosaic import (
     population_variance,
     score_people,
 )
-from primo_scale.simulation.panel import Panel
+from primo_scale.simulation.panel import ReferencePanel
 
 FALSE_ALARM = 1e-6
 DOSAGE = np.array([2.0, np.nan, 1.0, 0.0])
@@ -50,7 +50,7 @@ def largest_z(n_checks: int) -> float:
 
 
 def test_without_segment_switches_every_person_copies_one_panel_member(
-    panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
+    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
 ) -> None:
     n_people = 34_300
     values = raw_values(mosaic_of(mean_segment=1e12), n_people)
@@ -91,7 +91,7 @@ def test_every_person_starts_a_chromosome_with_a_new_member(raw_values: RawValue
 
 
 def test_allele_frequencies_match_the_panel(
-    panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
+    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
 ) -> None:
     n_people = 20_000
     values = raw_values(mosaic_of(n_variants=3_000), n_people)
@@ -103,7 +103,9 @@ def test_allele_frequencies_match_the_panel(
     assert z.std() > 0.5  # sampled, not copied
 
 
-def test_ld_matches_the_panel(panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+def test_ld_matches_the_panel(
+    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
+) -> None:
     n_people, mean_segment = 20_000, 200
     values = raw_values(mosaic_of(n_variants=1_000, mean_segment=mean_segment), n_people)
     common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency)[:1_000] > 0.05
@@ -176,8 +178,8 @@ def test_seeds_give_different_people(mosaic_of: MosaicOf) -> None:
     assert (first != second).mean() > 0.5
 
 
-def random_scores(panel: Panel, mosaic: Mosaic, n_entries: int) -> GenotypeScores:
-    """Centred dosages with Gaussian weights, all in sum 0."""
+def random_scores(panel: ReferencePanel, mosaic: Mosaic, n_entries: int) -> GenotypeScores:
+    """Return centred dosages with Gaussian weights, which all add to sum 0."""
     rng = np.random.default_rng(5)
     variant = np.sort(rng.choice(mosaic.n_variants, n_entries, replace=False))
     centred = np.nan_to_num(DOSAGE - 2 * panel.a1_frequency[mosaic.panel_row[variant]][:, None])
@@ -186,7 +188,7 @@ def random_scores(panel: Panel, mosaic: Mosaic, n_entries: int) -> GenotypeScore
 
 
 def test_scores_are_sums_over_the_genotypes_written(
-    panel: Panel, mosaic_of: MosaicOf, raw_values: RawValues
+    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
 ) -> None:
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)  # the last 500 are a second tile
     scores = random_scores(panel, mosaic, 200)
@@ -199,7 +201,7 @@ def test_scores_are_sums_over_the_genotypes_written(
 
 
 def test_population_variance_is_the_quadratic_form_of_the_population_covariance(
-    panel: Panel, mosaic_of: MosaicOf
+    panel: ReferencePanel, mosaic_of: MosaicOf
 ) -> None:
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)
     scores = random_scores(panel, mosaic, 200)

@@ -11,12 +11,12 @@ from bed_reader import open_bed
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.simulation.panel import Panel, lay_out_sites, read_panel
+from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def small_panel(chromosomes: Sequence[str], positions: Sequence[int]) -> Panel:
+def small_panel(chromosomes: Sequence[str], positions: Sequence[int]) -> ReferencePanel:
     n = len(chromosomes)
 
     def strings(values: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
@@ -30,10 +30,10 @@ def small_panel(chromosomes: Sequence[str], positions: Sequence[int]) -> Panel:
         allele1=strings(["A"] * n),
         allele2=strings(["G"] * n),
     )
-    return Panel(variants, np.zeros((n, 2), dtype=np.uint8))
+    return ReferencePanel(variants, np.zeros((n, 2), dtype=np.uint8))
 
 
-def test_panel_is_what_bed_reader_reads(panel: Panel) -> None:
+def test_the_panel_equals_what_bed_reader_reads(panel: ReferencePanel) -> None:
     with open_bed(ROOT / "demo" / "1000g_eur343_chr22.bed") as bed:
         expected = bed.read(dtype="float64").T
         assert panel.variants.identifier.tolist() == bed.sid.tolist()

@@ -11,7 +11,7 @@ from scipy import stats
 
 from primo_scale.errors import InputError
 from primo_scale.simulation.mosaic import Mosaic
-from primo_scale.simulation.panel import Panel
+from primo_scale.simulation.panel import ReferencePanel
 from primo_scale.simulation.traits import (
     AGE_MEAN,
     AGE_SD,
@@ -34,12 +34,12 @@ def columns(slabs: list[PeopleSlab], name: str) -> npt.NDArray[np.float64]:
     return np.concatenate([getattr(slab, name) for slab in slabs])
 
 
-def effects_for(panel: Panel, mosaic: Mosaic, model: TraitModel, seed: int) -> Effects:
+def effects_for(panel: ReferencePanel, mosaic: Mosaic, model: TraitModel, seed: int) -> Effects:
     return draw_effects(mosaic, panel.a1_frequency[mosaic.panel_row], model, seed=seed)
 
 
 @pytest.fixture(scope="module")
-def cohort(panel: Panel, mosaic_of: MosaicOf) -> list[PeopleSlab]:
+def cohort(panel: ReferencePanel, mosaic_of: MosaicOf) -> list[PeopleSlab]:
     mosaic = mosaic_of(n_variants=3_000, mean_segment=200)
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     return list(simulate_people(mosaic, N_PEOPLE, MODEL, effects))
@@ -93,7 +93,9 @@ def test_cases_have_the_prevalence_and_a_higher_genetic_liability(
     assert liability[case == 1].mean() == pytest.approx(expected, rel=0.1)
 
 
-def test_effects_are_sparse_and_on_polymorphic_variants(panel: Panel, mosaic_of: MosaicOf) -> None:
+def test_effects_are_sparse_and_on_polymorphic_variants(
+    panel: ReferencePanel, mosaic_of: MosaicOf
+) -> None:
     mosaic = mosaic_of(n_variants=3_000)
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     polymorphic = (panel.a1_frequency > 0) & (panel.a1_frequency < 1)
@@ -103,7 +105,7 @@ def test_effects_are_sparse_and_on_polymorphic_variants(panel: Panel, mosaic_of:
     assert (np.diff(effects.variant) >= 0).all()
 
 
-def test_effects_depend_only_on_their_own_seed(panel: Panel, mosaic_of: MosaicOf) -> None:
+def test_effects_depend_only_on_their_own_seed(panel: ReferencePanel, mosaic_of: MosaicOf) -> None:
     one, same, other = (
         effects_for(panel, mosaic_of(seed=people), MODEL, seed=seed)
         for people, seed in ((1, 3), (2, 3), (1, 4))
@@ -113,7 +115,7 @@ def test_effects_depend_only_on_their_own_seed(panel: Panel, mosaic_of: MosaicOf
     assert not np.array_equal(one.variant, other.variant)
 
 
-def test_results_do_not_depend_on_the_slab_size(panel: Panel, mosaic_of: MosaicOf) -> None:
+def test_results_do_not_depend_on_the_slab_size(panel: ReferencePanel, mosaic_of: MosaicOf) -> None:
     mosaic = mosaic_of()
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     whole, pieces = (

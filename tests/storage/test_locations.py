@@ -21,7 +21,7 @@ def test_a_url_is_parsed_into_bucket_and_key(scheme):
     found = parse_location(f"{scheme}://my-bucket.x/cohort/geno=1/a_b.zarr/")
     assert found == ObjectUrl(scheme, "my-bucket.x", "cohort/geno=1/a_b.zarr")
     assert str(found) == f"{scheme}://my-bucket.x/cohort/geno=1/a_b.zarr"
-    assert parse_location(str(found)) == found == found.resolve()
+    assert parse_location(str(found)) == parse_location(found) == found == found.resolve()
     assert found.name == "a_b.zarr"
     assert parse_location(str(found / "gram/0/c/1")) == found / "gram" / "0" / "c" / "1"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
 from primo_scale.methods.solution import SolveInputs, solve_statistics
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout
@@ -108,13 +108,14 @@ def inputs_for(statistics, n_samples, **changes):
 def solved(statistics, inputs, method="reuse-cov-gauss", estimator=None):
     """Solve by the names of method and estimator."""
     chosen = METHODS[method]
-    return solve_statistics(statistics, inputs, chosen, estimator_for(chosen, estimator))
+    rule = None if estimator is None else ESTIMATORS[estimator]
+    return solve_statistics(statistics, inputs, chosen, estimator_for(chosen, rule))
 
 
 def ridge_weights(statistics, n_samples, penalty):
     """Weights of plain ridge on exact statistics."""
     inputs = inputs_for(statistics, n_samples, penalty=penalty)
-    return solved(statistics, inputs, estimator=Estimator.RIDGE).weights
+    return solved(statistics, inputs, estimator="ridge").weights
 
 
 def integer_cohort(n, d, n_covariates, n_phenotypes, seed):

@@ -1,0 +1,116 @@
+"""State of a run and of its work directory, as an onlooker sees it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from primo_scale.errors import InputError
+from primo_scale.humanize import bytes_in_words
+from primo_scale.machine import disk_usage, free_disk
+from primo_scale.run.eta import duration
+from primo_scale.run.progress_file import RunProgress, read_progress
+from primo_scale.run.work_directory import LOCK
+from primo_scale.storage.files import lock_is_held
+
+_REMARKS = {
+    "running": "running",
+    "finished": "finished",
+    "stopped": "stopped; the same command continues it",
+    "failed": "failed",
+    "unknown": "runs on another machine, whose processes are not seen from here",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people.
+
+    Attributes
+    ----------
+    state : str
+        ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
+        error; ``stopped``: it was interrupted or killed, and the same command continues it;
+        ``unknown``: it is on another machine and has not recorded its end.
+    run : RunProgress or None
+        What the run recorded; None if it has not begun to.
+    disk : dict of str to int
+        Bytes in use on the disk, by name in the work directory, largest first.
+    disk_free : int
+        Bytes.
+    """
+
+    state: str
+    run: RunProgress | None
+    disk: dict[str, int]
+    disk_free: int
+
+
+def read_status(work_dir: Path) -> Status:
+    """Return the state of the run in a work directory.
+
+    Raises
+    ------
+    InputError
+        There is no such directory, or no run has begun in it.
+    """
+    if not work_dir.is_dir():
+        raise InputError("no such work directory", where=work_dir)
+    # The lock first: a run that ends between the two looks has then recorded its end.
+    held = lock_is_held(work_dir / LOCK)
+    run = read_progress(work_dir)
+    if run is None and not held:
+        raise InputError(
+            "holds no record of a run: none has begun here, or its intermediates were purged",
+            where=work_dir,
+        )
+    return Status(_state(run, held), run, disk_usage(work_dir), free_disk(work_dir))
+
+
+def _state(run: RunProgress | None, held: bool) -> str:
+    if held or run is None:
+        return "running"
+    if run.outcome in ("finished", "failed"):
+        return run.outcome
+    if run.outcome is None and run.host != socket.gethostname():
+        return "unknown"
+    return "stopped"
+
+
+def status_lines(work_dir: Path, status: Status) -> Iterator[str]:
+    """Yield the lines that describe a status to the operator."""
+    run = status.run
+    if run is None:
+        yield f"{work_dir}: starting"
+    else:
+        since = _ago(run.started)
+        who = f" ({run.command}, process {run.pid} on {run.host}, started {since} ago)"
+        yield f"{work_dir}: {run.stage or run.command}, {_REMARKS[status.state]}{who}"
+        if run.total:
+            yield f"  {'done':<8}  {_counts(run, at_last=status.state != 'running')}"
+        if run.out is not None:
+            yield f"  {'release':<8}  {run.out}"
+        if run.message is not None and status.state != "failed":
+            yield f"  {'message':<8}  {run.message}"
+    used = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in [*status.disk.items()][:3])
+    total = bytes_in_words(sum(status.disk.values()))
+    yield f"  {'disk':<8}  {total} used ({used}), {bytes_in_words(status.disk_free)} free"
+
+
+def _counts(run: RunProgress, *, at_last: bool) -> str:
+    parts = [f"{run.done} of {run.total} {run.of_what}, {run.total - run.done} left"]
+    if run.work_done is not None:
+        parts.append(f"{run.work_done:.1%} of the work")
+    if run.per_second > 0:
+        parts.append(f"{60 * run.per_second:.3g} a minute")
+    if run.seconds_left:
+        parts.append(f"about {duration(run.seconds_left)} left{' at the last rate' * at_last}")
+    return ", ".join([*parts, f"recorded {_ago(run.updated)} ago"])
+
+
+def _ago(time: str) -> str:
+    seconds = (datetime.now().astimezone() - datetime.fromisoformat(time)).total_seconds()
+    return duration(max(0.0, seconds))

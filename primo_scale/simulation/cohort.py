@@ -1,0 +1,86 @@
+"""A simulated cohort as a whole: genotypes, covariates, phenotypes and the files they go to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from primo_scale.simulation.fileset import Fileset
+from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
+from primo_scale.simulation.panel import lay_out_sites, read_panel
+from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_people
+
+
+@dataclass(frozen=True)
+class SimulatedCohort:
+    """Parameters of a simulated cohort.
+
+    Attributes
+    ----------
+    bfile : str
+        Prefix of the PLINK 1 fileset of the panel.
+    out : str
+        Prefix of the files to write.
+    samples : int
+        Number of people.
+    seed : int
+        Seed of the people.
+    variants : int or None
+        Number of variants; more than the panel has tiles it under new IDs. None stands for the
+        panel's.
+    mean_segment : float
+        Mean number of neighbouring variants copied from one member of the panel.
+    missing : float
+        Share of genotype calls that are missing.
+    phenotypes : int
+        Number of quantitative traits, of mean 0 and variance 1.
+    prevalence : float or None
+        Share of cases of a further binary trait; None stands for no such trait.
+    heritability : float
+        Heritability of every trait, of the binary one on the liability scale.
+    causal_fraction : float
+        Share of polymorphic variants that have an effect.
+    effects_seed : int
+        Seed of the effects; cohorts that share it, and the trait options, share their effects.
+    """
+
+    bfile: str
+    out: str
+    samples: int
+    seed: int
+    variants: int | None = None
+    mean_segment: float = 200
+    missing: float = 0
+    phenotypes: int = 0
+    prevalence: float | None = None
+    heritability: float = 0.3
+    causal_fraction: float = 0.01
+    effects_seed: int = 0
+
+
+def simulate(cohort: SimulatedCohort) -> int:
+    """Write the files of a cohort and return its number of variants."""
+    panel = read_panel(cohort.bfile)
+    sites = lay_out_sites(panel, cohort.variants or len(panel.variants))
+    mosaic = Mosaic(
+        codes=panel.codes,
+        panel_row=sites.panel_row,
+        chromosome_starts=sites.chromosome_starts,
+        mean_segment=cohort.mean_segment,
+        missing_rate=cohort.missing,
+        seed=cohort.seed,
+    )
+    model = TraitModel(
+        cohort.phenotypes, cohort.prevalence, cohort.heritability, cohort.causal_fraction
+    )
+    n_people, files = cohort.samples, Fileset(cohort.out)
+    files.write_bed(genotype_slabs(mosaic, n_people), mosaic.n_variants, n_people)
+    files.write_bim(sites.variants)
+    effects = None
+    if model.names:
+        frequency = panel.a1_frequency[sites.panel_row]
+        effects = draw_effects(mosaic, frequency, model, seed=cohort.effects_seed)
+        files.write_effects(effects, sites.variants, model)
+    files.write_bounds(model)
+    people = simulate_people(mosaic, n_people, model, effects)
+    files.write_people(people, model, f"SIM{cohort.seed}")
+    return mosaic.n_variants

@@ -1,0 +1,64 @@
+"""Ingests of fixtures, and what other programs read from them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import bed_reader
+import numpy as np
+import zarr
+
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.store import GenotypeStore
+
+
+def run(
+    prefix: Path | list[Path],
+    destination: Path,
+    selection: Selection | None = None,
+    chunk_shape: tuple[int, int] = (16, 12),
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> GenotypeStore:
+    return ingest(
+        prefix if isinstance(prefix, list) else [prefix],
+        destination,
+        selection=selection or Selection(),
+        chunk_shape=chunk_shape,
+        on_progress=on_progress,
+    )
+
+
+def bed_reader_dosages(prefix: Path) -> np.ndarray:
+    values = bed_reader.open_bed(f"{prefix}.bed", count_A1=True).read(dtype="int8").T
+    return np.where(values == -127, np.int8(-1), values)
+
+
+def copy_fileset(source: Path, target: Path) -> Path:
+    for kind in (".bed", ".bim", ".fam"):
+        shutil.copy(f"{source}{kind}", f"{target}{kind}")
+    return target
+
+
+def split_by_chromosome(base: Path, directory: Path) -> list[Path]:
+    """Split a variant-major fileset by chromosome, and return the prefixes."""
+    lines = Path(f"{base}.bim").read_text().splitlines(keepends=True)
+    content = Path(f"{base}.bed").read_bytes()
+    width = (len(content) - 3) // len(lines)
+    prefixes = []
+    for chromosome in dict.fromkeys(line.split()[0] for line in lines):
+        rows = [i for i, line in enumerate(lines) if line.split()[0] == chromosome]
+        prefix = directory / f"study.chr{chromosome}"
+        Path(f"{prefix}.bim").write_text("".join(lines[i] for i in rows))
+        cut = b"".join(content[3 + i * width : 3 + (i + 1) * width] for i in rows)
+        Path(f"{prefix}.bed").write_bytes(content[:3] + cut)
+        shutil.copy(f"{base}.fam", f"{prefix}.fam")
+        prefixes.append(prefix)
+    return prefixes
+
+
+def stored(store: GenotypeStore, name: str) -> np.ndarray:
+    """Return an array of a store, as Zarr alone reads it."""
+    return np.asarray(zarr.open_group(store.path, mode="r")[name])

@@ -1,0 +1,23 @@
+"""Checks of drawn noise, each of which rejects correct noise with probability `RISK`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+RISK = 1e-6
+KEY = bytes(range(32))
+
+
+def has_scale(noise, sigma=1.0):
+    """Return whether the variance of normal draws is compatible with a standard deviation."""
+    low, high = stats.chi2.ppf([RISK / 2, 1 - RISK / 2], noise.size)
+    return low <= np.sum((noise / sigma) ** 2) <= high
+
+
+def correlated(first, second):
+    """Return whether two samples of equal size are correlated."""
+    limit = stats.norm.isf(RISK / 2) / math.sqrt(len(first))
+    return abs(np.corrcoef(first, second)[0, 1]) > limit

@@ -1,0 +1,163 @@
+"""The public functions: README's example, what they return, and what they leave alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import threadpoolctl  # noqa: F401  # its import sets an environment variable
+
+import primo_scale as ps
+from primo_scale.errors import InputError, UsageError
+from primo_scale.run.request import options_of
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
+
+ROOT = Path(__file__).resolve().parents[1]
+PANEL = "demo/1000g_eur343_chr22"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files that README's example names, of fewer people and variants."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "demo").symlink_to(ROOT / "demo")
+    (folder / "demo-run").mkdir()
+    simulate(
+        SimulatedCohort(
+            bfile=str(ROOT / PANEL), out=str(folder / "demo-run/train"), samples=2000, seed=1,
+            variants=100, phenotypes=2,
+        )
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def in_folder(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return folder
+
+
+def example() -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return code
+
+
+def state_of_the_process() -> tuple[object, ...]:
+    logger = logging.getLogger("primo_scale")
+    umask = os.umask(0)
+    os.umask(umask)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    log = (list(logger.handlers), logger.level, logger.propagate)
+    return handlers, log, dict(os.environ), umask, Path.cwd()
+
+
+def test_the_example_of_the_readme_releases_and_leaves_the_process_alone(in_folder, capsys) -> None:
+    before = state_of_the_process()
+    names: dict[str, object] = {}
+    exec(compile(example(), "README.md", "exec"), names)
+    assert state_of_the_process() == before
+    assert "Forecast" in capsys.readouterr().out
+    request = names["request"]
+    assert isinstance(request, ps.ReleaseRequest)
+
+    release = ps.open_release(request.out)
+    assert (release.private, release.epsilon, release.delta) == (True, 5.0, 1e-9)
+    assert release.phenotypes == ("QT1", "QT2") and release.genome_build == "NR"  # too few known
+    assert list(release.weights.columns) == [
+        "ID", "effect_allele", "other_allele", "chrom", "pos", "QT1", "QT2",
+    ]  # fmt: skip
+    plain = pd.read_csv(request.out / "weights.tsv.gz", sep="\t", dtype={"chrom": str})
+    pd.testing.assert_frame_equal(release.weights, plain[release.weights.columns])
+    assert release.weights[["QT1", "QT2"]].to_numpy().dtype == np.float64
+    assert release.covariates.loc["(intercept)"].notna().all()
+
+    verdict = ps.verify(request.out)
+    assert verdict.ok and verdict.private and not verdict.problems
+    again = ps.release(request)  # a retry replays: one charge, one release
+    pd.testing.assert_frame_equal(again.weights, release.weights)
+    assert again.document["ledger"] == release.document["ledger"]
+    log = (request.work_dir / "run.log").read_text()
+    assert "--epsilon 5.0" in log and log.splitlines()[-1].endswith("done")
+
+
+def test_the_stages_make_the_release_of_the_whole(in_folder) -> None:
+    """Without noise the weights of both ways are the same bytes."""
+    tables = ps.OutcomeTables("demo-run/train.pheno.tsv", "demo-run/train.pheno-bounds.tsv")
+    privacy, files = ps.Privacy(non_private=True), ps.GenotypeFiles("demo-run/train")
+    store = ps.ingest(files, "g.zarr")
+    assert ps.open_genotypes("g.zarr").shape == (store.n_variants, store.n_samples) == (100, 2000)
+    summed = ps.accumulate(
+        ps.AccumulateRequest(genotypes="g.zarr", outcomes=tables, privacy=privacy, work_dir="w")
+    )
+    assert summed.work_dir == Path("w") and len(summed.sha256) == 64
+    ps.finalize(ps.FinalizeRequest(work_dir="w", out="by-stages", non_private=True))
+    ps.release(ps.ReleaseRequest(genotypes=files, outcomes=tables, privacy=privacy, out="at-once"))
+    one, other = (Path(name, "weights.tsv.gz").read_bytes() for name in ("by-stages", "at-once"))
+    assert one == other
+    assert not ps.open_release("at-once").private and ps.open_release("at-once").epsilon is None
+
+
+def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> None:
+    request = ps.ReleaseRequest(
+        genotypes=ps.GenotypeFiles("demo-run/train"),
+        outcomes=ps.OutcomeTables("demo-run/train.pheno.tsv", "demo-run/train.pheno-bounds.tsv"),
+        privacy=ps.Privacy(epsilon=5, delta=1e-9),
+        out="planned",
+    )
+    before = sorted(in_folder.rglob("*"))
+    planned = ps.plan(request)
+    assert sorted(in_folder.rglob("*")) == before
+    assert planned.design.layout.n_variants == 100 and planned.design.n_samples == 2000
+    assert 0 < planned.accuracy.r_squared < planned.accuracy.without_noise < 0.3
+    assert planned.summation.needs.tasks == 2 and planned.summation.seconds > 0
+
+
+def test_errors_are_exceptions_with_one_line(in_folder) -> None:
+    with pytest.raises(UsageError, match=r"^--pheno-bounds: public bounds are needed"):
+        ps.OutcomeTables("demo-run/train.pheno.tsv")
+    with pytest.raises(UsageError, match=r"^--privacy: is no choice"):
+        ps.Privacy(unit="half")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="go together"):
+        ps.Privacy(epsilon=1)
+    with pytest.raises(UsageError, match=r"^--ridge: is out of range"):
+        ps.Fit(ridge=float("nan"))
+    with pytest.raises(InputError, match=r"none\.bed: No such file|none.*no such file"):
+        ps.ingest(ps.GenotypeFiles("none"), "n.zarr")
+    assert issubclass(InputError, ps.PrimoError)
+
+
+def test_numbers_and_texts_of_equal_value_make_equal_requests() -> None:
+    """A charge is found again by its request: 3 and 3.0 must be one."""
+    one, other = ps.Privacy(epsilon=3, delta=1e-6), ps.Privacy(epsilon=3.0, delta="1e-6")
+    assert repr(one) == repr(other) and one == other
+    files = ps.GenotypeFiles(Path("a"), chromosomes="1-3")
+    assert files == ps.GenotypeFiles(["a"], chromosomes=("1", "2", "3"))
+
+
+def test_every_option_of_a_request_has_a_name_of_its_own() -> None:
+    request = ps.ReleaseRequest(
+        genotypes=ps.GenotypeFiles("a"), outcomes=ps.OutcomeTables("p", "b"),
+        privacy=ps.Privacy(non_private=True), out="r",
+    )  # fmt: skip
+    names = [name for name, _ in options_of(request)]
+    assert len(set(names)) == len(names)
+
+
+def test_public_names_are_imported_when_they_are_used() -> None:
+    code = (
+        "import sys, primo_scale; heavy = {'numpy', 'dask', 'pandas', 'attrs'} & set(sys.modules); "
+        "assert not heavy, heavy; "
+        "assert all(getattr(primo_scale, name) for name in primo_scale.__all__)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    with pytest.raises(AttributeError, match="no attribute 'relaese'"):
+        _ = ps.relaese

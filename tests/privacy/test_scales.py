@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import composed_epsilon, mu_for, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.scales import calibrate, counts_share
+from primo_scale.privacy.scales import calibrate, counts_share, rounded_up
 
 FULL, LABEL, FEATURE = PrivacyUnit
 REPLACE, ADD = Adjacency
@@ -188,6 +189,24 @@ def test_shares_of_mu_squared_add_up() -> None:
     )
     rest = calibrate(BOUNDS, Promise(1.0, 1e-6, share=0.95), Recipe(), split=1.0)
     assert rest.cost.mu_squared == pytest.approx(0.95 * mu**2, rel=1e-12)
+
+
+@pytest.mark.parametrize(("adjacency", "people"), [(REPLACE, 343), (ADD, 2**33)])
+def test_noise_on_the_eigenvalue_covers_the_longest_block_and_a_private_number_of_people(
+    adjacency, people
+) -> None:
+    """Theorem 4 of docs/maths/single-statistics.md, with more people than live under add-remove."""
+    bounds = replace(BOUNDS, block_norms=(300, 1_500), block_sizes=(10, 30))
+    promise, recipe = Promise(1.0, 1e-6, FULL, adjacency), Recipe(eigenvalue_share=1 / 3)
+    found = calibrate(bounds, promise, recipe, split=1.0).scales.smallest_eigenvalue
+    change = 1_500 + 1 + 32 * 30 * people * 1_500 / 2**53
+    assert found == pytest.approx(change / (release_mu(1.0, 1e-6) / math.sqrt(3)), rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.1, 12_345.6, math.nextafter(2.0, 0), 3e17])
+def test_a_scale_is_rounded_up_by_more_than_the_roundings_before_it(sigma) -> None:
+    least = Fraction(sigma) * (1 + Fraction(1, 2**50))
+    assert least <= Fraction(rounded_up(sigma)) < least * (1 + Fraction(1, 2**50))
 
 
 def test_naive_composition_pays_for_every_copy() -> None:

@@ -334,6 +334,15 @@ def test_more_copies_of_the_gram_matrix_need_more_noise():
     assert "mu: recomputed" in problems(document)
 
 
+@pytest.mark.parametrize("mode", ["full-blocks", "full-add-remove-blocks"])
+def test_a_block_is_bounded_by_the_row_as_well(mode, monkeypatch):
+    """The noise on the first block is that for the row's bound, which is the smaller one here."""
+    monkeypatch.setattr(release_examples, "ROW_NORM", max(BLOCK_NORMS) // 2)
+    document = example_document(mode)
+    assert problems(document) == ""
+    assert claims_of(document).block_bounds == (max(BLOCK_NORMS) // 2,) * 2
+
+
 def test_what_is_measured_besides_must_be_listed():
     eigenvalue, moments = example_document("ada-ssp"), example_document("moments")
     plain = example_document("full")

@@ -222,7 +222,7 @@ class LedgerReader:
             raise InputError(
                 f"the ledger is damaged: {problems[0]}",
                 where=self.path,
-                remedy="Nothing is spent from it; see python -m pipelines.ledger verify",
+                remedy="Nothing is spent from it; see primo-scale ledger verify",
             )
         return history
 

@@ -49,7 +49,7 @@ def over_budget(
         value=f"epsilon {request.epsilon:g}",
         limit=f"{balance.epsilon_left:g} left: {spent_epsilon} spent of "
         f"{spent_in_words(budget.epsilon)} at delta {budget.delta:g}",
-        remedy=f"{lost}Ask for less, or raise it: python -m pipelines.ledger "
+        remedy=f"{lost}Ask for less, or raise it: primo-scale ledger "
         f"set-budget {_budget_options(path, request.account)} --epsilon E",
     )
 
@@ -61,7 +61,7 @@ def other_delta(path: Path, account: Account, *, asked: float | None, own: float
         where=path,
         value=f"delta {asked!r}",
         limit=f"delta {own!r}",
-        remedy=f"Ask for --delta {own!r}; what was spent: python -m pipelines.ledger show "
+        remedy=f"Ask for --delta {own!r}; what was spent: primo-scale ledger show "
         f"{_cohort_options(path, account)}",
     )
 
@@ -215,7 +215,7 @@ def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
     """
     options = [f"--ledger {shlex.quote(str(path))}", f"--cohort {shlex.quote(account.cohort)}"]
     return (
-        f"python -m pipelines.ledger set-budget {' '.join(options)} "
+        f"primo-scale ledger set-budget {' '.join(options)} "
         f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta {delta}"
     )
 

@@ -1,4 +1,4 @@
-"""``python -m pipelines.ledger`` as a user runs it."""
+"""``primo-scale ledger`` as a user runs it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_command_that_a_refusal_names_opens_the_budget(path, cohort):
         asked = replace(request(account, "label", 2.0, 1e-9), people_digest=people)
         with pytest.raises(BudgetRefused) as refused:
             ledger.reserve(asked)
-    words = shlex.split(str(refused.value).split("python -m pipelines.ledger ")[1])
+    words = shlex.split(str(refused.value).split("primo-scale ledger ")[1])
     filled = {"E": "2", "D": "1e-9"}
     assert run(*(filled.get(word, word) for word in words))[0] == 0
     with Ledger(path) as ledger:

@@ -11,11 +11,11 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.humanize import spent_in_words
 from primo_scale.ledger.history import History
 from primo_scale.ledger.rosters import Overlap
-from primo_scale.ledger.spending import Account, Balance, ReleaseRequest
+from primo_scale.ledger.spending import Account, Balance, ChargeRequest
 
 
 def over_budget(
-    path: Path, balance: Balance, *, request: ReleaseRequest, cost: Cost, lost_charges: int
+    path: Path, balance: Balance, *, request: ChargeRequest, cost: Cost, lost_charges: int
 ) -> BudgetRefused:
     """Return the refusal of a request that the budget does not cover.
 
@@ -89,7 +89,7 @@ def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
 
 
 def name_refusal(
-    path: Path, history: History, request: ReleaseRequest, shared: Overlap
+    path: Path, history: History, request: ChargeRequest, shared: Overlap
 ) -> BudgetRefused | None:
     """Return the refusal of a request that may not be charged to the account that it names.
 
@@ -145,7 +145,7 @@ def name_refusal(
 
 
 def _second_name(
-    path: Path, to_open: Account, request: ReleaseRequest, shared: Overlap, same_list: set[str]
+    path: Path, to_open: Account, request: ChargeRequest, shared: Overlap, same_list: set[str]
 ) -> BudgetRefused:
     """Return the refusal of a second cohort for people for whom another cohort was charged.
 

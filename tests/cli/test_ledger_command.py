@@ -17,13 +17,13 @@ from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ReleaseRequest
+from primo_scale.ledger.spending import Account, ChargeRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def request(account, digest, epsilon, delta):
-    return ReleaseRequest(account, digest, epsilon, delta, Cost(release_mu(epsilon, delta) ** 2))
+    return ChargeRequest(account, digest, epsilon, delta, Cost(release_mu(epsilon, delta) ** 2))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_show_says_what_a_subsampled_charge_takes(path):
     with Ledger(path) as ledger:
         account = ledger.balances()[0].account
         ledger.set_budget(account, epsilon=20.0)
-        ledger.reserve(ReleaseRequest(account, "subsampled", 2.0, 1e-8, cost))
+        ledger.reserve(ChargeRequest(account, "subsampled", 2.0, 1e-8, cost))
     code, output = run("show", "--ledger", path)
     assert code == 0
     assert output.count("epsilon 2  mu^2 ") == 1

@@ -362,6 +362,14 @@ def test_a_split_without_proof_has_no_finite_shift(split):
     assert joint_shift(dataclasses.replace(claims, split=split)) == math.inf
 
 
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+def test_a_cost_other_than_that_of_the_noise_is_found(factor):
+    """Also where the charges of the ledger add up to it: each finding stands for itself."""
+    document = example_document("full")
+    document["guarantee"]["cost"]["mu_squared"] *= factor
+    assert "mu: mu^2 recomputed" in problems(document)
+
+
 def test_a_statistic_that_stands_twice_is_found():
     document = example_document("full")
     queries = document["mechanism"]["queries"]

@@ -16,6 +16,10 @@ from methods_examples import inputs_for, integer_cohort, solved, statistics_of
 from small_cohort import command
 
 from primo_scale.cli.finalize import main as finalize
+from primo_scale.cluster.job_queue import job_script
+from primo_scale.cluster.profile import PROFILES, JobQueueProfile
+from primo_scale.cluster.queues import JOB_QUEUES, JobQueue
+from primo_scale.cluster.read_profile import read_profile
 from primo_scale.kernels import AUTOMATIC, FASTEST_FIRST, KERNELS
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.products import ArraySums, Int8, Int32, ProductSum
@@ -121,3 +125,27 @@ def test_a_toy_estimator_solves() -> None:
     ridge = solved(statistics, inputs, estimator="ridge")
     np.testing.assert_allclose(2 * ours.weights.genotypes, ridge.weights.genotypes, rtol=1e-12)
     assert (ours.rule, ours.parameters) == ("half of ridge", {})
+
+
+# ---- Job queues ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", JOB_QUEUES)
+def test_a_job_queue_has_an_example_that_is_documented(kind: str) -> None:
+    example = ROOT / "cluster" / kind
+    profile = read_profile(example / f"{kind}.toml")
+    assert isinstance(profile, JobQueueProfile)
+    assert "--lifetime" in job_script(profile, None, "LOGS")
+    assert (example / "submit.sh").is_file() and (example / "README.md").is_file()
+    assert f"[{kind}]({kind}/)" in (ROOT / "cluster/README.md").read_text()
+    assert profile.job_queue.listing
+
+
+def test_a_toy_queue_writes_a_job_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    toy = JobQueue("dask_jobqueue:OARCluster", ("oarstat", "-u"), "project")
+    monkeypatch.setitem(JOB_QUEUES, "oar", toy)
+    monkeypatch.setitem(PROFILES, "oar", JobQueueProfile)
+    file = tmp_path / "oar.toml"
+    file.write_text('kind = "oar"\n[jobs]\naccount = "grant7"\nwalltime = "02:00:00"\n')
+    script = job_script(read_profile(file), None, "LOGS")
+    assert "#OAR --project grant7" in script and "walltime=02:00:00" in script

@@ -20,13 +20,6 @@ from distributed.core import Status
 
 LOGGER = logging.getLogger("primo_scale")
 
-# Commands that list the user's jobs, one per line, with the job number first.
-_LISTINGS = {
-    "slurm": ("squeue", "--noheader", "--format=%i", "--user"),
-    "pbs": ("qselect", "-u"),
-    "lsf": ("bjobs", "-noheader", "-o", "jobid", "-u"),
-    "sge": ("qstat", "-u"),
-}
 _JOB_NUMBER = re.compile(r"^\s*(\d+)", re.MULTILINE)
 _LARGEST_PAUSE_SECONDS = 600
 # Time after which idle workers are released; the next stage may start within it.
@@ -41,8 +34,8 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
     ----------
     cluster : dask_jobqueue.JobQueueCluster
         Running cluster.
-    kind : str
-        Kind of queue, a key of `_LISTINGS`.
+    listing : tuple of str
+        Command that lists the jobs of a user, see `queues.JobQueue`.
     poll_seconds : int
         Shortest time between two listings of the queue, in seconds.
     processes : int
@@ -57,14 +50,14 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         self,
         cluster: Any,
         *,
-        kind: str,
+        listing: tuple[str, ...],
         poll_seconds: int,
         processes: int,
         logs: Path,
         minimum: int,
         maximum: int,
     ) -> None:
-        self._listing = (*_LISTINGS[kind], getpass.getuser())
+        self._listing = (*listing, getpass.getuser())
         self._poll_seconds = poll_seconds
         self._processes = processes
         self._logs = logs

@@ -7,6 +7,7 @@ them. `JobKeeper` keeps as many jobs as the profile allows while there is work.
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import dask
-import dask_jobqueue
 
 from primo_scale.cluster.certificates import security_of
 from primo_scale.cluster.dask_settings import (
@@ -29,7 +29,6 @@ from primo_scale.cluster.profile import JobQueueProfile, seconds
 from primo_scale.errors import InputError
 from primo_scale.storage.files import make_private_directory
 
-_CLASSES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE"}
 # Share of the walltime reserved for a last task to finish and a worker to close. The same time
 # again is reserved for workers to close one after another.
 _MARGIN, _LARGEST_MARGIN_SECONDS = 0.1, 300
@@ -53,7 +52,7 @@ def job_script(profile: JobQueueProfile, certificates: Path | None, logs: str) -
     logs : str
         Directory of the job's output.
     """
-    job_class = getattr(dask_jobqueue, f"{_CLASSES[profile.kind]}Cluster").job_cls
+    job_class = pkgutil.resolve_name(profile.job_queue.cluster).job_cls
     scheme, tls = "tcp", {}
     if certificates is not None:
         scheme, tls = "tls", {"security": security_of(certificates), "protocol": "tls://"}
@@ -92,7 +91,7 @@ def job_queue_cluster(
     """
     given = profile.jobs.logs
     logs = make_private_directory(scratch / "logs") if given is None else Path(given)
-    cluster_class = getattr(dask_jobqueue, f"{_CLASSES[profile.kind]}Cluster")
+    cluster_class = pkgutil.resolve_name(profile.job_queue.cluster)
     listener, security = profile.scheduler, None
     place = {"host": listener.host, "interface": listener.interface}
     if certificates is not None:
@@ -115,7 +114,7 @@ def job_queue_cluster(
             cluster.adapt(
                 Adaptive=partial(
                     JobKeeper,
-                    kind=profile.kind,
+                    listing=profile.job_queue.listing,
                     poll_seconds=seconds(profile.jobs.poll),
                     processes=profile.jobs.cores,
                     logs=logs,
@@ -167,9 +166,8 @@ def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:
         "log_directory": logs,
         "shebang": "#!/usr/bin/env bash",
     }
-    account = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
-    options[account[profile.kind]] = jobs.account
-    if profile.kind in ("pbs", "sge"):
+    options[profile.job_queue.account] = jobs.account
+    if profile.job_queue.has_resources:
         options["resource_spec"] = jobs.resources
     return options
 
@@ -197,9 +195,9 @@ def _lifetime(profile: JobQueueProfile) -> tuple[int, int]:
 
 
 def _walltime(profile: JobQueueProfile) -> str:
-    """Return the walltime in the format of the queue; LSF counts in minutes."""
+    """Return the walltime in the format of the queue."""
     walltime = profile.jobs.walltime
-    if profile.kind != "lsf":
+    if not profile.job_queue.counts_minutes:
         return walltime
     minutes = -(-seconds(walltime) // 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}"

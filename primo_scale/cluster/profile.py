@@ -7,13 +7,12 @@ profile. The keys of a profile are documented next to the examples in ``cluster/
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 from msgspec import Meta, Struct, field
 
+from primo_scale.cluster.queues import JOB_QUEUES, JobQueue
 from primo_scale.machine import memory_limit, usable_cpus
-
-JobQueue = Literal["slurm", "pbs", "lsf", "sge"]
 
 
 def _text(pattern: str, description: str) -> Meta:
@@ -218,7 +217,7 @@ class JobQueueProfile(_Table, frozen=True):
     Attributes
     ----------
     kind : str
-        Kind of queue, one of `JobQueue`.
+        Kind of queue, a key of `JOB_QUEUES`.
     jobs : Jobs
         Resources and number of the jobs.
     workers : JobWorkers
@@ -231,15 +230,16 @@ class JobQueueProfile(_Table, frozen=True):
         trusted.
     """
 
-    kind: JobQueue
+    kind: str
     jobs: Jobs = Jobs()
     workers: JobWorkers = JobWorkers()
     scheduler: Listener = Listener()
     tls: Tls = True
 
     def __post_init__(self) -> None:
-        if self.jobs.resources is not None and self.kind not in ("pbs", "sge"):
-            raise ValueError("jobs.resources is for PBS and SGE. Use jobs.directives")
+        if self.jobs.resources is not None and not self.job_queue.has_resources:
+            able = [kind.upper() for kind, queue in JOB_QUEUES.items() if queue.has_resources]
+            raise ValueError(f"jobs.resources is for {' and '.join(able)}. Use jobs.directives")
         # A peer of an open Dask port can run any code.
         open_to_all = self.scheduler.everywhere or self.workers.interface is None
         if self.tls is False and open_to_all:
@@ -249,6 +249,11 @@ class JobQueueProfile(_Table, frozen=True):
                 f"{self.workers.interface}). Give scheduler.interface and workers.interface, or "
                 "leave tls = false out"
             )
+
+    @property
+    def job_queue(self) -> JobQueue:
+        """Job queue of this kind."""
+        return JOB_QUEUES[self.kind]
 
 
 class Volume(_Table, frozen=True):
@@ -357,7 +362,7 @@ Profile = ThreadsProfile | ClusterProfile
 
 PROFILES: dict[str, type[ClusterProfile]] = {
     "local": LocalProfile,
-    **dict.fromkeys(get_args(JobQueue), JobQueueProfile),
+    **dict.fromkeys(JOB_QUEUES, JobQueueProfile),
     "kubernetes": KubernetesProfile,
     "scheduler": SchedulerProfile,
 }

@@ -18,30 +18,20 @@ from primo_scale.publication.document import (
     statement_document,
 )
 from primo_scale.publication.file_names import (
-    CENTRE_FILE,
-    COVARIATES_FILE,
     LOG_FILE,
-    PGS_DIRECTORY,
     README_FILE,
     RELEASE_FILE,
     REPORT_FILE,
-    WEIGHTS_FILE,
 )
-from primo_scale.publication.pgs import write_pgs_files
+from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
-from primo_scale.publication.scoring import render_readme, scoring_of
+from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import signature_of
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import read_document, verify_release
-from primo_scale.publication.weights import (
-    ScoringWeights,
-    check_releasable,
-    write_centre_afreq,
-    write_covariates,
-    write_weights,
-)
-from primo_scale.publication.wording import stamp_column
+from primo_scale.publication.weights import ScoringWeights, check_releasable
+from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
@@ -116,15 +106,8 @@ def publish_release(
     document["scoring"] = scoring_of(weights.variants.chromosome)
     digest, repeated = statement_digest(document), on_one_line(options)
     with directory_published_at_end(directory) as staging:
-        write_weights(staging / WEIGHTS_FILE, weights, stamp=stamp_column(document))
-        write_covariates(staging / COVARIATES_FILE, weights, stamp=statement.stamp)
-        write_centre_afreq(staging / CENTRE_FILE, weights, stamp=statement.stamp)
-        write_pgs_files(
-            staging / PGS_DIRECTORY,
-            weights,
-            genome_build=statement.public_inputs.genome_build,
-            stamp=statement.stamp,
-        )
+        for file in WEIGHTS_FILES:
+            file.write(staging / file.name, weights, document)
         key = None if signer is None else signer.public_key
         report = render_report(document, digest=digest, options=repeated, public_key=key)
         (staging / REPORT_FILE).write_bytes(report.encode())

@@ -13,7 +13,8 @@ from typing import Any
 
 from primo_scale.errors import InputError
 from primo_scale.publication.bounded_text import bounded_bytes
-from primo_scale.publication.contents import contents_problems, pgs_names
+from primo_scale.publication.check_weights import pgs_names
+from primo_scale.publication.contents import contents_problems
 from primo_scale.publication.document import (
     Document,
     people_in_words,
@@ -21,17 +22,16 @@ from primo_scale.publication.document import (
     serialise,
 )
 from primo_scale.publication.file_names import (
-    CENTRE_FILE,
-    COVARIATES_FILE,
     LOG_FILE,
+    PGS_DIRECTORY,
     README_FILE,
     RELEASE_FILE,
     REPORT_FILE,
-    WEIGHTS_FILE,
 )
 from primo_scale.publication.recompute import Finding, guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
 from primo_scale.publication.signature import signature_problem
+from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.publication.wording import (
     NOT_PRIVATE,
     accountant_in_words,
@@ -220,7 +220,8 @@ def _check_names(document: Document) -> Finding:
         if found != expected
     ]
     names = {entry["name"] for entry in document["files"]}
-    needed = {README_FILE, WEIGHTS_FILE, COVARIATES_FILE, CENTRE_FILE, REPORT_FILE, LOG_FILE}
+    needed = {README_FILE, REPORT_FILE, LOG_FILE, *(file.name for file in WEIGHTS_FILES)}
+    needed -= {f"{PGS_DIRECTORY}/"}  # counted above
     problems += [f"{name} is not listed" for name in sorted(needed - names)]
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
     penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import tiny_release
 from durable import Disk, disk_seen
-from tiny_release import BOUNDS, noise_store, pay, pay_moments, statistics_of_nobody
+from tiny_release import BOUNDS, noise_store, pay, pay_moments, raw_statistics
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 from primo_scale.privacy.mechanism import Promise, Recipe
@@ -36,7 +36,7 @@ def steps_seen(on_step: Callable[[PaymentStep], object]) -> Iterator[None]:
 
 def check_at_each_step(folder, release, expected: Callable[[PaymentStep, Disk], object]) -> list:
     """Run a release with its raw statistics; return the steps at which something was checked."""
-    raw, passed = statistics_of_nobody(folder / "raw"), []
+    raw, passed = raw_statistics(folder / "raw"), []
     with disk_seen() as disk:
 
         def on_step(step: PaymentStep) -> None:

@@ -22,9 +22,10 @@ from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import statement as said
 from primo_scale.publication.document import serialise, statement_digest
 from primo_scale.publication.publish import Signer, publish_release
+from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import options_in, render_log
 from primo_scale.publication.report import render_report
-from primo_scale.publication.scoring import render_readme, scoring_of
+from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import signature_of
 from primo_scale.publication.statement_inputs import (
     PublicInputs,

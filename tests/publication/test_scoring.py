@@ -13,7 +13,8 @@ from bed_reader import open_bed
 from release_examples import example_document, example_statement, example_weights, publish
 
 from primo_scale.genotypes.tables import read_bim
-from primo_scale.publication.scoring import render_readme, scoring_command, scoring_of
+from primo_scale.publication.readme import render_readme
+from primo_scale.publication.scoring import scoring_command, scoring_of
 from primo_scale.publication.verify import verify_release
 
 

@@ -1,0 +1,196 @@
+"""Checks of the files of a release that are made from the weights.
+
+centre.afreq and pgs/ are compared with weights.tsv.gz, which contains the released weights.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from primo_scale.errors import InputError
+from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines, limits_of
+from primo_scale.publication.centres import possible_frequencies
+from primo_scale.publication.document import Document
+from primo_scale.publication.file_names import (
+    CENTRE_FILE,
+    COVARIATES_FILE,
+    PGS_DIRECTORY,
+    WEIGHTS_FILE,
+)
+from primo_scale.publication.pgs import (
+    PGS_SUFFIX,
+    PgsFacts,
+    pgs_file_stems,
+    pgs_header,
+    pgs_row_prefix,
+)
+from primo_scale.publication.scoring import scoring_of
+from primo_scale.publication.weights import (
+    CENTRE_ROW_END,
+    INTERCEPT,
+    NAMED_COLUMNS,
+    NO_ALLELE,
+    WEIGHTS_HEADER,
+    centre_header,
+    centre_row_prefix,
+    covariates_header,
+    weight_in_text,
+)
+from primo_scale.publication.wording import stamp_column, stamp_of
+
+UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, ArithmeticError)
+"""Errors that the content of a malformed file can raise."""
+
+_READ_BYTES = 1 << 20
+
+
+def pgs_names(document: Document) -> list[str]:
+    """Return the names of the scoring files in release.json."""
+    names = (entry["name"] for entry in document["files"])
+    return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
+
+
+def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
+    """Yield the header and rows of weights.tsv.gz, within the limits of release.json."""
+    limits = limits_of(document)
+    with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
+        for line in bounded_lines(file, limits):
+            yield line.removesuffix("\n").split("\t")
+
+
+def weights_problems(directory: Path, document: Document) -> list[str]:
+    """Check header, IDs, number format and chromosomes of weights.tsv.gz."""
+    names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
+    header = [*WEIGHTS_HEADER, stamp_column(document), *names]
+    n_variants = document["cohort"]["n_variants"]
+    rows = _rows(directory, document)
+    if next(rows, None) != header:
+        return ["has a header that differs from the statement"]
+    seen: set[bytes] = set()  # digests, because identifiers may be long
+    chromosomes: dict[str, None] = {}
+    for number, row in enumerate(rows, start=2):
+        if len(row) != len(header):
+            return [f"line {number} has {len(row)} columns, not {len(header)}"]
+        if not all(map(_is_as_written, row[NAMED_COLUMNS:])):
+            return [f"line {number} has a weight that is not finite or has another format"]
+        if row[NAMED_COLUMNS - 1] != NO_ALLELE:
+            return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
+        digest = hashlib.blake2b(row[0].encode(), digest_size=16).digest()
+        if digest in seen:
+            return [f"line {number} repeats the ID of an earlier line"]
+        if len(seen) == n_variants:
+            return [f"has more variants than the stated {n_variants}"]
+        seen.add(digest)
+        chromosomes[row[3]] = None
+    if len(seen) != n_variants:
+        return [f"has {len(seen)} variants, stated are {n_variants}"]
+    if scoring_of(chromosomes) != document["scoring"]:
+        return ["has other chromosomes than the member scoring of release.json"]
+    return []
+
+
+def _is_as_written(text: str) -> bool:
+    """Return whether `text` is a finite weight in the format of a release."""
+    return weight_in_text(float(text)) == text
+
+
+def covariates_problems(directory: Path, document: Document) -> list[str]:
+    """Check header, terms and number format of covariates.tsv."""
+    public = document["public_inputs"]
+    names = [entry["name"] for entry in public["phenotypes"]]
+    terms = [INTERCEPT, *(entry["name"] for entry in public["covariates"])]
+    header = covariates_header(stamp_of(document), names)
+    content = bounded_bytes(directory / COVARIATES_FILE, len(terms) * len(names)).decode()
+    if not (content.startswith(header) and content.endswith("\n")):
+        return ["has a stamp or header that differs from the statement"]
+    rows = [line.split("\t") for line in content.removeprefix(header).split("\n")[:-1]]
+    if [row[0] for row in rows] != terms:
+        return ["does not have one row each for the intercept and the covariates"]
+    for term, *values in rows:
+        if len(values) != len(names) or not all(map(_is_as_written, values)):
+            return [f"does not have one finite weight per phenotype for {term}"]
+    return []
+
+
+def centre_problems(directory: Path, document: Document) -> list[str]:
+    """Check that the variants are those with weights, at frequencies of a genotype coding."""
+    informed = document["public_inputs"]["reference_frequencies"] != "uninformative"
+    possible = possible_frequencies(informed=informed)
+    header = centre_header(stamp_of(document))
+    variants = islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
+    with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
+        if file.read(len(header)) != header:
+            return ["lacks the stamp or the columns of a plink2 --freq file"]
+        lines = bounded_lines(file, limits_of(document))
+        for number, (line, variant) in enumerate(zip_longest(lines, variants), start=3):
+            if line is None or variant is None:
+                return ["has another number of variants than the weights"]
+            identifier, effect, other, chromosome = variant[: len(WEIGHTS_HEADER) - 1]
+            prefix = centre_row_prefix(
+                identifier, chromosome=chromosome, effect=effect, other=other
+            )
+            if not (line.startswith(prefix) and line.endswith(CENTRE_ROW_END)):
+                return [f"line {number} is not the row of {identifier} with 2 as OBS_CT"]
+            frequency = line.removeprefix(prefix).removesuffix(CENTRE_ROW_END)
+            if frequency not in possible:
+                return [f"line {number} has the frequency {frequency}, impossible in any coding"]
+    return []
+
+
+def pgs_problems(directory: Path, document: Document) -> list[str]:
+    """Check every scoring file against weights.tsv.gz, which has passed its own check."""
+    try:
+        expected = _pgs_digests(directory, document)
+    except (InputError, *UNREADABLE) as error:
+        return [f"cannot be written from {WEIGHTS_FILE}: {error}"]
+    listed = pgs_names(document)
+    if sorted(listed) != sorted(expected):
+        return ["does not have one file per phenotype, named after it"]
+    problems = []
+    for name in listed:
+        try:
+            if not _unpacks_to(directory / name, expected[name]):
+                problems.append(f"has {name} with another header, variants or weights than "
+                                f"{WEIGHTS_FILE} and release.json")  # fmt: skip
+        except UNREADABLE as error:
+            problems.append(f"has {name}, which cannot be read: {error}")
+    return problems
+
+
+def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
+    """Return SHA-256 and size in bytes of the expected content of each scoring file."""
+    public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
+    stated = PgsFacts(public["genome_build"], n_variants, stamp_of(document))
+    names = [entry["name"] for entry in public["phenotypes"]]
+    stems = pgs_file_stems(names)
+    headers = [pgs_header(name, stem, stated) for name, stem in zip(names, stems, strict=True)]
+    digests = [hashlib.sha256(header.encode()) for header in headers]
+    sizes = [len(header.encode()) for header in headers]
+    for row in islice(_rows(directory, document), 1, 1 + n_variants):
+        identifier, effect, other, chromosome, position = row[: len(WEIGHTS_HEADER)]
+        prefix = pgs_row_prefix(
+            identifier, chromosome=chromosome, position=int(position), effect=effect, other=other
+        )
+        for index, (digest, weight) in enumerate(zip(digests, row[NAMED_COLUMNS:], strict=True)):
+            line = f"{prefix}{weight}\n".encode()
+            digest.update(line)
+            sizes[index] += len(line)
+    return {
+        f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": (digest.hexdigest(), size)
+        for stem, digest, size in zip(stems, digests, sizes, strict=True)
+    }
+
+
+def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:
+    """Return whether a file unpacks to content with this SHA-256 and size; read no more bytes."""
+    digest, size = hashlib.sha256(), 0
+    with gzip.open(path) as file:
+        while size <= expected[1] and (part := file.read(_READ_BYTES)):
+            digest.update(part)
+            size += len(part)
+    return (digest.hexdigest(), size) == expected

@@ -18,7 +18,7 @@ import pytest
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ReleaseRequest
+from primo_scale.ledger.spending import Account, ChargeRequest
 
 DELTA = 1e-8
 ACCOUNT = Account("eur343")
@@ -83,7 +83,7 @@ def gaussian(epsilon, delta=DELTA, share=1.0):
 
 
 def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT, cost=None):
-    return ReleaseRequest(account, digest, epsilon, delta, cost or gaussian(epsilon, delta))
+    return ChargeRequest(account, digest, epsilon, delta, cost or gaussian(epsilon, delta))
 
 
 def report_public_key(path, keys):

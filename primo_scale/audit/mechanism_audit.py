@@ -27,7 +27,7 @@ from primo_scale.audit.distinguishing import Evidence, Scores, evidence
 from primo_scale.audit.worst_pairs import (
     NeighbourPair,
     Person,
-    everybody,
+    cohort_genotypes,
     grams,
     statistics_of,
 )
@@ -175,7 +175,7 @@ def _observe(
     """Return the published numbers of every run, shape (runs, numbers)."""
     sizes, subsample = mechanism.bounds.block_sizes, mechanism.recipe.subsample
     exact = statistics_of(pair.others, person, sizes)
-    rows = everybody(pair.others, person)
+    rows = cohort_genotypes(pair.others, person)
     seen = []
     for _ in range(effort.runs):
         check()
@@ -244,7 +244,7 @@ def _exact_laws(
     if size is None:
         return [(1.0, exact_numbers(exact, mechanism))]
     without = replace(exact, gram=grams(pair.others[:size], sizes))
-    inside = replace(exact, gram=grams(everybody(pair.others, person)[:size], sizes))
+    inside = replace(exact, gram=grams(cohort_genotypes(pair.others, person)[:size], sizes))
     share = size / mechanism.bounds.n_samples
     return [
         (1 - share, exact_numbers(without, mechanism)),

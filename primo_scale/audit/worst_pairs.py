@@ -144,7 +144,7 @@ def statistics_of(
     others: Integers, person: Person | None, block_sizes: tuple[int, ...]
 ) -> CohortStatistics:
     """Return the statistics of a cohort."""
-    rows = everybody(others, person)
+    rows = cohort_genotypes(others, person)
     boundaries = np.cumsum(block_sizes)[:-1]
     if person is None:
         z = np.zeros(1 + N_PHENOTYPES, dtype=np.int64)
@@ -164,7 +164,7 @@ def statistics_of(
     )
 
 
-def everybody(others: Integers, person: Person | None) -> Integers:
+def cohort_genotypes(others: Integers, person: Person | None) -> Integers:
     """Return the genotypes of the cohort, with the person in the first row."""
     return others if person is None else np.vstack([person.genotypes, others])
 

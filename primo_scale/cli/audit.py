@@ -1,4 +1,4 @@
-"""``python -m pipelines.audit``: try to break the privacy of mechanisms, on invented people."""
+"""``primo-scale audit``: try to break the privacy of mechanisms, on invented people."""
 
 from __future__ import annotations
 

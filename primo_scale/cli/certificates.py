@@ -1,4 +1,4 @@
-"""Certificates of a cluster: ``python -m pipelines.certificates``."""
+"""Certificates of a cluster: ``primo-scale certificates``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key for encryption at rest: ``python -m pipelines.encryption_key FILE``."""
+"""A key for encryption at rest: ``primo-scale encryption-key FILE``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m pipelines.ledger``: see, check and set privacy budgets.
+"""``primo-scale ledger``: see, check and set privacy budgets.
 
 A cohort has a budget for each privacy unit and adjacency that it releases under. They do not add:
 each bounds how well other neighbours can be told apart (`primo_scale.ledger.spending.Account`).
@@ -163,7 +163,7 @@ def _only_cohort(ledger: Ledger) -> str:
             "name the cohort: the ledger does not hold exactly one",
             where="--cohort",
             value=f"{len(cohorts)} cohorts",
-            remedy="python -m pipelines.ledger show lists them",
+            remedy="primo-scale ledger show lists them",
         )
     return cohorts.pop()
 

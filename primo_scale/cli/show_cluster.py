@@ -1,4 +1,4 @@
-"""What a cluster profile comes to: ``python -m pipelines.show_cluster FILE.toml``."""
+"""What a cluster profile comes to: ``primo-scale show-cluster FILE.toml``."""
 
 from __future__ import annotations
 

@@ -68,7 +68,10 @@ def cross(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
 
 
 def cross_of_clipped_products(product_norm: int, adjacency: Adjacency) -> float:
-    """Sensitivity of X'Z, label privacy only, when ``||x_i||^2 ||z_i||^2 <= product_norm``."""
+    """Return the sensitivity of X'Z if ``||x_i||^2 ||z_i||^2 <= product_norm``: label privacy.
+
+    Source: docs/maths/label.md.
+    """
     return cross(product_norm, 1, adjacency)
 
 

@@ -51,7 +51,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     Parameters
     ----------
     path
-        Location of a store written by ``python -m pipelines.ingest``.
+        Location of a store written by ``primo-scale ingest``.
 
     Returns
     -------

@@ -122,7 +122,7 @@ class EventLog:
             raise InputError(
                 problem,
                 where=self.path,
-                remedy="Nothing is signed with it; see python -m pipelines.ledger verify",
+                remedy="Nothing is signed with it; see primo-scale ledger verify",
             )
         return sign(self._signing_key(), data)
 

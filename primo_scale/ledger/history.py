@@ -17,8 +17,8 @@ from primo_scale.ledger.spending import (
     AccountBudget,
     Balance,
     Charge,
+    ChargeRequest,
     ChargeState,
-    ReleaseRequest,
 )
 
 
@@ -63,7 +63,7 @@ class History:
         """Return whether a cohort was ever charged, in any unit and adjacency."""
         return any(c.request.account.cohort == cohort for c in self.charges.values())
 
-    def count_interrupted(self, request: ReleaseRequest) -> int:
+    def count_interrupted(self, request: ChargeRequest) -> int:
         """Return the number of charges for the same request whose noise was never recorded."""
         return sum(
             charge.request == request and charge.state is ChargeState.RESERVED
@@ -71,7 +71,7 @@ class History:
         )
 
     def replayable_charge(
-        self, request: ReleaseRequest, stored_noise: Collection[str]
+        self, request: ChargeRequest, stored_noise: Collection[str]
     ) -> Charge | None:
         """Return a charge for the same request whose noise exists and may be used again, or None.
 
@@ -124,14 +124,14 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
     }
 
 
-def _request_from(body: Mapping[str, Any]) -> ReleaseRequest:
+def _request_from(body: Mapping[str, Any]) -> ChargeRequest:
     # Format version 1 had no approximate costs: every charge was Gaussian.
     cost = Cost(
         body["mu_squared"],
         body.get("approximate_epsilon", 0.0),
         body.get("approximate_delta", 0.0),
     )
-    return ReleaseRequest(
+    return ChargeRequest(
         _account_from(body), body["request"], body["epsilon"], body["delta"], cost, body["people"]
     )
 

@@ -26,7 +26,7 @@ from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reader import LedgerReader
 from primo_scale.ledger.refusals import other_delta
 from primo_scale.ledger.reservation import Reservation, answer_request, random_charge_id
-from primo_scale.ledger.spending import Account, Balance, Charge, ChargeState, ReleaseRequest
+from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, ChargeState
 
 _NO_COST = Cost(0.0)
 
@@ -43,7 +43,7 @@ class Ledger(LedgerReader):
 
     def reserve(
         self,
-        request: ReleaseRequest,
+        request: ChargeRequest,
         *,
         stored_noise: Collection[str] = (),
         further_cost: Cost = _NO_COST,
@@ -92,7 +92,7 @@ class Ledger(LedgerReader):
 
     def reserve_again(
         self,
-        request: ReleaseRequest,
+        request: ChargeRequest,
         *,
         further_cost: Cost = _NO_COST,
         new_charge: Callable[[], str] = random_charge_id,
@@ -204,7 +204,7 @@ class Ledger(LedgerReader):
     def _charge(
         self,
         history: History,
-        request: ReleaseRequest,
+        request: ChargeRequest,
         further_cost: Cost,
         new_charge: Callable[[], str],
     ) -> Reservation:

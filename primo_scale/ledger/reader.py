@@ -16,7 +16,7 @@ from primo_scale.ledger.history import History, replay
 from primo_scale.ledger.refusals import unknown_charge
 from primo_scale.ledger.reservation import Reservation, answer_request
 from primo_scale.ledger.rosters import make_roster
-from primo_scale.ledger.spending import Account, Balance, Charge, ReleaseRequest
+from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest
 from primo_scale.storage.files import canonical_json
 
 
@@ -120,7 +120,7 @@ class LedgerReader:
         return Account(known.pop() if known else name, unit, adjacency)
 
     def ask(
-        self, request: ReleaseRequest, *, stored_noise: Collection[str] = ()
+        self, request: ChargeRequest, *, stored_noise: Collection[str] = ()
     ) -> Reservation | None:
         """Return the answer that `Ledger.reserve` would give to a new request; change nothing.
 
@@ -151,7 +151,7 @@ class LedgerReader:
         return answer_request(self.path, history, request, Cost(0.0), self._log.attachment)
 
     def replayable_charge(
-        self, request: ReleaseRequest, *, stored_noise: Collection[str] = ()
+        self, request: ChargeRequest, *, stored_noise: Collection[str] = ()
     ) -> Charge | None:
         """Return the charge that `Ledger.reserve` would return at no cost, or None."""
         return self._history().replayable_charge(request, stored_noise)
@@ -222,7 +222,7 @@ class LedgerReader:
             raise InputError(
                 f"the ledger is damaged: {problems[0]}",
                 where=self.path,
-                remedy="Nothing is spent from it; see python -m pipelines.ledger verify",
+                remedy="Nothing is spent from it; see primo-scale ledger verify",
             )
         return history
 

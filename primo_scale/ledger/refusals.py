@@ -11,11 +11,11 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.humanize import spent_in_words
 from primo_scale.ledger.history import History
 from primo_scale.ledger.rosters import Overlap
-from primo_scale.ledger.spending import Account, Balance, ReleaseRequest
+from primo_scale.ledger.spending import Account, Balance, ChargeRequest
 
 
 def over_budget(
-    path: Path, balance: Balance, *, request: ReleaseRequest, cost: Cost, lost_charges: int
+    path: Path, balance: Balance, *, request: ChargeRequest, cost: Cost, lost_charges: int
 ) -> BudgetRefused:
     """Return the refusal of a request that the budget does not cover.
 
@@ -49,7 +49,7 @@ def over_budget(
         value=f"epsilon {request.epsilon:g}",
         limit=f"{balance.epsilon_left:g} left: {spent_epsilon} spent of "
         f"{spent_in_words(budget.epsilon)} at delta {budget.delta:g}",
-        remedy=f"{lost}Ask for less, or raise it: python -m pipelines.ledger "
+        remedy=f"{lost}Ask for less, or raise it: primo-scale ledger "
         f"set-budget {_budget_options(path, request.account)} --epsilon E",
     )
 
@@ -61,7 +61,7 @@ def other_delta(path: Path, account: Account, *, asked: float | None, own: float
         where=path,
         value=f"delta {asked!r}",
         limit=f"delta {own!r}",
-        remedy=f"Ask for --delta {own!r}; what was spent: python -m pipelines.ledger show "
+        remedy=f"Ask for --delta {own!r}; what was spent: primo-scale ledger show "
         f"{_cohort_options(path, account)}",
     )
 
@@ -89,7 +89,7 @@ def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
 
 
 def name_refusal(
-    path: Path, history: History, request: ReleaseRequest, shared: Overlap
+    path: Path, history: History, request: ChargeRequest, shared: Overlap
 ) -> BudgetRefused | None:
     """Return the refusal of a request that may not be charged to the account that it names.
 
@@ -145,7 +145,7 @@ def name_refusal(
 
 
 def _second_name(
-    path: Path, to_open: Account, request: ReleaseRequest, shared: Overlap, same_list: set[str]
+    path: Path, to_open: Account, request: ChargeRequest, shared: Overlap, same_list: set[str]
 ) -> BudgetRefused:
     """Return the refusal of a second cohort for people for whom another cohort was charged.
 
@@ -215,7 +215,7 @@ def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
     """
     options = [f"--ledger {shlex.quote(str(path))}", f"--cohort {shlex.quote(account.cohort)}"]
     return (
-        f"python -m pipelines.ledger set-budget {' '.join(options)} "
+        f"primo-scale ledger set-budget {' '.join(options)} "
         f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta {delta}"
     )
 

@@ -11,7 +11,7 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.history import History
 from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget
 from primo_scale.ledger.rosters import Overlap, find_overlap
-from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ReleaseRequest
+from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ChargeRequest
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def random_charge_id() -> str:
 def answer_request(
     path: Path,
     history: History,
-    request: ReleaseRequest,
+    request: ChargeRequest,
     further_cost: Cost,
     read_roster: Callable[[str], bytes],
 ) -> Reservation:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.ledger.history import History
-from primo_scale.ledger.spending import ReleaseRequest
+from primo_scale.ledger.spending import ChargeRequest
 
 _Digests = npt.NDArray[np.uint64]
 _ENTRY = np.dtype("<u8")
@@ -49,7 +49,7 @@ def make_roster(individuals: Iterable[str], key: bytes) -> bytes:
 
 
 def find_overlap(
-    history: History, request: ReleaseRequest, read_roster: Callable[[str], bytes]
+    history: History, request: ChargeRequest, read_roster: Callable[[str], bytes]
 ) -> Overlap:
     """Find the people of a request for whom other cohorts were charged.
 
@@ -78,7 +78,7 @@ def find_overlap(
 
 
 def _count_shared(
-    history: History, request: ReleaseRequest, rosters: Mapping[str, _Digests]
+    history: History, request: ChargeRequest, rosters: Mapping[str, _Digests]
 ) -> dict[str, int]:
     """Return the number of people, by other cohort, new to the request's own cohort."""
     people = np.frombuffer(request.roster, _ENTRY)

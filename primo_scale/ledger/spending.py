@@ -131,7 +131,7 @@ class AccountBudget:
 
 
 @dataclass(frozen=True)
-class ReleaseRequest:
+class ChargeRequest:
     """Request to pay for a release, or for a part of a release with noise of its own.
 
     Attributes
@@ -208,7 +208,7 @@ class Charge:
     """
 
     id: str
-    request: ReleaseRequest
+    request: ChargeRequest
     state: ChargeState = ChargeState.RESERVED
     reserved_at: str = ""
     statistics_digest: str | None = None

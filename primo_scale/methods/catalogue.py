@@ -74,7 +74,7 @@ class Method:
             )
         if subsample is not None and not self.subsamples:
             raise UsageError(
-                f"{self.name} sums over everybody",
+                f"{self.name} sums over all people",
                 where="--subsample",
                 value=subsample,
                 remedy="Leave --subsample out, or use --method sub-samp-reuse-cov",
@@ -93,7 +93,7 @@ _REUSE_COV_PROJ_Y = Method(
     name="reuse-cov-proj-y",
     privacy=(PrivacyUnit.FEATURE,),
     estimator=ESTIMATORS["known-noise"],
-    summary="X'Y projected onto what bounded genotype rows can make of the public phenotypes",
+    summary="X'Y projected onto what bounded genotype rows and the public phenotypes allow",
     projects_phenotypes=True,
 )
 _TABLE = (
@@ -102,14 +102,14 @@ _TABLE = (
         name="reuse-cov-proj-x",
         privacy=(PrivacyUnit.LABEL,),
         estimator=ESTIMATORS["projection"],
-        summary="X'Y projected onto what bounded phenotype rows can make of the public genotypes",
+        summary="X'Y projected onto what bounded phenotype rows and the public genotypes allow",
     ),
     _REUSE_COV_PROJ_Y,
     Method(
         name="reuse-cov-proj",
         privacy=(PrivacyUnit.FULL,),
         estimator=ESTIMATORS["projection"],
-        summary="as reuse-cov-proj-x, with the noisy X'X in place of the genotypes",
+        summary="as reuse-cov-proj-x, with the noisy X'X instead of the genotypes",
     ),
     Method(
         name="sub-samp-reuse-cov",
@@ -142,13 +142,13 @@ _TABLE = (
         name="const-ssp-full",
         privacy=_GENOTYPES_PRIVATE,
         estimator=ESTIMATORS["ridge-beyond-smallest-eigenvalue"],
-        summary="ridge at the norm of the noise, nothing spent on choosing it",
+        summary="ridge at the norm of the noise, which costs no budget",
     ),
     Method(
         name="naive",
         privacy=_GENOTYPES_PRIVATE,
         estimator=ESTIMATORS["known-noise"],
-        summary="a baseline: every phenotype pays for a noisy X'X of its own",
+        summary="a baseline: a separate noisy X'X for every phenotype",
         gram_per_phenotype=True,
     ),
 )
@@ -218,7 +218,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"
         return _REUSE_COV_GAUSS, (
-            f"where {what} are private, weights for known noise from one joint noise did best"
+            f"if {what} are private, weights for known noise were the most accurate"
         )
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
     at_bounds = sizes.n_samples * mu / (2 * math.sqrt(sizes.n_variants))
@@ -230,8 +230,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
         method, verdict = _REUSE_COV_PROJ_Y, "not fewer than"
     return method, (
         f"{sizes.n_phenotypes} phenotypes are {verdict} the {crossover} from which on a projection "
-        "by the public phenotypes takes noise out of X'Y: n mu / (2 sqrt d) times the root of the "
-        "share of N_x that an average row fills"
+        "by the public phenotypes removes noise from X'Y: n mu / (2 sqrt d) times the square root "
+        "of the share of N_x that an average row reaches"
     )
 
 
@@ -254,7 +254,7 @@ def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
         return method.estimator
     if not method.estimator.is_choice:
         raise UsageError(
-            f"{method.name} has a penalty of its own",
+            f"{method.name} has its own penalty",
             where="--ridge" if chosen is ESTIMATORS["ridge"] else "--shrinkage",
             value=chosen,
             remedy="Leave it out, or use --method reuse-cov-gauss",

@@ -1,8 +1,8 @@
-"""Eigenvectors of a symmetric matrix, computed while other threads of the process run.
+"""Eigenvectors of a symmetric matrix, computed without the global interpreter lock.
 
-SciPy holds the interpreter's lock for as long as LAPACK takes, which is many minutes for an LD
-block of 20,000 variants, so that nothing answers a signal meanwhile. ctypes releases the lock, and
-LAPACK is the one that SciPy brings along, which offers its routines to Cython.
+SciPy holds the lock while LAPACK runs, many minutes for an LD block of 20,000 variants, so that the
+process cannot handle signals. ctypes releases the lock. LAPACK is the library that SciPy installs
+and exports to Cython.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def eigenvectors(symmetric: Float64) -> tuple[Float64, Float64]:
     Parameters
     ----------
     symmetric : ndarray of float64, shape (d, d)
-        Matrix, which is destroyed if it is C-contiguous.
+        Matrix, which is overwritten if it is C-contiguous.
 
     Returns
     -------
     values : ndarray of float64, shape (d,)
         Eigenvalues, ascending.
     vectors : ndarray of float64, shape (d, d)
-        Eigenvectors, one a column.
+        Eigenvectors in the columns.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def eigenvectors(symmetric: Float64) -> tuple[Float64, Float64]:
 
     Notes
     -----
-    The driver evr is as fast as evd (0.7 s each at d = 2,000 on two cores) in two thirds of the
-    memory. The matrix in C order is its transpose in LAPACK's, which is the same matrix.
+    The driver evr is as fast as evd (0.7 s each at d = 2,000 on two cores) and needs two thirds of
+    its memory. LAPACK reads a matrix in C order as its transpose, which is the same matrix.
     """
     matrix = np.ascontiguousarray(symmetric, dtype=np.float64)
     size, found, failure = ctypes.c_int(len(matrix)), ctypes.c_int(), ctypes.c_int()
@@ -66,7 +66,7 @@ def eigenvectors(symmetric: Float64) -> tuple[Float64, Float64]:
 
 
 def _routine(name: str) -> Callable[..., None]:
-    """Function of SciPy's LAPACK, all arguments of which are pointers."""
+    """Return a function of SciPy's LAPACK, all of whose arguments are pointers."""
     python = ctypes.pythonapi
     python.PyCapsule_GetName.restype = ctypes.c_char_p
     python.PyCapsule_GetName.argtypes = [ctypes.py_object]

@@ -94,7 +94,7 @@ def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> I
 
 
 def _decomposed(symmetric: Float64, rounding: float) -> tuple[Float64, Float64]:
-    """Return the floored eigenvalues and the eigenvectors of a matrix that nobody else holds."""
+    """Return the floored eigenvalues and the eigenvectors of a matrix, which is overwritten."""
     values, vectors = eigenvectors(symmetric)
     return floored_at_zero(values, rounding), vectors
 

@@ -12,7 +12,7 @@ from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ReleaseRequest
+from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.private_statistics import (
@@ -131,13 +131,13 @@ def charge_with_stored_noise(
 
 def _request(
     raw: RawStatistics, mechanism: Mechanism, ledger: Ledger, paying_cohort: PayingCohort
-) -> ReleaseRequest:
+) -> ChargeRequest:
     promise = mechanism.promise
     digest = ledger.request_digest(
         raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
     )
     asked = (digest, promise.epsilon, promise.delta, mechanism.cost)
-    return ReleaseRequest(
+    return ChargeRequest(
         paying_cohort.account, *asked, paying_cohort.people_digest, paying_cohort.roster
     )
 

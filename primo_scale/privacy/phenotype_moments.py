@@ -22,7 +22,7 @@ from primo_scale.gaussian.noise import Integers, add_lattice_noise
 from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ReleaseRequest
+from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
@@ -104,7 +104,7 @@ def pay_for_moments(
     ledger.refuse_unknown_charges(noise_store.used_charges())
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
-    request = ReleaseRequest(
+    request = ChargeRequest(
         paying_cohort.account,
         _request_digest(raw, promise, sigma, ledger),
         promise.epsilon,

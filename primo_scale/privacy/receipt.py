@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeState, ReleaseRequest
+from primo_scale.ledger.spending import Charge, ChargeRequest, ChargeState
 from primo_scale.privacy.noise_store import NoiseStore
 
 
@@ -34,7 +34,7 @@ class Receipt:
 
 def settle(
     ledger: Ledger,
-    request: ReleaseRequest,
+    request: ChargeRequest,
     noise_store: NoiseStore,
     *,
     further_cost: Cost,

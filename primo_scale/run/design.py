@@ -244,7 +244,7 @@ def load_design(path: Path) -> Design:
         raise InputError(
             "the work directory holds no statistics",
             where=path.parent,
-            remedy="Run python -m pipelines.accumulate with this --work-dir first",
+            remedy="Run primo-scale accumulate with this --work-dir first",
         )
     return read_document(path, _design_from, remedy="Run accumulate again, which writes it anew")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
-from primo_scale.ledger.spending import ReleaseRequest
+from primo_scale.ledger.spending import ChargeRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.store import is_aligned
@@ -216,7 +216,7 @@ def _refuse_unaffordable(
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        charge = ReleaseRequest(
+        charge = ChargeRequest(
             payer.account,
             "",
             budget.epsilon,

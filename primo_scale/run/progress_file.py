@@ -1,4 +1,4 @@
-"""The file in which a run records how far it is, for ``pipelines.status`` to read.
+"""The file in which a run records how far it is, for ``primo-scale status`` to read.
 
 The run writes it, so that an onlooker opens no store, asks no cluster and needs no key. It is a log
 handler: what the run logs about its start, its stages, its progress and its end is all it records.

@@ -40,7 +40,7 @@ from primo_scale.storage.files import canonical_json, disk_errors_explained
 KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 _STORE_NAME_BYTES = 16
-_MAKE = "python -m pipelines.encryption_key"
+_MAKE = "primo-scale encryption-key"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from acceptance_inputs import write_bounds
+from tiers import thinned
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -278,7 +279,7 @@ def on_small_disk(environment: dict[str, str], request_: Request):
     return run_on
 
 
-@pytest.mark.parametrize("size", ["4k", "120k", "220k"])
+@pytest.mark.parametrize("size", thinned(["4k", "120k", "220k"], every=2))
 def test_full_disk(size: str, on_small_disk, request_: Request) -> None:
     done, listing = on_small_disk(size, work_dir=on_small_disk.disk / "work")
     assert done.returncode == 4

@@ -36,8 +36,11 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     return work
 
 
-def subsampled(work: Path, path: Path, size: int):
-    """Create an empty store of partial sums of a subsample, with small row groups and reads."""
+def subsampled(work: Path, path: Path, size: int, *, share_of_norms: int = 1):
+    """Create an empty store of partial sums of a subsample, with small row groups and reads.
+
+    The bounds on norms are divided by `share_of_norms`.
+    """
     design = load_design(work / "design.json")
     cut = {"row_group": 200, "stripe": 300, "rows_per_read": 100}
     plan = replace(default_plan(design.layout, design.n_samples), **cut)
@@ -46,12 +49,17 @@ def subsampled(work: Path, path: Path, size: int):
         "genotypes": open_genotype_store(genotypes).identity_digest,
         "outcomes": open_outcome_store(outcomes).content_digest,
     }
-    inputs = Inputs(genotypes, outcomes, design.clipping_rule, size, digests)
+    rule = design.clipping_rule
+    norms = rule.block_norms and tuple(norm // share_of_norms for norm in rule.block_norms)
+    rule = replace(rule, row_norm=rule.row_norm // share_of_norms, block_norms=norms)
+    inputs = Inputs(genotypes, outcomes, rule, size, digests)
     return design, open_partials(path, plan, inputs, design.genotypes.code_table)
 
 
-def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path) -> None:
-    design, partials = subsampled(everybody, tmp_path / "partials.zarr", SIZE)
+@pytest.mark.parametrize("share_of_norms", [1, 2])
+def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path, share_of_norms) -> None:
+    path = tmp_path / "partials.zarr"
+    design, partials = subsampled(everybody, path, SIZE, share_of_norms=share_of_norms)
     chosen = read_block(partials.array("in_subsample"), (slice(None),)).astype(bool)
     assert chosen.sum() == SIZE and chosen[:100].any() and not chosen[:100].all()
     for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:
@@ -63,12 +71,15 @@ def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path) -> None:
     everyone = slice(0, design.n_samples)
     packed = store.read_packed(slice(0, store.n_variants), everyone)
     codes = decode(packed, design.genotypes.code_table, design.n_samples).astype(np.int64)
-    multipliers = read_block(partials.array("row_multipliers"), (everyone, slice(0, 1)))[:, 0]
-    assert (multipliers == 2**31).all()  # no row is clipped, so that the sums are of these codes
+    blocks = range(design.layout.n_blocks)
+    multipliers = [partials.block_multipliers(block, everyone) for block in blocks]
+    clipped = [int((each[chosen] < 2**31).sum()) for each in multipliers]
+    assert (max(clipped) > SIZE // 4) is (share_of_norms > 1)
     high, low = np.split(partials.outcome_planes(everyone).astype(np.int64), 2)
     rows = (256 * high + low + 128).T
-    for block in range(design.layout.n_blocks):
+    for block in blocks:
         x = codes[design.layout.variants(block)]
+        x = np.sign(x) * (np.abs(x) * multipliers[block] >> 31)
         np.testing.assert_array_equal(matrices.gram(block), x[:, chosen] @ x[:, chosen].T)
         np.testing.assert_array_equal(matrices.cross(block), x @ rows)
     np.testing.assert_array_equal(matrices.outcome_gram(), rows.T @ rows)

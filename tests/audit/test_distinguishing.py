@@ -91,3 +91,13 @@ def test_a_bound_exceeds_the_truth_at_most_at_its_level(law):
             shown = evidence([normal_scores(rng, 0.5, 400)], delta=0.0, false_alarm=2 * level)
             wrong += shown.mu > 0.5
     assert 0 < wrong <= binom.isf(1e-6, repetitions, level)
+
+
+def test_delta_is_taken_off_what_a_perfect_test_shows():
+    """Cohorts that every score tells apart, at the limits of Clopper and Pearson for 500 runs."""
+    scores = [Scores(np.zeros(1000), np.ones(1000))]
+    level = 0.05 / 4
+    least, most = level ** (1 / 500), 1 - level ** (1 / 500)
+    for delta in (1e-6, 0.5):
+        found = evidence(scores, delta=delta, false_alarm=0.05).epsilon
+        assert found == pytest.approx(math.log((least - delta) / most), rel=1e-9)

@@ -1,4 +1,4 @@
-"""``python -m pipelines.ledger`` as a user runs it."""
+"""``primo-scale ledger`` as a user runs it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ReleaseRequest
+from primo_scale.ledger.spending import Account, ChargeRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def request(account, digest, epsilon, delta):
-    return ReleaseRequest(account, digest, epsilon, delta, Cost(release_mu(epsilon, delta) ** 2))
+    return ChargeRequest(account, digest, epsilon, delta, Cost(release_mu(epsilon, delta) ** 2))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_show_says_what_a_subsampled_charge_takes(path):
     with Ledger(path) as ledger:
         account = ledger.balances()[0].account
         ledger.set_budget(account, epsilon=20.0)
-        ledger.reserve(ReleaseRequest(account, "subsampled", 2.0, 1e-8, cost))
+        ledger.reserve(ChargeRequest(account, "subsampled", 2.0, 1e-8, cost))
     code, output = run("show", "--ledger", path)
     assert code == 0
     assert output.count("epsilon 2  mu^2 ") == 1
@@ -157,7 +157,7 @@ def test_the_command_that_a_refusal_names_opens_the_budget(path, cohort):
         asked = replace(request(account, "label", 2.0, 1e-9), people_digest=people)
         with pytest.raises(BudgetRefused) as refused:
             ledger.reserve(asked)
-    words = shlex.split(str(refused.value).split("python -m pipelines.ledger ")[1])
+    words = shlex.split(str(refused.value).split("primo-scale ledger ")[1])
     filled = {"E": "2", "D": "1e-9"}
     assert run(*(filled.get(word, word) for word in words))[0] == 0
     with Ledger(path) as ledger:

@@ -128,6 +128,7 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_peak_memory_does_not_grow_with_people(tmp_path: Path) -> None:
     def peak_kib(n_people: int) -> int:

@@ -1,4 +1,4 @@
-"""docs/maths/figures.md: our rows land where it says, and twice the noise would not."""
+"""The accuracy rows of docs/maths/figures.md, which twice the noise would not reproduce."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_our_rows_land_within_sampling_error(n_phenotypes, repetitions):
     [(1, 6), (11, 6), (101, 4), pytest.param(1001, 2, marks=pytest.mark.slow)],
 )
 def test_twice_the_noise_falls_outside(n_phenotypes, repetitions):
-    """Every row on its own tells a wrong scale from the right one."""
+    """Every single row distinguishes a wrong scale from the right one."""
     assert deviations(n_phenotypes, repetitions, 2.0).min() > TOLERANCE
 
 
-def test_papers_rows_lose_what_is_stated():
+def test_losses_of_the_papers_rows_are_as_stated():
     """Their losses span three orders of magnitude; ours are within a third of docs/maths."""
     papers = ("algorithm 1", "projection x", "projection x, small", "projection y", "naive")
     measured = accuracy.measure(101, 4, keys=papers)
@@ -89,7 +89,7 @@ def silent_draws():
 
 
 @pytest.mark.parametrize("unit", list(PrivacyUnit))
-def test_noise_scales_spend_what_is_promised(cohort, unit):
+def test_noise_scales_spend_the_promise(cohort, unit):
     """The worst pair of rows at the bounds, by search, against the exact profile in scipy."""
     noisy = release(cohort, silent_draws(), Promise(2.0, 1e-6, unit))
     row = np.quantile(np.linalg.norm(cohort.haplotypes, axis=1), 0.99)

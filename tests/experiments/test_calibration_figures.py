@@ -53,7 +53,7 @@ def test_every_printed_digit():
 
 @pytest.mark.parametrize("row", figures.noise_sizes(), ids=lambda row: f"eps={row.epsilon:g}")
 def test_sizes_against_dp_accounting(row):
-    """Each sigma is exactly as private as its multiple of 1/mu* says."""
+    """The privacy of each sigma follows exactly from its multiple of 1/mu*."""
     oracle = privacy_loss_mechanism.GaussianPrivacyLoss(row.exact.value, sensitivity=1)
     assert oracle.get_delta_for_epsilon(row.epsilon) == pytest.approx(DELTA, rel=1e-8)
     larger = privacy_loss_mechanism.GaussianPrivacyLoss(1.01 * row.exact.value, sensitivity=1)
@@ -110,7 +110,7 @@ def test_true_epsilons_by_search(constants, adjacency):
 
 @pytest.mark.parametrize(("epsilon", "shown"), [(5.0, 0.10), (1.0, 0.087)])
 def test_subsampled_record_by_integration(epsilon, shown):
-    """Hockey-stick divergence of a mixture, integrated: the record is sampled or it is not."""
+    """Hockey-stick divergence of a mixture, integrated: with the record sampled or not."""
     share = 0.1
     shift = 1 / (share * papers.primo_algorithm_4_gram(epsilon, DELTA, share))
 

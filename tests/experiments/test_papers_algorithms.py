@@ -107,7 +107,7 @@ def test_mixed_rows_have_the_law_of_random_signs():
 
 
 def test_gaussian_noise_layouts():
-    """Variance 1 everywhere, or 1 and 1/2: sums of squares against chi-square, both tails 5e-7."""
+    """Variance 1, or 1 and 1/2: sums of squares against chi-square, both tails 5e-7."""
     draws = draw(200, 3, np.random.default_rng(4))
     diagonal = np.eye(200, dtype=bool)
     np.testing.assert_array_equal(draws.svec, draws.svec.T)

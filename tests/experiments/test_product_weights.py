@@ -46,7 +46,7 @@ def test_known_noise_is_the_posterior_mean_in_the_units_of_the_data(cohort):
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 
-def test_after_the_projection_known_noise_is_told_what_is_left():
+def test_known_noise_receives_the_noise_that_remains_after_the_projection():
     """More phenotypes than the genotype rows could make: the noise left follows the projection."""
     crowded = simulate(Sizes(600, 6, 60), np.random.default_rng(9))
     noisy = noisy_release(crowded, PrivacyUnit.FEATURE, epsilon=1.0)
@@ -77,7 +77,7 @@ def test_after_the_projection_known_noise_is_told_what_is_left():
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 
-def test_a_rule_in_full_solves_what_it_says(cohort):
+def test_a_rule_in_full_solves_its_own_equation(cohort):
     noisy = noisy_release(cohort, PrivacyUnit.FULL)
     floor = noisy.noise_norm  # so that every eigenvalue is positive
     values, vectors = np.linalg.eigh(noisy.gram)
@@ -94,7 +94,7 @@ def test_where_the_projection_is_idle_three_rules_are_one():
     assert told == pytest.approx(told_all, rel=1e-5)
 
 
-def test_where_the_projection_is_active_what_is_told_matters():
+def test_the_remaining_noise_matters_where_the_projection_is_active():
     cell = after_projection.Cell(2_000, 6, 400, 5.0)
     told, unprojected, told_all, *_ = after_projection.r_squared(cell, 0)
     assert told > told_all + 0.01

@@ -1,4 +1,4 @@
-"""The command, and the page that holds what it printed."""
+"""The command, and the page that contains its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference_figures.md"
 
 
 @pytest.mark.parametrize("section", ["1", "2"])
-def test_the_page_holds_what_the_command_prints(section):
+def test_the_page_contains_the_output_of_the_command(section):
     result = CliRunner().invoke(main, ["--section", section])
     assert result.exit_code == 0
     assert f"Section {section}" in result.output

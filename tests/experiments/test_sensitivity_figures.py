@@ -18,7 +18,7 @@ def test_every_printed_digit():
 
 @pytest.mark.parametrize("split", [0.2, 1.0, 2.0])
 def test_joint_scales_spend_mu_exactly(split):
-    """The worst pair of full-length rows, searched over their angle, moves by mu and no more."""
+    """The worst pair of full-length rows, found by a search over their angle, attains mu."""
     mu = mu_for(5.0, 1 / 5008**2)
     gram, cross = figures.joint_scales(split, mu)
     cosine = np.linspace(0, 1, 100_001)

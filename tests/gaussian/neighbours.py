@@ -1,7 +1,7 @@
-"""Neighbouring cohorts by brute force: every integer row within bounds, and what a change moves.
+"""Neighbouring cohorts by brute force: every integer row within bounds, and its largest effect.
 
-The statistics are formed as matrices and subtracted; nothing here uses the identities behind the
-formulas of `primo_scale.gaussian.sensitivity`.
+The statistics are computed as matrices and subtracted, without the identities behind the formulas
+of `primo_scale.gaussian.sensitivity`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Gaussian profile against mpmath's arithmetic, dp-accounting and the published sizes."""
+"""The Gaussian profile, compared with mpmath, dp-accounting and published values."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digit
         assert sampled <= delta
 
 
-def test_composed_epsilon_of_one_release_is_what_was_asked():
+def test_composed_epsilon_of_one_release_is_its_epsilon():
     mu = release_mu(5.0, 1e-8)
     assert 5.0 <= composed_epsilon(Cost(mu**2), 1e-8) <= 5.0 * (1 + 2e-6)
 
@@ -174,13 +174,13 @@ def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf])
-def test_epsilon_that_is_none_is_refused(epsilon):
+def test_an_invalid_epsilon_is_refused(epsilon):
     with pytest.raises(UsageError, match="--epsilon: epsilon must be a positive number"):
         mu_for(epsilon, 1e-6)
 
 
 @pytest.mark.parametrize("delta", [0, -1e-9, 1, 2, math.nan])
-def test_delta_that_is_none_is_refused(delta):
+def test_an_invalid_delta_is_refused(delta):
     with pytest.raises(UsageError, match="--delta: delta must be strictly between 0 and 1"):
         epsilon_for(1.0, delta)
     with pytest.raises(UsageError):
@@ -200,7 +200,7 @@ def test_release_at_the_edge_of_the_proved_region_is_calibrated(epsilon, delta):
 
 
 @pytest.mark.parametrize("mu", [-1, math.nan, math.inf])
-def test_mu_that_is_none_is_refused(mu):
+def test_an_invalid_mu_is_refused(mu):
     with pytest.raises(UsageError, match="mu must be"):
         epsilon_for(mu, 1e-6)
 

@@ -85,7 +85,7 @@ def test_scale_is_taken_apart_exactly(value):
 
 
 def exact_outcome(words, extension, sigma):
-    """One attempt in real numbers: an independent statement of docs/maths/sampler.md."""
+    """Evaluate one attempt in real numbers, independently of the product."""
     tails = [int.from_bytes(extension[48 * i : 48 * i + 48], "little") for i in range(3)]
     u = mp.mpf(((words[0] >> 1) << 384) + tails[0]) / 2**447
     t = mp.mpf((words[1] << 384) + tails[1]) / 2**448
@@ -123,7 +123,7 @@ def run_kernel(words, sigma):
 
 
 def disagreements(words, sigma):
-    """Attempts that the kernel decides otherwise than big integers, whatever bits may follow."""
+    """Return the attempts on which the kernel and big integers disagree."""
     values, verdicts = run_kernel(words, sigma)
     scale = Scale.of(sigma)
     found = []
@@ -143,7 +143,7 @@ def random_words(count, seed):
 
 
 def words_at_edges(seed):
-    """Attempts within a unit or two of where each decision turns, in every bin that is reached."""
+    """Return attempts within a few units of the thresholds of every decision."""
     generator = np.random.default_rng(seed)
     prefixes = [int(p) for p in bin_table().prefixes]
     words = []
@@ -169,7 +169,7 @@ def test_kernel_never_contradicts_big_integers(sigma):
 
 
 def test_edges_are_reached_and_would_show_a_kernel_that_guesses(monkeypatch):
-    """Every verdict occurs among them, and deciding by the value at hand is found wrong."""
+    """Every verdict occurs among the words, and a kernel that never returns UNDECIDED fails."""
     words = words_at_edges(seed=2)
     values, verdicts = run_kernel(words, SCALE)
     assert set(verdicts.tolist()) == {REJECTED, ACCEPTED, UNDECIDED}
@@ -256,15 +256,14 @@ def decides_nothing(words, *_):
     return np.zeros(len(words), np.int64), np.full(len(words), UNDECIDED, np.uint8)
 
 
-def test_a_kernel_that_decides_nothing_changes_nothing(monkeypatch):
-    """The slow path alone gives the same noise."""
+def test_the_slow_path_alone_gives_the_same_noise(monkeypatch):
     expected = KeystreamNoise(KEY).draw("a", 3_000, SCALE)
     monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
     assert np.array_equal(KeystreamNoise(KEY).draw("a", 3_000, SCALE), expected)
 
 
-def test_further_bits_are_the_attempts_own(monkeypatch):
-    """Told by the last of them, in several batches: in real draws they hardly ever matter."""
+def test_every_attempt_has_its_own_further_bits(monkeypatch):
+    """Further bits hardly ever matter in real draws, so a fake `decide` returns the last ones."""
 
     def last_bits(words, extension, *_):
         return None if words[0] & 1 else int.from_bytes(extension[-7:], "little")

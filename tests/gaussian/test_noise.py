@@ -1,6 +1,6 @@
-"""The noise: its scale, shape, lattice, symmetry, and tests that would catch each being wrong.
+"""The noise on integer arrays: scale, lattice, rounding and symmetry.
 
-Sizes are computed so that a right sampler fails, and a wrong one passes, less than once in 10^6.
+Sample sizes are such that a correct sampler fails, and a wrong one passes, less than once in 10^6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Diagonal LD blocks of X'X, rows clipped in every block and in total, against brute force."""
+"""LD blocks of X'X, with rows clipped in every block and in total, compared with brute force."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def clipped_to(row, norm):
 
 
 def test_clipping_blocks_for_the_gram_matrix_alone_fails_on_the_lattice():
-    """Why the row that is clipped by block enters X'Z too (docs/maths/blocks.md).
+    """The row that is clipped by block must also enter X'Z (docs/maths/blocks.md).
 
     m ones are exactly as long as their block allows. Where one of them is a 2 instead, the block is
     clipped, and truncation leaves (1, 0, ..., 0). The totals agree thanks to the second block.

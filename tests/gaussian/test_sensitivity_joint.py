@@ -1,4 +1,4 @@
-"""Statistics released together, dense: one joint shift against brute force over integer rows."""
+"""The joint shift of dense statistics, compared with brute force over integer rows."""
 
 from __future__ import annotations
 

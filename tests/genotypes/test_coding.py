@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
     default_row_norm,
+    largest_block_norms,
+    largest_code,
     reference_coding,
     uninformative_coding,
 )
@@ -97,3 +99,10 @@ def test_digests_of_different_codings_differ() -> None:
     codings += [uninformative_coding(1), uninformative_coding(2)]
     assert len({coding.digest for coding in codings}) == len(codings)
     assert coding_of([0.1, 0.2]).digest == codings[0].digest
+
+
+def test_largest_norms_take_the_largest_code_of_each_variant() -> None:
+    """Variants whose largest code is that of two, one or no copies of A1."""
+    table = np.array([[5, 0, 1, -3], [1, 0, -4, 2], [2, 0, 1, -7]], dtype=np.int8)
+    assert largest_block_norms(table, (0, 2, 3)).tolist() == [5**2 + 4**2, 7**2]
+    assert largest_code(table) == 7

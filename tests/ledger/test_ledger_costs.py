@@ -25,7 +25,7 @@ from primo_scale.ledger.spending import (
     AccountBudget,
     Balance,
     Charge,
-    ReleaseRequest,
+    ChargeRequest,
 )
 
 
@@ -44,7 +44,7 @@ def test_a_budget_of_one_release_covers_exactly_its_parts(epsilon, delta, share)
     budget, whole = AccountBudget(epsilon, delta), release_mu(epsilon, delta) ** 2
     parts = [Cost((math.sqrt(share) * math.sqrt(whole)) ** 2), Cost((1 - share) * whole)]
     charges = [
-        Charge(str(k), ReleaseRequest(ACCOUNT, str(k), epsilon, delta, part))
+        Charge(str(k), ChargeRequest(ACCOUNT, str(k), epsilon, delta, part))
         for k, part in enumerate(parts)
     ]
     assert Balance(ACCOUNT, budget, ()).affords(Cost(whole))

@@ -21,7 +21,7 @@ from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.interruption import deferred, signals_noted
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
-from primo_scale.ledger.spending import Account, ChargeState, ReleaseRequest
+from primo_scale.ledger.spending import Account, ChargeRequest, ChargeState
 
 DELTA = 1e-8
 ACCOUNT = Account("cohort")
@@ -38,7 +38,7 @@ LEDGER_STEPS = (
 
 def request(part):
     cost = Cost(PARTS[part] * release_mu(1.0, DELTA) ** 2)
-    return ReleaseRequest(ACCOUNT, part, 1.0, DELTA, cost, "people")
+    return ChargeRequest(ACCOUNT, part, 1.0, DELTA, cost, "people")
 
 
 def release(folder):

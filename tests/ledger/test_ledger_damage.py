@@ -25,8 +25,8 @@ from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import (
     Account,
+    ChargeRequest,
     ChargeState,
-    ReleaseRequest,
 )
 
 # --- damage -----------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_version_1_is_upgraded_on_opening(tmp_path, create):
         (charge,) = ledger.balance(ACCOUNT).charges
         assert (charge.id, charge.cost) == (VERSION_1_CHARGE, Cost(VERSION_1_MU_SQUARED))
         assert charge.state is ChargeState.PUBLISHED
-        asked = ReleaseRequest(ACCOUNT, "first", 5.0, DELTA, charge.cost, "everybody")
+        asked = ChargeRequest(ACCOUNT, "first", 5.0, DELTA, charge.cost, "everybody")
         assert ledger.reserve(asked).charge.id == VERSION_1_CHARGE
         ledger.reserve(request("second", epsilon=ledger.balance(ACCOUNT).epsilon_left))
         key, head = ledger.public_key, ledger.head()

@@ -20,14 +20,14 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import (
     Account,
     Charge,
-    ReleaseRequest,
+    ChargeRequest,
 )
 
 
 def of(people, account, epsilon=1.0, digest=""):
     """A request with a unique digest, unless one is given."""
     digest = digest or secrets.token_hex(8)
-    return ReleaseRequest(account, digest, epsilon, DELTA, gaussian(epsilon), people)
+    return ChargeRequest(account, digest, epsilon, DELTA, gaussian(epsilon), people)
 
 
 FIRST, SECOND = Account("first"), Account("second")

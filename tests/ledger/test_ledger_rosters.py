@@ -24,7 +24,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, Charge, ReleaseRequest
+from primo_scale.ledger.spending import Account, Charge, ChargeRequest
 
 EVERYBODY = range(100)
 
@@ -37,7 +37,7 @@ def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
         unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
     )  # fmt: skip
     digest = digest or f"{fid}{individuals}{cohort}"
-    return ReleaseRequest(
+    return ChargeRequest(
         paying_cohort.account,
         digest,
         epsilon,
@@ -141,7 +141,7 @@ def test_a_request_is_replayed_with_or_without_its_roster(path):
         asked = of(ledger, EVERYBODY)
         charge = ledger.reserve(asked).charge
         ledger.mark_drawn(charge, "noised")
-        unknown = ReleaseRequest(
+        unknown = ChargeRequest(
             asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people_digest
         )
         assert ledger.reserve(unknown).charge.id == ledger.reserve(asked).charge.id == charge.id

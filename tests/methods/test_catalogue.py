@@ -78,7 +78,7 @@ def test_shrinkage_can_be_chosen_only_where_the_method_leaves_it_open():
         estimator_for(gauss, ESTIMATORS["projection"])
     for name in ("ssp", "ada-ssp", "const-ssp-full", "reuse-cov-proj", "reuse-cov-proj-x"):
         assert not estimator_for(METHODS[name], None).is_choice
-        with pytest.raises(UsageError, match="penalty of its own"):
+        with pytest.raises(UsageError, match="its own penalty"):
             estimator_for(METHODS[name], ESTIMATORS["sure"])
 
 

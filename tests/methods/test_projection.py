@@ -194,7 +194,7 @@ def test_a_ball_of_radius_zero_projects_to_zero():
 
 
 def test_eigenvalues_of_very_different_sizes():
-    """The root is found to full precision however far it lies below the bracket's top."""
+    """The root is found to full precision at any distance below the top of the bracket."""
     values = np.array([1e-12, 1e-3, 1.0, 1e9])
     squares = np.array([1e-6, 1.0, 1e2, 1e20])
     for radius_squared in (1e-9, 1.0, 1e10, 9.9e10, 1e12):

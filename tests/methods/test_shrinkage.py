@@ -134,7 +134,7 @@ def test_james_stein_standardises_every_phenotype_by_its_own_noise():
 
 
 def test_james_stein_raises_eigenvalues_to_its_floor():
-    """Over 1,000 alike phenotypes of squared norm 4,000 the factor is 1 - 998/4000."""
+    """For 1,000 equal phenotypes of squared norm 4,000 the factor is 1 - 998/4000."""
     H = np.full((3, 1000), 2.0)
     factors = JamesStein(0.5, np.ones(1000), 2.0).factors(np.array([0.0, 1.0, 5.0]), H)
     kept = 1 - 998 / 4000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds, PhenotypeKind
-from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, code_outcomes
 from primo_scale.outcomes.tables import open_outcome_table
 
 ANY_VALUE = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([-9.0, 0.0, 1.0, 2.0])
@@ -38,6 +39,14 @@ def test_values_are_clamped_scaled_and_truncated_to_zero() -> None:
     assert codes.dtype == np.int16
     assert codes.tolist() == [0, 1, 0, 0, 8192, 8192, 8192, -12288, -12288]
     assert coding.code_phenotypes(np.array([[-np.inf]])) == -12288
+
+
+def test_covariates_are_clamped_scaled_and_truncated_to_zero() -> None:
+    coding = CovariateCoding("c", lower=-2.0, upper=3.0, centre=1.0, scale=100.0)
+    both = dataclasses.replace(code_outcomes([], [], weight=1.0), covariates=(coding,))
+    values = np.array([1, 1.5, 1.019, 0.981, 3, 99, -2, -8, -9, np.nan])
+    codes = both.code_covariates(values[:, None])[:, 0]
+    assert codes.tolist() == [0, 50, 1, -1, 200, 200, -300, -300, 0, 0]
 
 
 @given(FINITE, FINITE, FINITE, st.floats(0.01, 1e6), st.lists(ANY_VALUE, min_size=1))

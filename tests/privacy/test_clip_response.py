@@ -1,4 +1,4 @@
-"""The response to clipping against simulated rows."""
+"""The response to clipping, compared with simulated rows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_slope_and_offset_are_those_of_simulated_rows(clip, n_normal, prevalence
             assert response.slope[j] == pytest.approx(slope, abs=6 * standard_error + 1e-3)
             assert response.offset[j] == pytest.approx(offset, abs=6 * standard_error + 1e-3)
         elif n_normal == 7:
-            # The binary phenotype is taken as normal in the others' norm: close, not exact.
+            # The norm of the others treats the binary phenotype as normal, an approximation.
             assert response.slope[j] == pytest.approx(slope, rel=0.06)
             assert abs(offset) < 6 * standard_error
 
 
-def test_without_clipping_nothing_changes():
+def test_the_response_without_clipping_is_the_identity():
     response = no_clipping(3)
     np.testing.assert_array_equal(response.slope, [1, 1, 1])
     np.testing.assert_array_equal(response.offset, [0, 0, 0])

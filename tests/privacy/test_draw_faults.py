@@ -1,8 +1,8 @@
-"""Faults while noise is paid for and drawn: the same command continues, with one charge.
+"""Faults during payment and drawing: the same command continues with the same charge.
 
-Every file operation below the work directory fails in turn with an I/O error, and the process is
-killed inside the sampler. What the retry publishes is compared with noise that the test draws
-itself from the key that the fault left behind.
+Every file operation in the work directory fails in turn with an I/O error, and the process is
+killed inside the sampler. The statistics of the retry are compared with noise that the test draws
+from the key that the fault left in the work directory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def raw(tmp_path):
 
 
 def drawn_from(key, folder, raw):
-    """What a key gives, drawn by the test."""
+    """Return the digest of the statistics that the test draws from a key."""
     draw = Draw(MECHANISM, KeystreamNoise(key), folder / "again", lambda *_: None)
     return privatise(raw, draw).matrices.sha256()
 
@@ -100,19 +100,19 @@ def io_error_at(nth, below):
 
 
 def check_retry(folder, raw, function):
-    """What a retry gives after a fault: one charge, and the noise of its key if that was left."""
+    """Check that a retry after a fault has one charge, and the noise of the stored key."""
     left, before = key_left(folder), charges_of(folder)
     (result, charge), (again, charge_again) = function(folder, raw), function(folder, raw)
     (paid,) = charges_of(folder)
     assert (paid.id, paid.state) == (charge, ChargeState.DRAWN)
     assert [c.id for c in before] in ([], [charge])
     if left is not None:
-        assert (left[0] == charge) == bool(before), "the key of the charge is the one that is used"
+        assert (left[0] == charge) == bool(before), "the retry uses the key of the charge"
         if before and function is pay:
             assert result.sha256() == drawn_from(left[1], folder, raw)
     assert charge_again == charge
     assert result.sha256() == again.sha256() if function is pay else result == again
-    assert key_left(folder) is None, "a key that is kept undoes its noise"
+    assert key_left(folder) is None, "a key that remains reveals its noise"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def check_retry(folder, raw, function):
     [(pay, 9), (pay_moments, 1), pytest.param(pay, 1, marks=pytest.mark.slow)],
 )
 def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, function, every):
-    said, trials = set(), 0
+    seen, trials = set(), 0
     for nth in range(1, 500, every):
         folder = tmp_path / str(nth)
         (folder / "work").mkdir(parents=True)
@@ -134,12 +134,12 @@ def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw,
         spent = bool(charges_of(folder))
         assert ("Budget was spent, on charge" in line) == spent, line
         assert ("No budget was spent" in line) == (not spent), line
-        said.add(spent)
+        seen.add(spent)
         trials += 1
         check_retry(folder, raw, function)
         shutil.rmtree(folder)
     assert code == 0
-    assert said == {False, True}
+    assert seen == {False, True}
     assert trials > 9
 
 
@@ -161,15 +161,15 @@ def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, functio
 
     code, _ = in_a_child(tmp_path, kill_at_chunk, function, tmp_path, raw)
     if function is pay_moments and chunk > 1:
-        assert code == 0  # it is one chunk
+        assert code == 0  # the moments are one chunk
     else:
         assert code == -signal.SIGKILL
         assert len(charges_of(tmp_path)) == 1
     check_retry(tmp_path, raw, function)
 
 
-def test_an_error_of_a_retry_tells_what_the_loss_of_the_store_costs(tmp_path, raw):
-    """The key is gone: only the store holds the noise, and without it the command pays again."""
+def test_an_error_of_a_retry_states_that_lost_statistics_are_paid_again(tmp_path, raw):
+    """The key is removed, so the command pays again without the stored statistics."""
     (tmp_path / "work").mkdir()
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(PAYING_COHORT.account, epsilon=5.0, delta=1e-6)
@@ -192,7 +192,7 @@ def test_an_error_of_a_retry_tells_what_the_loss_of_the_store_costs(tmp_path, ra
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
 def test_a_damaged_key_is_refused_and_not_replaced(tmp_path, raw, content):
-    """Another key for the same charge would be a second noise."""
+    """Another key for the same charge would draw a second noise."""
     (tmp_path / "work").mkdir()
 
     def die():
@@ -208,7 +208,7 @@ def test_a_damaged_key_is_refused_and_not_replaced(tmp_path, raw, content):
     assert pay(tmp_path, raw)[1] == charge
 
 
-def test_the_harness_fails_what_it_says(tmp_path):
+def test_the_fault_injection_works(tmp_path):
     assert Path("/proc/self/fd").is_dir()
 
     def touch():

@@ -1,4 +1,4 @@
-"""The forecast against closed forms, simulated releases and the linkage of real genotypes."""
+"""The forecast, compared with closed forms, simulated releases and LD of real genotypes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_many_variants_are_summed_by_pieces():
     assert expected_r2_sum(chromosome, position, (0, 3_000)) == pytest.approx(expected, rel=1e-9)
 
 
-def test_positions_that_number_the_rows_tell_nothing_of_linkage():
+def test_positions_that_number_the_rows_imply_no_linkage():
     """A simulated fileset, such as REGENIE's example, has its variants one base pair apart."""
     chromosome = np.full(1_000, "1", dtype=object)
     assert expected_r2_sum(chromosome, np.arange(1, 1_001), (0, 1_000)) == 1_000

@@ -1,4 +1,4 @@
-"""Noise piece by piece: one draw of the right scale for every number, under a label of its own."""
+"""Noise on tiles and panels: every number gets one draw of its scale under a unique label."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from primo_scale.privacy.noisy_matrices import noisy_cross, noisy_gram
 from primo_scale.privacy.private_statistics import Draw, privatise
 from primo_scale.storage.block_matrices import BlockLayout
 
-# So large that the lattice is that of the integers: what is drawn is what is added.
+# Large enough that the lattice is that of the integers, so that draws are added unchanged.
 SIGMA = 2.0**40
 ABOVE = math.nextafter(SIGMA / math.sqrt(2), math.inf)
 
 
 @dataclass
 class Numbered:
-    """Draws 1, 2, 3, ... and remembers what each was asked for."""
+    """Source that returns 1, 2, 3, ... and records the requested scales and labels."""
 
     labels: list[str] = field(default_factory=list)
     scales: list[float] = field(default_factory=lambda: [math.nan])
@@ -59,7 +59,7 @@ def drawn(folder, layout, scales, source, copies=1):
 
 
 def faults(matrices, scales, source):
-    """What is wrong with noise that `Numbered` drew, in words."""
+    """Yield the defects of noise that `Numbered` drew."""
     asked = np.array(source.scales)
     entries, expected = [], []
     for block, sigma in enumerate(scales.gram):
@@ -112,7 +112,7 @@ LAYOUT = BlockLayout((0, 20, 33), 2, 3)
 
 
 def test_a_wrong_scale_off_the_diagonal_is_found(tmp_path, monkeypatch):
-    """That of the diagonal, in the tiles that do not touch it."""
+    """Off-diagonal tiles get the scale of the diagonal."""
     monkeypatch.setattr(noisy_matrices, "off_diagonal_sigma", lambda sigma: sigma)
     source, scales = Numbered(), scales_of(LAYOUT)
     with pieces_of(8, 12):
@@ -120,14 +120,14 @@ def test_a_wrong_scale_off_the_diagonal_is_found(tmp_path, monkeypatch):
         assert list(faults(matrices, scales, source)) == ["a wrong scale"]
 
 
-def without_its_place(values, tile, sigma, *, source, label):
-    """A tile's noise under the label of another."""
+def with_the_label_of_another_tile(values, tile, sigma, *, source, label):
+    """Add noise to a tile under the label of another tile."""
     first = replace(tile, row=0, column=0 if tile.on_diagonal else 1)
     return noisy_matrices.noisy_gram_tile(values, first, sigma, source=source, label=label)
 
 
 def test_a_label_of_two_tiles_is_found_and_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(private_statistics, "noisy_gram_tile", without_its_place)
+    monkeypatch.setattr(private_statistics, "noisy_gram_tile", with_the_label_of_another_tile)
     source, scales = Numbered(), scales_of(LAYOUT)
     with pieces_of(8, 12):
         matrices = drawn(tmp_path, LAYOUT, scales, source)
@@ -137,7 +137,7 @@ def test_a_label_of_two_tiles_is_found_and_refused(tmp_path, monkeypatch):
 
 
 def test_noise_shared_by_two_tiles_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(private_statistics, "noisy_gram_tile", without_its_place)
+    monkeypatch.setattr(private_statistics, "noisy_gram_tile", with_the_label_of_another_tile)
     kept = {}
 
     class Repeating(Numbered):
@@ -177,7 +177,7 @@ def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_whole_matrices_get_the_noise_of_their_pieces(tmp_path, copies):
-    """What the audit draws in memory is what the door draws from a store, for the same key."""
+    """For the same key, the audit draws in memory what `privatise` draws from a store."""
     scales = scales_of(LAYOUT)
     with pieces_of(8, 12):
         matrices = drawn(tmp_path, LAYOUT, scales, KeystreamNoise(KEY), copies)
@@ -195,7 +195,7 @@ def test_whole_matrices_get_the_noise_of_their_pieces(tmp_path, copies):
             np.testing.assert_array_equal(noisy, matrices.cross(block))
 
 
-def test_a_public_part_comes_out_as_it_went_in(tmp_path):
+def test_a_public_statistic_is_unchanged(tmp_path):
     public = scales_of(LAYOUT, gram=(0.0, 0.0), fixed_cross=0.0)
     with pieces_of(8, 12):
         matrices = drawn(tmp_path, LAYOUT, public, KeystreamNoise(KEY))
@@ -205,7 +205,7 @@ def test_a_public_part_comes_out_as_it_went_in(tmp_path):
             assert matrices.cross(block)[:, 2:].all()
 
 
-def test_memory_does_not_know_d(tmp_path):
+def test_memory_does_not_depend_on_the_number_of_variants(tmp_path):
     """One block of 2,000 variants, 32 MB, in tiles of half a MiB."""
     layout = BlockLayout((0, 2000), 1, 1)
     mechanism = SimpleNamespace(scales=scales_of(layout), recipe=Recipe())

@@ -1,4 +1,4 @@
-"""The door and the ledger together: noise of the stated scale, paid once, through every crash."""
+"""Paid private statistics: the stated noise, and one payment through every crash."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def content(matrices: BlockMatrices):
 
 
 def parts_of(matrices, scales):
-    """Every part of the noise with its scale; the statistics were zero."""
+    """Return every statistic, which consists of noise alone, with its scale."""
     upper = [np.triu_indices(size, 1) for size in LAYOUT.sizes]
     f, gram = LAYOUT.n_fixed, matrices.outcome_gram()
     parts = {}
@@ -122,7 +122,7 @@ def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, case, 
     assert np.abs(correlations).max() < norm.isf(5e-9) / np.sqrt(900)
 
 
-def test_no_noise_is_said_to_be_none(tmp_path):
+def test_exact_statistics_have_no_mechanism(tmp_path):
     raw = raw_statistics(tmp_path / "raw")
     assert privatise(raw, None).mechanism is None
 
@@ -138,11 +138,11 @@ def test_the_same_request_is_paid_once_and_another_anew(tmp_path):
         pay(tmp_path, raw, asked=mechanism(0.9))
     third = pay(tmp_path, raw, asked=mechanism(0.3))
     assert content(third.private.matrices) != content(first.private.matrices)
-    # Another release in between does not take the first one's noise away.
+    # Another release in between does not affect the noise of the first one.
     assert content(pay(tmp_path, raw).private.matrices) == content(first.private.matrices)
 
 
-def test_lost_noise_is_paid_again_and_said(tmp_path):
+def test_lost_noise_is_paid_again_and_reported(tmp_path):
     raw = raw_statistics(tmp_path / "raw")
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
@@ -159,7 +159,7 @@ PAID_STEPS = STEPS[: STEPS.index("key removed") + 1]
 
 
 @pytest.mark.parametrize("label", PAID_STEPS)
-def test_a_crash_is_continued_with_the_very_same_noise_and_one_charge(tmp_path, label):
+def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label):
     raw = raw_statistics(tmp_path / "raw")
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
@@ -301,7 +301,7 @@ def test_an_interrupted_subsampled_release_is_continued(tmp_path, label):
         assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
-def test_budgets_of_other_units_do_not_mix(tmp_path):
+def test_each_privacy_unit_has_its_own_budget(tmp_path):
     raw = raw_statistics(tmp_path / "raw")
     pay(tmp_path, raw)
     label = mechanism(privacy=PrivacyUnit.LABEL)

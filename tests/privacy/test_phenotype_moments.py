@@ -1,4 +1,4 @@
-"""Paid phenotype means and sds: exact sums, the stated noise, paid once through every crash."""
+"""Paid phenotype moments: the stated noise, and one payment through every crash."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_paid_once_and_replayed(tmp_path) -> None:
 @pytest.mark.parametrize(
     "other", [{"promise": Promise(1.0, 1e-6)}, {"raw": RawMoments(np.ones((3, 5), dtype=np.int64))}]
 )
-def test_moments_of_another_request_are_neither_paid_for_nor_lost(tmp_path, other) -> None:
+def test_moments_of_another_request_are_refused_and_remain(tmp_path, other) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
     first = pay(tmp_path)
@@ -97,7 +97,7 @@ def test_moments_of_another_request_are_neither_paid_for_nor_lost(tmp_path, othe
     assert pay(tmp_path, **other).charge != first.charge
 
 
-def test_the_receipt_says_what_was_paid_and_what_was_not(tmp_path) -> None:
+def test_the_receipt_states_the_payment(tmp_path) -> None:
     bought, receipt = settle(tmp_path)
     assert receipt.opened_budget
     assert receipt.summary == f"paid with charge {bought.charge}"
@@ -116,7 +116,7 @@ def test_the_receipt_says_what_was_paid_and_what_was_not(tmp_path) -> None:
     assert "1 interrupted draws were charged too" in settle(tmp_path, other)[1].summary
 
 
-def test_refused_where_the_rest_of_the_release_could_not_be_paid(tmp_path) -> None:
+def test_moments_are_refused_if_the_rest_of_the_release_is_not_covered(tmp_path) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_budget(ACCOUNT, epsilon=1.9, delta=1e-6)
     with pytest.raises(BudgetRefused):
@@ -137,9 +137,9 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label
     if MOMENTS_STEPS.index(label) >= MOMENTS_STEPS.index("reservation committed"):
         assert done == stored or done == expected_from(keys)
     else:
-        assert done.charge not in keys, "a key that was not paid for is not used"
+        assert done.charge not in keys, "an unpaid key is not used"
     assert pay(tmp_path) == done
-    assert keys_of(tmp_path) == {}, "a key that is kept undoes its noise"
+    assert keys_of(tmp_path) == {}, "a key that remains reveals its noise"
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         (charge,) = ledger.balance(ACCOUNT).charges
         assert ledger.verify() == []
@@ -147,13 +147,13 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label
 
 
 def keys_of(folder):
-    """Key of every charge that lies in the work directory, used or not."""
+    """Return the stored key of every charge, used or not."""
     directory = noise_store(folder).directory
     return {path.stem: path.read_bytes() for path in directory.glob("*.*")}
 
 
 def expected_from(keys):
-    """What the one key that is at hand gives, drawn here."""
+    """Return the moments that the test draws from the stored key."""
     ((charge, key),) = keys.items()
     sigma = moments_sigma(5, PROMISE)
     noise = lattice_noise(15, sigma, source=KeystreamNoise(key), label="phenotype moments")
@@ -161,7 +161,7 @@ def expected_from(keys):
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff", b'{"sums": 1}'])
-def test_damaged_moments_are_one_line(tmp_path, content) -> None:
+def test_damaged_moments_are_refused_in_one_line(tmp_path, content) -> None:
     first = pay(tmp_path)
     whole = noise_store(tmp_path).moments_path.read_bytes()
     noise_store(tmp_path).moments_path.write_bytes(content)
@@ -171,7 +171,7 @@ def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     assert pay(tmp_path) == first
 
 
-def test_without_noise_they_are_the_means_and_sds() -> None:
+def test_exact_sums_give_the_means_and_standard_deviations() -> None:
     generator = np.random.default_rng(5)
     values = np.clip(generator.normal(170, 12, 4_000), 120, 220)
     units = np.trunc(UNIT * (values - 170) / 50).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The planner against direct simulation of clipped phenotypes and against its own optimum."""
+"""The planner, compared with simulated clipped phenotypes and with a search for its optimum."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
     assert phenotype_norm(sizes, clip=9.0, largest_norm=3.0) == 3 * scale
 
 
-def test_phenotype_bounds_without_room_are_refused():
+def test_phenotype_bounds_that_round_to_zero_are_refused():
     with pytest.raises(UsageError, match="rounds to zero"):
         phenotype_norm(SIZES, clip=1.0, largest_norm=0.0)
 

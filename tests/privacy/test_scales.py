@@ -1,7 +1,7 @@
-"""Every case of the calibrated release against brute force over neighbouring records.
+"""Every case of the calibration, compared with brute force over neighbouring records.
 
-A record contributes outer products to seven statistics. Divided by the noise that each gets, two
-neighbouring records must be no further apart than mu, and what gets no noise must not change.
+A record contributes outer products to seven statistics. In units of the noise, two neighbouring
+records must have a distance of at most mu, and a statistic without noise must not change.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import composed_epsilon, mu_for, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.scales import calibrate, counts_share
+from primo_scale.privacy.scales import calibrate, counts_share, rounded_up
 
 FULL, LABEL, FEATURE = PrivacyUnit
 REPLACE, ADD = Adjacency
@@ -50,7 +51,7 @@ def rows_within(n_columns, norm):
 
 
 def records(bounds, privacy):
-    """Every record (x, c, y) that the row rule can leave; shape (records, d + 1 + l)."""
+    """Return every record (x, c, y) within the bounds; shape (records, d + 1 + l)."""
     d = sum(bounds.block_sizes)
     genotypes = rows_within(d, bounds.row_norm)
     if bounds.block_norms is not None:
@@ -71,7 +72,7 @@ def records(bounds, privacy):
 
 
 def contributions(rows, bounds, scales):
-    """Noise-scaled contributions (records, k), and those that get no noise."""
+    """Return contributions in units of the noise, shape (records, k), and those without noise."""
     d = sum(bounds.block_sizes)
     x, c, y = rows[:, :d], rows[:, d : d + 1], rows[:, d + 1 :]
     starts = np.cumsum([0, *bounds.block_sizes])
@@ -97,7 +98,7 @@ def contributions(rows, bounds, scales):
 
 
 def neighbours(rows, bounds, promise):
-    """Index pairs of neighbouring records, and the part of a record that is protected."""
+    """Return the group of neighbours of every record, and the protected part of a record."""
     d = sum(bounds.block_sizes)
     protected = {
         FULL: slice(0, None), LABEL: slice(d + 1, None), FEATURE: slice(0, d + 1)
@@ -122,7 +123,7 @@ def largest_shift(bounds, promise, scales):
             assert promise.privacy is FULL or (exact == exact_without).all()
             worst = max(worst, ((noisy - noisy_without) ** 2).sum(1).max())
             continue
-        assert (exact == exact[:1]).all(), "what may change without noise is not public"
+        assert (exact == exact[:1]).all(), "a statistic without noise changes"
         squared = (noisy**2).sum(1)
         for start in range(0, len(noisy), 500):
             part = slice(start, start + 500)
@@ -146,7 +147,7 @@ def test_no_neighbours_are_further_apart_than_mu(bounds, privacy, adjacency, spl
     # Integer records reach every bound at once in the first case, and at t = 2 the worst angle.
     if bounds is SMALL[0] and privacy is not FEATURE and (adjacency is ADD or split == 2.0):
         assert worst >= 0.99 * allowed
-    assert worst >= 0.1 * allowed, "noise out of all proportion"
+    assert worst >= 0.1 * allowed, "the noise is far too large"
 
 
 def test_dense_noise_is_that_of_the_documentation() -> None:
@@ -190,8 +191,26 @@ def test_shares_of_mu_squared_add_up() -> None:
     assert rest.cost.mu_squared == pytest.approx(0.95 * mu**2, rel=1e-12)
 
 
+@pytest.mark.parametrize(("adjacency", "people"), [(REPLACE, 343), (ADD, 2**33)])
+def test_noise_on_the_eigenvalue_covers_the_longest_block_and_a_private_number_of_people(
+    adjacency, people
+) -> None:
+    """Theorem 4 of docs/maths/single-statistics.md, with more people than live under add-remove."""
+    bounds = replace(BOUNDS, block_norms=(300, 1_500), block_sizes=(10, 30))
+    promise, recipe = Promise(1.0, 1e-6, FULL, adjacency), Recipe(eigenvalue_share=1 / 3)
+    found = calibrate(bounds, promise, recipe, split=1.0).scales.smallest_eigenvalue
+    change = 1_500 + 1 + 32 * 30 * people * 1_500 / 2**53
+    assert found == pytest.approx(change / (release_mu(1.0, 1e-6) / math.sqrt(3)), rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.1, 12_345.6, math.nextafter(2.0, 0), 3e17])
+def test_a_scale_is_rounded_up_by_more_than_the_roundings_before_it(sigma) -> None:
+    least = Fraction(sigma) * (1 + Fraction(1, 2**50))
+    assert least <= Fraction(rounded_up(sigma)) < least * (1 + Fraction(1, 2**50))
+
+
 def test_naive_composition_pays_for_every_copy() -> None:
-    """Copies with independent noise say together what one with a k-th of the variance says."""
+    """The mean of k copies with independent noise has a k-th of the variance."""
     one = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.0).scales
     many = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(gram_copies=70), split=1.0).scales
     assert many.gram[0] / math.sqrt(70) == pytest.approx(one.gram[0], rel=1e-12)
@@ -263,7 +282,7 @@ def test_noise_beyond_the_sampler_is_refused() -> None:
 
 
 def test_sums_leave_room_for_the_tail_of_the_noise() -> None:
-    """32 standard deviations beyond the largest sum still fit in 64 bits, and no person more."""
+    """The largest sum plus 32 standard deviations fits in 64 bits, but not with one more person."""
     row_norm = 2**50
     bounds = replace(BOUNDS, row_norm=row_norm, block_norms=None, n_samples=1)
     sigma = max(calibrate(bounds, Promise(1.0, 1e-6), Recipe(), split=1.0).scales.gram)

@@ -1,4 +1,4 @@
-"""A release of a few numbers, paid for and drawn, for tests of faults and of lost ledgers."""
+"""A paid release of a few numbers, for tests of faults and of lost ledgers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def noise_store(folder):
 
 
 def pay(folder, raw):
-    """The private statistics, and the charge."""
+    """Return the private statistics and the charge."""
     with Ledger(folder / "ledger.sqlite") as ledger:
         paid = pay_and_draw(
             raw,
@@ -54,7 +54,7 @@ def pay_moments(folder, raw):
 
 
 def key_left(folder):
-    """The charge and key that a fault left behind, if it did."""
+    """Return the charge and the key that a fault left in the work directory, or None."""
     left = [p for end in ("key", "unused") for p in noise_store(folder).directory.glob(f"*.{end}")]
     assert len(left) < 2
     return (left[0].stem, left[0].read_bytes()) if left else None

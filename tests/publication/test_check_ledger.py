@@ -25,7 +25,7 @@ from primo_scale.cli.verify import main
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Charge, ReleaseRequest
+from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.publication.check_ledger import ledger_findings
 from primo_scale.publication.publish import Signer, publish_release
 from primo_scale.storage.files import sha256_of_file
@@ -63,7 +63,7 @@ def pay(ledger: Ledger, mode: str) -> tuple[Charge, ...]:
     earlier = Cost(0.1 * sum(cost.mu_squared for cost in costs))
     charges = [
         ledger.reserve(
-            ReleaseRequest(account, f"request {i}", promise.epsilon, promise.delta, cost)
+            ChargeRequest(account, f"request {i}", promise.epsilon, promise.delta, cost)
         ).charge
         for i, cost in enumerate([earlier, *costs])
     ]
@@ -197,7 +197,7 @@ def test_a_charge_between_those_of_a_release_counts_as_spent_before_it(tmp_path)
         first, second = (charge.request for charge in paid.charges)
         account = first.account
         ledger.set_budget(account, epsilon=40, delta=1e-7)
-        requests = [first, ReleaseRequest(account, "between", 5.0, 1e-7, Cost(0.25)), second]
+        requests = [first, ChargeRequest(account, "between", 5.0, 1e-7, Cost(0.25)), second]
         charges = [ledger.reserve(request).charge for request in requests]
         for charge in charges:
             ledger.mark_drawn(charge, f"statistics {charge.id}")
@@ -221,7 +221,7 @@ def test_later_charges_do_not_matter(paid):
     with Ledger(paid.ledger) as ledger:
         account = paid.charges[0].request.account
         ledger.set_budget(account, epsilon=40)
-        ledger.reserve(ReleaseRequest(account, "later", 5.0, 1e-7, Cost(0.5)))
+        ledger.reserve(ChargeRequest(account, "later", 5.0, 1e-7, Cost(0.5)))
     assert paid.problems() == []
 
 

@@ -184,7 +184,7 @@ def test_the_report_says_what_a_privacy_officer_asks(pristine):
         "Account of cohort biobank: full privacy, replace-one",
         "Side channels",
         "LD blockswindow:4--ld-blocks",
-        f"python -m pipelines.verify DIR --public-key {PUBLIC_KEY}",
+        f"primo-scale verify DIR --public-key {PUBLIC_KEY}",
         "plink2 --bfile GENOTYPES",
         "the operator as public",
     ):

@@ -28,6 +28,7 @@ from release_examples import (
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_mechanisms import (
+    PARTS,
     claims_of,
     joint_shift,
     sensitivity,
@@ -332,6 +333,48 @@ def test_more_copies_of_the_gram_matrix_need_more_noise():
     document = example_document("naive")
     document["mechanism"]["gram_copies"] = 3
     assert "mu: recomputed" in problems(document)
+
+
+@pytest.mark.parametrize("mode", ["full-blocks", "full-add-remove-blocks"])
+def test_a_block_is_bounded_by_the_row_as_well(mode, monkeypatch):
+    """The noise on the first block is that for the row's bound, which is the smaller one here."""
+    monkeypatch.setattr(release_examples, "ROW_NORM", max(BLOCK_NORMS) // 2)
+    document = example_document(mode)
+    assert problems(document) == ""
+    assert claims_of(document).block_bounds == (max(BLOCK_NORMS) // 2,) * 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_half_of_the_noise_on_any_statistic_is_a_longer_shift(mode):
+    """No statistic of the bundle is left out of mu, however small its part is."""
+    claims = claims_of(example_document(mode))
+    for name in set(claims.sigma) & set(PARTS[:-1]):
+        sigma = {**claims.sigma, name: tuple(s / 2 for s in claims.sigma[name])}
+        less = dataclasses.replace(claims, sigma=sigma)
+        alone = claims.subsample is not None and name == "gram"
+        shift = subsample_shift if alone else joint_shift
+        assert shift(less) > 1.01 * shift(claims), name
+
+
+@pytest.mark.parametrize("split", [None, -1.0, 0.0, 2.001])
+def test_a_split_without_proof_has_no_finite_shift(split):
+    claims = claims_of(example_document("full-blocks"))
+    assert joint_shift(dataclasses.replace(claims, split=split)) == math.inf
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+def test_a_cost_other_than_that_of_the_noise_is_found(factor):
+    """Also where the charges of the ledger add up to it: each finding stands for itself."""
+    document = example_document("full")
+    document["guarantee"]["cost"]["mu_squared"] *= factor
+    assert "mu: mu^2 recomputed" in problems(document)
+
+
+def test_a_statistic_that_stands_twice_is_found():
+    document = example_document("full")
+    queries = document["mechanism"]["queries"]
+    queries.append(copy.deepcopy(queries[-1]))
+    assert "queries: a query is repeated" in problems(document)
 
 
 def test_what_is_measured_besides_must_be_listed():

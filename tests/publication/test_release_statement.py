@@ -99,7 +99,7 @@ def make_payment(design: Design, method: str) -> Payment:
     if design.moments is not None:
         costs.insert(1, Cost(0.05 * release_mu(EPSILON, DELTA) ** 2))
     charges = tuple(
-        spending.Charge(f"{i:016x}", spending.ReleaseRequest(account, f"{i}", EPSILON, DELTA, cost))
+        spending.Charge(f"{i:016x}", spending.ChargeRequest(account, f"{i}", EPSILON, DELTA, cost))
         for i, cost in enumerate(costs)
     )
     balance = spending.Balance(account, spending.AccountBudget(3 * EPSILON, DELTA), charges)

@@ -77,7 +77,7 @@ def opening(stderr):
     """The command that opens a larger budget, as the warning prints it."""
     (found,) = re.findall(
         r"this release opens one of epsilon 1 at delta 1e-06 and spends all of it\. To allow "
-        r"further releases, set a larger one first: python -m pipelines\.ledger (.*)",
+        r"further releases, set a larger one first: primo-scale ledger (.*)",
         stderr,
     )
     return shlex.split(found.split(";")[0])

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from durable import disk_seen
 from security_runs import run
 from whole_matrices import write_cross, write_gram
 
@@ -26,6 +27,7 @@ from primo_scale.storage.encryption import (
     read_key_file,
 )
 from primo_scale.storage.groups import (
+    FORMAT_VERSIONS,
     array_of,
     attributes_of,
     create_array,
@@ -338,3 +340,15 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
     assert result.code == 3
     assert "is encrypted" in result.stderr
     assert KEY_VARIABLE in result.stderr
+
+
+@pytest.mark.parametrize("kind", sorted(FORMAT_VERSIONS))
+def test_every_kind_of_store_but_genotypes_is_encrypted_under_a_key(tmp_path, key, kind) -> None:
+    create_group(tmp_path / "s.zarr", kind, {"private": "guess-me"})
+    assert (b"guess-me" in contents(tmp_path / "s.zarr")) is (kind == "genotypes")
+
+
+def test_a_new_key_is_durable(tmp_path) -> None:
+    with disk_seen() as disk:
+        make_key_file(tmp_path / "key")
+        assert disk.has_content(tmp_path / "key")

@@ -185,3 +185,13 @@ def test_sha256_of_file_is_the_standard_one(tmp_path):
     assert sha256_of_file(path) == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701])
+def test_a_directory_that_others_may_enter_takes_no_private_data(tmp_path, mode):
+    path = tmp_path / "theirs"
+    path.mkdir()
+    path.chmod(mode)
+    with pytest.raises(InputError, match="other users have access"):
+        make_private_directory(path)
+    assert stat.S_IMODE(path.stat().st_mode) == mode

@@ -1,7 +1,6 @@
-"""Noise in the work directory and a ledger that did not pay for it: no second charge for the same.
+"""A ledger that did not pay for the noise in the work directory is refused.
 
-A ledger that was lost, emptied or replaced counts no spending. What the work directory holds shows
-that there was some.
+A ledger that was lost, emptied or replaced does not count the spending that this noise proves.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def replace_ledger(folder):
 
 
 def refused(folder, raw, function, file):
-    """The ledger's name, the file that names the charge, and the remedy; nothing is spent."""
+    """Check the path of the ledger, the file that names the charge and the remedy in the error."""
     with pytest.raises(InputError, match="does not know a charge") as found:
         function(folder, raw)
     line = str(found.value)
@@ -58,7 +57,7 @@ def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
 
 
 @pytest.mark.parametrize("label", ["draw started", "block written", "statistics stored"])
-def test_a_draw_that_began_is_refused(tmp_path, raw, label):
+def test_noise_of_a_draw_that_started_is_refused(tmp_path, raw, label):
     (tmp_path / "work").mkdir()
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     charge, _ = key_left(tmp_path)
@@ -66,7 +65,7 @@ def test_a_draw_that_began_is_refused(tmp_path, raw, label):
     refused(tmp_path, raw, pay, noise_store(tmp_path).directory / f"{charge}.key")
 
 
-def test_a_subsample_that_served_is_refused(tmp_path, raw):
+def test_a_subsample_that_served_a_release_is_refused(tmp_path, raw):
     (tmp_path / "work").mkdir()
     noise_store(tmp_path).subsample_use_path.write_text("0123456789abcdef")
     Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
@@ -74,8 +73,8 @@ def test_a_subsample_that_served_is_refused(tmp_path, raw):
 
 
 @pytest.mark.parametrize("label", ["key stored", "reservation committed"])
-def test_a_key_from_which_nothing_was_drawn_is_not_refused(tmp_path, raw, label):
-    """No noise exists, so that there is nothing to draw a second time."""
+def test_an_unused_key_is_not_refused(tmp_path, raw, label):
+    """No noise exists that could be drawn a second time."""
     (tmp_path / "work").mkdir()
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     charge, _ = key_left(tmp_path)
@@ -88,7 +87,7 @@ def test_a_key_from_which_nothing_was_drawn_is_not_refused(tmp_path, raw, label)
 
 
 @pytest.mark.parametrize("create", [False, True])
-def test_an_empty_file_is_no_ledger(tmp_path, create):
+def test_an_empty_ledger_file_is_refused(tmp_path, create):
     path = tmp_path / "ledger.sqlite"
     path.touch()
     with pytest.raises(InputError, match=r"is an empty file.*Restore the ledger from a backup"):
@@ -96,8 +95,8 @@ def test_an_empty_file_is_no_ledger(tmp_path, create):
     assert path.stat().st_size == 0
 
 
-def test_a_new_ledger_is_never_empty_under_its_name(tmp_path, monkeypatch):
-    """A process that dies while it creates one leaves nothing that would be refused."""
+def test_a_new_ledger_is_complete_before_it_has_its_name(tmp_path, monkeypatch):
+    """A process that dies while it creates a ledger leaves no file that would be refused."""
     sizes = []
     link = os.link
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from primo_scale.privacy.accuracy import Forecast
     from primo_scale.privacy.mechanism import Mechanism
     from primo_scale.run.design import Budget, Design
-    from primo_scale.run.estimation import Chosen
+    from primo_scale.run.method_choice import Chosen
     from primo_scale.run.request import FinalizeRequest
 
 
@@ -36,7 +36,7 @@ def check_summed(design: Design, request: FinalizeRequest) -> None:
         The release would be noise, and `accept_noise` is False.
     """
     from primo_scale.genotypes.store import open_genotype_store
-    from primo_scale.run.estimation import choose
+    from primo_scale.run.method_choice import choose
 
     store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
     chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
@@ -75,7 +75,7 @@ def check_accuracy(
         The release would be noise, and `accept_noise` is False.
     """
     from primo_scale.privacy.accuracy import LEAST_USEFUL_R2
-    from primo_scale.run.estimation import recipe_of
+    from primo_scale.run.method_choice import recipe_of
 
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)

@@ -25,8 +25,8 @@ from primo_scale.run.accuracy_forecast import check_accuracy
 from primo_scale.run.design import PaidMoments, load_design
 from primo_scale.run.design_choices import make_design, outcome_coding
 from primo_scale.run.dry_run import SummationForecast, preflight
-from primo_scale.run.estimation import choose, recipe_of
 from primo_scale.run.log_records import LOGGER
+from primo_scale.run.method_choice import choose, recipe_of
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.publishing import check_publishable, log_genome_build
 from primo_scale.run.release_directory import refuse_other_release, refuse_unwritable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.accuracy import Forecast
     from primo_scale.run.design import Budget, Design
-    from primo_scale.run.estimation import Chosen
+    from primo_scale.run.method_choice import Chosen
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest
     from primo_scale.run.request_parts import Model, OutcomeTables
 

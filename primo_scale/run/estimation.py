@@ -1,7 +1,4 @@
-"""From private statistics to weights: which method, which rule of shrinkage, and why.
-
-Both are public choices, made from the design, the promise and the scales of the noise.
-"""
+"""Weights of every phenotype, solved from private statistics."""
 
 from __future__ import annotations
 
@@ -10,46 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from primo_scale.errors import UsageError
-from primo_scale.methods.catalogue import (
-    METHODS,
-    Method,
-    choose_method,
-    estimator_for,
-    method_named,
-)
-from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
 from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, no_noise
+from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.request_parts import Fit
+from primo_scale.run.method_choice import Chosen
 from primo_scale.storage.block_matrices import BlockMatrices
-
-NOT_PRIVATE_METHOD = "reuse-cov-gauss"
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A method, its rule of shrinkage, and why.
-
-    Attributes
-    ----------
-    method
-        From the catalogue.
-    reason
-        In words: as given, or from which public sizes.
-    estimator
-        Its rule of shrinkage.
-    """
-
-    method: Method
-    reason: str
-    estimator: Estimator
 
 
 @dataclass(frozen=True)
@@ -69,32 +37,6 @@ class Solved:
     chosen: Chosen
     solution: Solution
     response: ClipResponse
-
-
-def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
-    """Settle the method and its rule; no promise: statistics without noise.
-
-    Raises
-    ------
-    UsageError
-        A method that does not serve this kind of privacy, is none, or leaves no choice of rule.
-    """
-    if promise is None:
-        if fit.shrinkage is not None:
-            raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
-        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
-    if fit.method != "auto":
-        method, reason = method_named(fit.method, promise.privacy), "as given"
-    elif design.subsample is not None:
-        method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
-    else:
-        method, reason = choose_method(promise, design.sizes)
-    return Chosen(method, reason, estimator_for(method, fit.estimator))
-
-
-def recipe_of(design: Design, chosen: Chosen) -> Recipe:
-    """What the method wants measured."""
-    return chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
 
 
 def solve_release(

@@ -17,8 +17,8 @@ from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.publish import Signer
 from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
-from primo_scale.run.estimation import choose, recipe_of
 from primo_scale.run.log_records import LOGGER, stage
+from primo_scale.run.method_choice import choose, recipe_of
 from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import Paid, check_publishable, log_genome_build, publish
@@ -30,7 +30,7 @@ from primo_scale.storage.locations import Location, parse_location
 if TYPE_CHECKING:
     from primo_scale.ledger.spending import Account, Charge
     from primo_scale.run.design import Design
-    from primo_scale.run.estimation import Chosen
+    from primo_scale.run.method_choice import Chosen
     from primo_scale.run.request import FinalizeRequest
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.task_weights import Amount
@@ -19,7 +20,6 @@ from primo_scale.run.log_records import LOGGER, JsonLines, about
 from primo_scale.run.progress_file import LIVE_PROGRESS
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Column
 
 Move = Callable[[Amount, Amount], None]
@@ -111,10 +111,7 @@ class Meter:
 @contextmanager
 def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
     """Show progress that is moved by calling what this gives with (done, in all)."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    shown = console.is_terminal and not _logs_json()
+    shown = _bar_is_shown()
     meter = Meter(name, of_what)
     # A log file hears of it in any case; standard error only where no bar is shown.
     level = logging.DEBUG if shown else logging.INFO
@@ -123,7 +120,7 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
         now = time.monotonic()
         LOGGER.log(level, "%s", meter.line(now), extra=about("progress", meter.fields(now)))
 
-    with _bar(console, meter, shown) as show:
+    with _bar(meter) if shown else nullcontext(_show_nothing) as show:
 
         def move(done: Amount, total: Amount) -> None:
             meter.note(time.monotonic(), done, total)
@@ -155,7 +152,8 @@ def _one_line(ratio: int | None = None) -> Column:
 
 
 @contextmanager
-def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
+def _bar(meter: Meter) -> Iterator[Move]:
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
@@ -171,6 +169,7 @@ def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
         def render(self, task: object) -> Text:
             return Text(self._words())
 
+    console = Console(stderr=True)
     rate = Said(lambda: meter.rate(time.monotonic()))
     columns = (
         TextColumn("{task.description}", table_column=_one_line()),
@@ -180,7 +179,7 @@ def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
         TimeElapsedColumn(table_column=_one_line()),
         Said(lambda: meter.time_left(time.monotonic())),
     )
-    with Progress(*columns, console=console, disable=not shown, expand=True) as bars:
+    with Progress(*columns, console=console, expand=True) as bars:
         bar = bars.add_task(meter.name, total=None)
 
         def show(done: Amount, total: Amount) -> None:
@@ -190,6 +189,11 @@ def _bar(console: Console, meter: Meter, shown: bool) -> Iterator[Move]:
         yield show
 
 
-def _logs_json() -> bool:
-    """Return whether standard error gets JSON lines, among which a bar would be noise."""
-    return any(isinstance(handler.formatter, JsonLines) for handler in LOGGER.handlers)
+def _show_nothing(done: Amount, total: Amount) -> None:
+    """Show no progress."""
+
+
+def _bar_is_shown() -> bool:
+    """Return whether standard error is a terminal that gets no JSON lines."""
+    as_json = any(isinstance(handler.formatter, JsonLines) for handler in LOGGER.handlers)
+    return sys.stderr.isatty() and not as_json

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.design import Design
-    from primo_scale.run.estimation import Chosen, Solved
+    from primo_scale.run.estimation import Solved
+    from primo_scale.run.method_choice import Chosen
     from primo_scale.run.request import FinalizeRequest
 
 

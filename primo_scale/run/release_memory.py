@@ -15,7 +15,7 @@ from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.tiles import TILE
 
 if TYPE_CHECKING:
-    from primo_scale.run.estimation import Chosen
+    from primo_scale.run.method_choice import Chosen
 
 # Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:
 # 300 to 350 MiB).

@@ -53,6 +53,7 @@ def console(monkeypatch, *, terminal: bool, width: int = 120) -> io.StringIO:
     screen = io.StringIO()
     made = rich.console.Console(file=screen, force_terminal=terminal, width=width)
     monkeypatch.setattr(rich.console, "Console", lambda stderr: made)
+    monkeypatch.setattr(progress, "_bar_is_shown", lambda: terminal)
     return screen
 
 

@@ -1,0 +1,65 @@
+"""Choice of the method and its rule of shrinkage, from the design and the promise alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from primo_scale.errors import UsageError
+from primo_scale.methods.catalogue import (
+    METHODS,
+    Method,
+    choose_method,
+    estimator_for,
+    method_named,
+)
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
+from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.run.design import Design
+from primo_scale.run.request_parts import Fit
+
+NOT_PRIVATE_METHOD = "reuse-cov-gauss"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Method, its rule of shrinkage, and the reason for them.
+
+    Attributes
+    ----------
+    method
+        Method of the catalogue.
+    reason
+        Reason in words: the user's choice, or the public sizes.
+    estimator
+        Rule of shrinkage.
+    """
+
+    method: Method
+    reason: str
+    estimator: Estimator
+
+
+def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
+    """Settle the method and its rule; no promise: statistics without noise.
+
+    Raises
+    ------
+    UsageError
+        A method that does not serve this kind of privacy, is none, or leaves no choice of rule.
+    """
+    if promise is None:
+        if fit.shrinkage is not None:
+            raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
+        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
+    if fit.method != "auto":
+        method, reason = method_named(fit.method, promise.privacy), "as given"
+    elif design.subsample is not None:
+        method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
+    else:
+        method, reason = choose_method(promise, design.sizes)
+    return Chosen(method, reason, estimator_for(method, fit.estimator))
+
+
+def recipe_of(design: Design, chosen: Chosen) -> Recipe:
+    """What the method wants measured."""
+    return chosen.method.recipe(design.layout.n_phenotypes, design.subsample)

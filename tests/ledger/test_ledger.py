@@ -79,7 +79,7 @@ def test_a_refusal_states_the_remaining_budget_and_the_remedy(path):
         assert refused.value.exit_code == 6
         assert "got epsilon 5;" in line
         assert f"limit {left:g} left: 5 spent of 6 at delta 1e-08" in line
-        assert f"pipelines.ledger set-budget --ledger {path} --cohort eur343" in line
+        assert f"primo-scale ledger set-budget --ledger {path} --cohort eur343" in line
         assert len(ledger.balance(ACCOUNT).charges) == 1
 
 

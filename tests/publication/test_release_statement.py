@@ -77,7 +77,7 @@ def make_design(privacy: PrivacyUnit, adjacency: Adjacency, **changes: Any) -> D
 def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
     weights = LatticeWeights(np.zeros((7, 2)), np.zeros((2, 2)))
     chosen = Chosen(METHODS[method], "as given", METHODS[method].estimator)
-    names = (*recompute_method.PARAMETERS[chosen.estimator],
+    names = (*recompute_method.PARAMETERS[chosen.estimator.name],
              *recompute_method.METHODS[method].parameters)  # fmt: skip
     penalties = tuple(range(1, 1 + n_penalties))
     solution = Solution(weights, "a rule", "a floor", dict.fromkeys(names, 2.0), penalties)

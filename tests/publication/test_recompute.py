@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from release_examples import MODES, example_document
 
 from primo_scale.publication.document import schema_problems
-from primo_scale.publication.recompute import guarantee_findings
+from primo_scale.publication.recompute import _draws, guarantee_findings
 from primo_scale.publication.recompute_profile import (
     Lattice,
     epsilon_of,
@@ -121,3 +121,22 @@ def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, d
         query["sigma"] = [sigma * (1 - 1e-4) for sigma in query["sigma"]]
     failed = {finding.check for finding in guarantee_findings(document) if not finding.ok}
     assert {"mu", "epsilon"} <= failed
+
+
+@pytest.mark.parametrize("factor, ok", [(1.0, True), (1.001, False), (0.999, False)])
+def test_the_stated_epsilon_is_that_of_the_noise(factor, ok):
+    """Neither more nor less than the noise gives: more would be another mechanism."""
+    document = example_document("full")
+    document["guarantee"]["epsilon"] *= factor
+    (found,) = [f for f in guarantee_findings(document) if f.check == "epsilon"]
+    assert found.ok == ok
+
+
+@pytest.mark.parametrize("copies", [1, 4])
+def test_every_copy_of_the_gram_matrix_counts_as_drawn(copies):
+    """The largest noise that the lattice's price still allows depends on the number of draws."""
+    document = example_document("naive")
+    document["mechanism"]["gram_copies"] = copies
+    sizes = document["cohort"]["block_sizes"]
+    beside = _draws(document, but_for=("gram",))
+    assert _draws(document) - beside == copies * sum(d * (d + 1) // 2 for d in sizes)

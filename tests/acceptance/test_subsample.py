@@ -37,12 +37,12 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
 
 
 def subsampled(work: Path, path: Path, size: int, *, share_of_norms: int = 1):
-    """Create an empty store of partial sums of a subsample, with small row groups and reads.
+    """Create an empty store of partial sums of a subsample, with small row groups, reads and tiles.
 
     The bounds on norms are divided by `share_of_norms`.
     """
     design = load_design(work / "design.json")
-    cut = {"row_group": 200, "stripe": 300, "rows_per_read": 100}
+    cut = {"row_group": 200, "stripe": 300, "rows_per_read": 100, "tile": 128}
     plan = replace(default_plan(design.layout, design.n_samples), **cut)
     genotypes, outcomes = Path(design.genotype_store), work / "outcomes.zarr"
     digests = {

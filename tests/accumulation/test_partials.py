@@ -10,7 +10,7 @@ from genotype_headers import write_header
 
 from primo_scale.accumulation import summation as run
 from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.partials import Inputs, Partials
 from primo_scale.accumulation.plan import Plan, RowTask, TileTask, default_plan
 from primo_scale.accumulation.summation import accumulate
 from primo_scale.errors import DamagedChunk, InputError
@@ -97,6 +97,14 @@ def test_a_late_commit_to_a_replaced_store_is_ignored(tmp_path):
     commit(late, task)
     assert partials.committed() == set()
     assert not partials.is_committed(task)
+
+
+def test_a_late_worker_refuses_the_plan_of_a_replaced_store(tmp_path):
+    late = Partials(*store(tmp_path).address)
+    shutil.rmtree(late.path)
+    store(tmp_path, subsample=4)
+    with pytest.raises(InputError, match="the store of partial sums was replaced"):
+        _ = late.plan
 
 
 def test_repeated_damage_ends_the_run(tmp_path, monkeypatch):

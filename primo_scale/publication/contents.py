@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from primo_scale import __version__
 from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import Document, statement_digest
@@ -79,5 +80,8 @@ def _report_problems(directory: Path, document: Document) -> list[str]:
 def _difference(content: bytes, again: str, document: Document) -> list[str]:
     if content == again.encode():
         return []
+    problem = f"differs from what version {__version__} renders from release.json"
     version = document["software"]["version"]
-    return [f"differs from what version {version} renders from release.json"]
+    if version != __version__:
+        problem += f" (verify with version {version}, which wrote it)"
+    return [problem]

@@ -48,7 +48,7 @@ def run_measured(command: Sequence[str], directory: Path | None = None) -> PeakM
     Raises
     ------
     CommandFailed
-        With the last lines of its output.
+        The command failed; the error has the last lines of its output.
     """
     log = (directory or Path.cwd()) / "last.log"
     with log.open("w") as output:

@@ -32,7 +32,7 @@ class Row:
     Attributes
     ----------
     name : str
-        In words.
+        Name of the row in words.
     stated : tuple of (str, str, str, str)
         R^2 of docs/maths/figures.md by number of phenotypes; "-" where it has none.
     ours : bool

@@ -61,7 +61,7 @@ class Problem:
     ----------
     gram, cross : ndarray of float64, shapes (d, d) and (d,)
     outcome_bound : float
-        By.
+        Bound on the outcome.
     epsilon, delta : float
     """
 

@@ -109,7 +109,7 @@ def result_of(future: Future[_Result]) -> _Result:
     Raises
     ------
     InterruptedRun
-        As `check`; the future is not cancelled.
+        A signal came, as in `check`; the future is not cancelled.
     """
     while not wait([future], timeout=_BETWEEN_LOOKS_SECONDS).done:
         check()

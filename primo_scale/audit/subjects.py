@@ -24,7 +24,7 @@ class AuditChoices:
     method, privacy, adjacency
         A name of each, or ``all``.
     epsilon, delta
-        What every mechanism is calibrated to.
+        Privacy parameters of every mechanism.
     """
 
     method: str

@@ -383,3 +383,20 @@ def out_option(help_text: str) -> Decorator:
         "--out", type=LocalPathType(path_type=Path), required=True, help=help_text
     )
     return under(FILES, [option])
+
+
+whole_release_options = together(
+    [
+        bfile_option,
+        outcome_options,
+        budget_options,
+        out_option("The release directory to publish."),
+        selection_options,
+        model_options,
+        release_options,
+        ledger_options,
+        work_dir_option(required=False),
+        execution_options,
+    ]
+)
+"""Options of a release from genotype files."""

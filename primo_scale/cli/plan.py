@@ -14,32 +14,14 @@ from primo_scale.cli.command_line import (
     log_format_option,
 )
 from primo_scale.cli.options import (
-    bfile_option,
-    budget_options,
     encryption_option,
-    execution_options,
-    ledger_options,
-    model_options,
-    out_option,
-    outcome_options,
-    release_options,
     request_from,
-    selection_options,
-    work_dir_option,
+    whole_release_options,
 )
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT)
-@bfile_option
-@outcome_options
-@budget_options
-@out_option("The release directory that the release would publish.")
-@selection_options
-@model_options
-@release_options
-@ledger_options
-@work_dir_option(required=False)
-@execution_options
+@whole_release_options
 @encryption_option
 @log_format_option
 @debug_option

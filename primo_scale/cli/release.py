@@ -14,19 +14,10 @@ from primo_scale.cli.command_line import (
     log_format_option,
 )
 from primo_scale.cli.options import (
-    bfile_option,
-    budget_options,
     dry_run_option,
     encryption_option,
-    execution_options,
-    ledger_options,
-    model_options,
-    out_option,
-    outcome_options,
-    release_options,
     request_from,
-    selection_options,
-    work_dir_option,
+    whole_release_options,
 )
 
 _EXAMPLES = """
@@ -50,16 +41,7 @@ A release without noise, to compare with other tools; it protects nobody:
 
 
 @click.command(cls=ContractCommand, context_settings=CONTEXT, epilog=_EXAMPLES)
-@bfile_option
-@outcome_options
-@budget_options
-@out_option("The release directory to publish.")
-@selection_options
-@model_options
-@release_options
-@ledger_options
-@work_dir_option(required=False)
-@execution_options
+@whole_release_options
 @dry_run_option
 @encryption_option
 @log_format_option

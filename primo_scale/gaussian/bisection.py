@@ -1,6 +1,6 @@
 """Root of a monotone function by bisection, to neighbouring floating-point numbers.
 
-Importing `scipy.optimize` for one root would take a third of a second of every command.
+It stands in for `scipy.optimize.brentq`, whose package takes long to import, in every command.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def add_symmetric_noise(gram: Integers, sigma: float, *, source: FineNoise, labe
         Standard deviation on the diagonal. That off the diagonal is `off_diagonal_sigma`, and both
         are drawn on the lattice of the smaller one.
     source, label
-        As for `lattice_noise`.
+        Parameters of `lattice_noise`.
 
     Returns
     -------

@@ -184,7 +184,7 @@ def _is_one_of(column: npt.NDArray[np.object_], values: Collection[str]) -> npt.
 
 def _in_repeated_rows(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows that equal another row in all `columns`."""
-    import pandas as pd  # its import takes a fifth of a second, and most runs reuse a store
+    import pandas as pd  # slow to import, and most runs reuse a store
 
     frame = pd.DataFrame(dict(enumerate(columns)))
     return np.asarray(frame.duplicated(keep=False))

@@ -86,7 +86,7 @@ def ball_multiplier(eigenvalues: Float64, squares: Float64, squared_radius: floa
 
     # phi(nu) < sum lambda ||H||^2 / nu^2, so phi(highest) < R^2; 1.001 allows for rounding.
     highest = 1.001 * math.sqrt(float(values @ weights)) / radius
-    from scipy.optimize import brentq  # its import takes a third of a second
+    from scipy.optimize import brentq  # slow to import
 
     root = brentq(excess, 0.0, highest, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=500)
     return float(root) * scale

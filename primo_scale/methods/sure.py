@@ -64,7 +64,7 @@ def sure_penalty(
     grid = np.linspace(lowest, highest, n_points)
     best = int(np.argmin([risk(point) for point in grid]))
     between = (grid[max(best - 1, 0)], grid[min(best + 1, n_points - 1)])
-    from scipy.optimize import minimize_scalar  # its import takes a third of a second
+    from scipy.optimize import minimize_scalar  # slow to import
 
     refined = minimize_scalar(risk, bounds=between, method="bounded", options={"xatol": 1e-6})
     found = (math.exp(grid[best]), math.exp(float(refined.x)))

@@ -43,7 +43,7 @@ class Stated:
     n_fixed
         Columns of C: the constant and the covariates.
     moments_sigma
-        Of the noise on phenotype moments that a charge of their own bought; None without them.
+        Sigma of the noise on phenotype moments, which have a charge of their own, or None.
     """
 
     method: str
@@ -59,9 +59,9 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
     Parameters
     ----------
     promise
-        What is promised.
+        Promise of the release.
     cost
-        Of all charges of the release together.
+        Cost of all charges of the release together.
     """
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
     return said.Guarantee(

@@ -51,7 +51,7 @@ class Payment:
     charges
         In the ledger: for phenotype moments, if they were bought, and last for the statistics.
     balance
-        Of the account, these charges included.
+        Balance of the account, with these charges.
     effective_sample_size
         Forecast of the release, as stated (`primo_scale.privacy.accuracy.Forecast`).
     """

@@ -78,11 +78,11 @@ class Design:
     nominal_n
         Public size that everything is planned for, or None: n is public.
     privacy, adjacency
-        What is protected, and against which neighbours.
+        Privacy unit and neighbouring relation.
     subsample
         People that X'X is summed over, or None for everybody.
     boundaries
-        Of the LD blocks.
+        Boundaries of the LD blocks.
     ld_blocks
         The rule they came from, for the report.
     genotypes, outcomes
@@ -92,11 +92,11 @@ class Design:
     row_norm, block_norms, phenotype_norm
         N_x, beta_b (None: no bounds on single blocks) and N_y.
     moments
-        What was paid for phenotype means and sds before anything was summed; None: nothing.
+        Phenotype means and sds that were paid for before anything was summed, or None.
     clipped
         False for statistics of unclipped rows, which can never be made private.
     genotype_store
-        Where the genotypes are, for the variant list.
+        Location of the genotypes, for the variant list.
     object_store
         Prefix of a bucket where the statistics are, or None: in the work directory.
     """

@@ -94,7 +94,7 @@ def make_design(
     Parameters
     ----------
     store
-        For the variant list and the number of people, which are public.
+        Genotypes, for the variant list and the number of people.
     model, privacy
         Public choices of the request.
     matched
@@ -102,7 +102,7 @@ def make_design(
     outcomes
         Public coding of phenotypes and covariates, from `outcome_coding`.
     moments
-        What was paid for the phenotypes' means and sds, or None.
+        Means and sds of the phenotypes that were paid for, or None.
 
     Raises
     ------
@@ -193,7 +193,8 @@ def _ld_blocks_rule(specification: str | None) -> str:
 
 
 def _bounds(path: Path | None) -> Path:
-    assert path is not None, "OutcomeTables refuses a table without bounds"
+    if path is None:
+        raise ValueError("OutcomeTables refuses a table without bounds")
     return path
 
 

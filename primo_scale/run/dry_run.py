@@ -72,12 +72,12 @@ def genotypes_to_come(files: GenotypeFiles, destination: Path) -> GenotypeStore:
     files
         Filesets and filters.
     destination
-        Where the store is or would be.
+        Location of the store.
 
     Raises
     ------
     InputError
-        As an ingest.
+        The files are refused as in an ingest.
     """
     plan = plan_ingest(files.bfile, destination, selection=files.selection)
     finished = open_genotype_store(destination) if destination.exists() else None

@@ -172,7 +172,8 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
         return
     phenotypes = design.outcomes.phenotypes
     path = outcomes.pheno_bounds
-    assert path is not None
+    if path is None:
+        raise ValueError("OutcomeTables refuses a table without bounds")
     without = phenotypes_without_sd(path, [p.name for p in phenotypes])
     assumed = [f"{p.name} {p.sd:g}" for p in phenotypes if p.name in without]
     if assumed:

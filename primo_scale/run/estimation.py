@@ -31,7 +31,7 @@ class Solved:
     solution
         Weights, rule and fit.
     response
-        What clipping did to the phenotypes, to be undone.
+        Effect of clipping on the phenotypes, which the weights undo.
     """
 
     chosen: Chosen

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     """Publish the release of finished statistics, or find that it is published already.
 
-    What can be refused for public reasons is refused before the ledger is asked.
+    The stage refuses for public reasons before it asks the ledger.
     """
     work_dir = request.work_dir
     statistics = finished_statistics(work_dir, design.object_store)
@@ -92,7 +92,8 @@ def _release_privately(
     noise_store: NoiseStore,
     store: GenotypeStore,
 ) -> None:
-    assert request.budget is not None
+    if request.budget is None:
+        raise UsageError("a private release needs --epsilon and --delta")
     mechanism = design.mechanism(request.budget, recipe_of(design, chosen))
     path = request.ledger or default_ledger_path()
     with Ledger(path, create=not noise_store.used_charges()) as ledger:

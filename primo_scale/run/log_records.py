@@ -55,7 +55,7 @@ def leave_stage() -> None:
 def stage(name: str) -> Iterator[None]:
     """Name what is under way in the log, with when it begins and ends; also decorates functions.
 
-    For the log file and for machines: at a terminal people see what happens.
+    The lines are for the log file and for machines.
     """
     check()
     enter_stage(name)

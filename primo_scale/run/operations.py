@@ -133,7 +133,7 @@ def finalize(request: FinalizeRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    # What publishes is imported where a run publishes: accumulate starts in half the time.
+    # The code that publishes is imported here, so that accumulate does not load it.
     from primo_scale.publication.open_release import open_release
     from primo_scale.run.finalize_stage import finalize_stage
 

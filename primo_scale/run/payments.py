@@ -76,11 +76,11 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
     Parameters
     ----------
     what
-        Was bought, in words.
+        Name of the purchase in words.
     receipt
-        Of it.
+        Receipt of the purchase.
     balance
-        Of the account that paid.
+        Balance of the account that paid.
     """
     LOGGER.info("%s: %s", what, receipt.summary)
     if receipt.opened_budget:
@@ -109,7 +109,7 @@ def paying_cohort_of(
     cohort
         Name of the cohort, or None.
     unit, adjacency
-        What the release protects, and against which neighbours.
+        Privacy unit and neighbouring relation of the release.
     """
     from primo_scale.ledger.cohort_account import find_paying_cohort
 

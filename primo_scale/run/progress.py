@@ -36,9 +36,9 @@ class Meter:
     Parameters
     ----------
     name
-        Of the stage.
+        Name of the stage.
     of_what
-        What is counted: tasks, partitions.
+        Things that are counted, such as tasks.
     """
 
     def __init__(self, name: str, of_what: str) -> None:
@@ -123,6 +123,7 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
     with _bar(meter) if shown else nullcontext(_show_nothing) as show:
 
         def move(done: Amount, total: Amount) -> None:
+            """Log and show the work that is done."""
             meter.note(time.monotonic(), done, total)
             show(done, total)
             if meter.line_is_due(time.monotonic()):

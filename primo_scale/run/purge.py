@@ -73,9 +73,9 @@ class _Purged:
     release
         The release directory.
     document_sha256
-        Of its release.json.
+        Digest of its release.json.
     request_sha256
-        Of the options that shaped it.
+        Digest of the options that shaped it.
     genotypes
         Whether the genotype store, and its copy in a bucket, is to go too.
     """

@@ -87,7 +87,7 @@ def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
     out
         The release directory.
     places
-        What is private, by the option that says where it is.
+        Private paths, by option.
     """
     for option, path in places.items():
         if path.resolve().is_relative_to(out.resolve()):

@@ -167,14 +167,14 @@ class ReleaseRequest:
     work_dir : Path
         Private directory for intermediate files; by default `out` with ``.work`` appended.
     model, fit, execution
-        As `AccumulateRequest` and `FinalizeRequest`.
+        Parts that `AccumulateRequest` and `FinalizeRequest` describe.
     ledger, cohort, accept_noise, genome_build, purge_intermediates, encryption_key
-        As `FinalizeRequest`.
+        Choices that `FinalizeRequest` describes.
 
     Raises
     ------
     UsageError
-        As the requests of the stages; or a method that these statistics cannot serve.
+        The request of a stage is refused, or the method does not fit these statistics.
     """
 
     genotypes: GenotypeFiles

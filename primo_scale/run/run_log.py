@@ -102,8 +102,12 @@ class _Parents(logging.Handler):
     """Handler that passes records to the parents of the project's logger, as propagation does."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record to the parents."""
-        if LOGGER.parent is not None:
+        """Pass a record to the parents, if a handler of the program awaits it.
+
+        Without one, Python prints warnings on standard error, which others can often read in the
+        output file of a batch job.
+        """
+        if LOGGER.parent is not None and LOGGER.parent.hasHandlers():
             LOGGER.parent.handle(record)
 
 

@@ -36,7 +36,7 @@ class Status:
         error; ``stopped``: it was interrupted or killed, and the same command continues it;
         ``unknown``: it is on another machine and has not recorded its end.
     run : RunProgress or None
-        What the run recorded; None if it has not begun to.
+        Record of the run; None if it has not begun to record.
     disk : dict of str to int
         Bytes in use on the disk, by name in the work directory, largest first.
     disk_free : int

@@ -71,7 +71,7 @@ class _Claims:
     Attributes
     ----------
     name
-        Of the work directory, drawn at random; stands in every prefix that it uses.
+        Random name of the work directory, which stands in every prefix that it uses.
     urls
         Prefixes that it uses or was refused, the last one at the end.
     """
@@ -103,12 +103,12 @@ def finished_statistics(work_dir: Path, object_store: str | None) -> Location:
     work_dir
         Locked by this run.
     object_store
-        As the design has it.
+        Prefix of the object store in the design, or None.
 
     Raises
     ------
     InputError
-        As `claim`.
+        The claim fails as in `claim`.
     """
     if object_store is None:
         return work_dir / STATISTICS

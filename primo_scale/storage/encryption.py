@@ -158,7 +158,7 @@ def encrypted_with(path: Path | None) -> Iterator[None]:
     Raises
     ------
     InputError
-        As `read_key_file`.
+        The key file is refused as in `read_key_file`.
     """
     before = os.environ.get(KEY_VARIABLE)
     chosen = str(path) if path is not None else before

@@ -107,3 +107,27 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
     (line,) = [s for s in (work / "run.log").read_text().splitlines() if "statistics sha256" in s]
     assert (line.split("sha256: ")[1] in done.output) == (not batch)
     assert ("people" in done.stderr) == (not batch)
+
+
+LIBRARY = """
+import logging, sys
+from pathlib import Path
+from primo_scale.run.execution import Execution
+from primo_scale.run.log_records import LOGGER
+from primo_scale.run.run_log import run_logged
+
+if sys.argv[1] == "configured":
+    logging.basicConfig(format="%(message)s")
+with run_logged(Path(), "accumulate", Execution()):
+    LOGGER.warning("intermediates of 24 people")
+"""
+
+
+@pytest.mark.parametrize(("logging", "said"), [("configured", "24 people"), ("left alone", "")])
+def test_a_program_prints_only_what_its_own_handlers_ask_for(logging, said, tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARY, logging], cwd=tmp_path, check=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+    )  # fmt: skip
+    assert (said in done.stderr) if said else (done.stderr == "")
+    assert "24 people" in (tmp_path / "run.log").read_text()

@@ -266,7 +266,11 @@ class EventLog:
                 limit=FORMAT_VERSION,
                 remedy="Use the version of primo_scale that wrote it",
             )
-        return bytes(keys[0][0])
+        key = keys[0][0]
+        if not isinstance(key, bytes):
+            remedy = "Restore it from a backup"
+            raise InputError("the ledger is damaged: it has no key", where=self.path, remedy=remedy)
+        return key
 
     def _rows(self) -> list[tuple[int, str, str, str, str]]:
         with _database_errors_explained(self.path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 from cryptography.exceptions import InvalidSignature
@@ -261,3 +262,17 @@ def test_an_upgrade_hides_no_damage(tmp_path, statement, problem):
         assert any(problem in line for line in ledger.verify())
         with pytest.raises(InputError, match="the ledger is damaged"):
             ledger.reserve(request())
+
+
+@pytest.mark.parametrize("key", ["NULL", "7", "'text'"])
+def test_a_key_of_another_type_is_one_line(key, tmp_path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path):
+        pass
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE other AS SELECT * FROM secret")
+        database.execute("DROP TABLE secret")
+        database.execute("ALTER TABLE other RENAME TO secret")
+        database.execute(f"UPDATE secret SET key = {key}")
+    with pytest.raises(InputError, match="the ledger is damaged: it has no key"):
+        Ledger(path, create=False)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from primo_scale.version import __version__
+
 if TYPE_CHECKING:
     from primo_scale.errors import PrimoError
     from primo_scale.genotypes.dosage import open_genotypes
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
     from primo_scale.run.request_parts import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
-
-__version__ = "0.2.0"
 
 _HOMES = {
     "PrimoError": "errors",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from primo_scale import __version__
 from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import Document, statement_digest
@@ -17,6 +16,7 @@ from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import option_problems, options_in, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.weights_files import WEIGHTS_FILES, Check
+from primo_scale.version import __version__
 
 
 def contents_problems(directory: Path, document: Document) -> list[str]:

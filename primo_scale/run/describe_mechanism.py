@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from primo_scale import __version__
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
@@ -27,6 +26,7 @@ from primo_scale.publication import statement as said
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.statement_mechanism import PARTS, StatedMechanism, StatedQuery
 from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
+from primo_scale.version import __version__
 
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 _LIBRARIES = ("scipy", "cryptography")

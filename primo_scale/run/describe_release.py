@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from primo_scale import __version__
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.ledger.spending import total_cost
@@ -18,6 +17,7 @@ from primo_scale.publication import statement_inputs as inputs
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.genome_build import GenomeBuild

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from attrs import AttrsInstance
 
-from primo_scale import __version__
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
 from primo_scale.run.log_records import (
     AS_JSON,
@@ -26,6 +25,7 @@ from primo_scale.run.log_records import (
 )
 from primo_scale.run.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale.run.request import options_of
+from primo_scale.version import __version__
 
 RUN_LOG = "run.log"
 """Name in the work directory."""

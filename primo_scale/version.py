@@ -1,0 +1,3 @@
+"""Version of primo_scale, in a module that imports nothing."""
+
+__version__ = "0.2.0"

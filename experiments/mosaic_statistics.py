@@ -26,8 +26,8 @@ from primo_scale.genotypes.coding import (
     reference_coding,
 )
 from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, decode, packed_width
-from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
+from primo_scale.kernels.packed import decode, packed_width
+from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
 from primo_scale.simulation.panel import ReferencePanel, read_panel
 
 Float64 = npt.NDArray[np.float64]
@@ -148,15 +148,19 @@ def clipped_statistics(
     rng : numpy.random.Generator
         Random numbers of the residuals.
     """
-    packed = np.concatenate([slab.copy() for slab in packed_genotypes(population.mosaic, n_people)])
+    mosaic = population.mosaic
+    slabs = genotype_slabs(
+        mosaic,
+        n_people,
+        people_per_stripe=_PEOPLE_AT_A_TIME,
+        slab_bytes=mosaic.n_variants * packed_width(_PEOPLE_AT_A_TIME),  # all variants at once
+    )
     pairs = list(zip(population.boundaries[:-1], population.boundaries[1:], strict=True))
     grams = [np.zeros((stop - start, stop - start)) for start, stop in pairs]
     cross = np.zeros(population.effects.shape)
-    for first in range(0, n_people, _PEOPLE_AT_A_TIME):
-        count = min(_PEOPLE_AT_A_TIME, n_people - first)
-        start = first // GENOTYPES_PER_BYTE
-        part = np.ascontiguousarray(packed[:, start : start + packed_width(count)])
-        codes = decode(part, population.coding.code_table, count)
+    for slab in slabs:
+        count = min(_PEOPLE_AT_A_TIME, n_people - slab.first_person)
+        codes = decode(slab.packed, population.coding.code_table, count)
         x = np.ascontiguousarray(codes.T, dtype=np.float32)
         y = x @ population.effects.astype(np.float32) - population.mean @ population.effects
         y += math.sqrt(1 - HERITABILITY) * rng.standard_normal(y.shape)

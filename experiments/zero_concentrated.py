@@ -16,7 +16,7 @@ _LOG_ORDERS = np.linspace(-8.0, 12.0, 401)
 
 
 def log_delta_of_rho(rho: float, epsilon: float) -> float:
-    """Natural logarithm of the delta that rho-zCDP guarantees at `epsilon`."""
+    """Return the natural logarithm of the delta that rho-zCDP guarantees at `epsilon`."""
 
     def exponent(log_order: float) -> float:
         """Return the exponent to minimize, at order ``1 + exp(log_order)``."""

@@ -38,21 +38,11 @@ STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a
 
 @dataclass(frozen=True, eq=False)
 class NoisyStatistics:
-    """Noisy X'X and X'Y of clipped rows, with phenotypes in standard deviations.
+    """Noisy X'X, shape (d, d), and X'Y, (d, l), of clipped rows; phenotypes in sds of `unit`.
 
-    Attributes
-    ----------
-    gram, cross : ndarray of float64, shapes (d, d) and (d, l)
-    gram_sigma, cross_sigma : float
-        Standard deviations of the noise; that of X'X is for the svec layout.
-    attenuation : float
-        Factor of the covariances due to clipped phenotype rows; weights are divided by it.
-    prior : EffectPrior
-        Prior of the effects for a heritability of 0.3.
-    unit : float
-        Standard deviation of a phenotype.
-    bounds : RowBounds
-        Bounds on the norms of the rows.
+    The sigmas are those of the noise, that of X'X for the svec layout. Clipping phenotype rows
+    multiplies covariances by `attenuation`, and weights are divided by it. `prior` is that of
+    effects for a heritability of 0.3.
     """
 
     gram: Float64

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from experiments import calibration_figures as figures
 from experiments import papers_constants as papers
+from experiments.accounting import zcdp_sigma
 from experiments.figures import Figure
-from experiments.zero_concentrated import zcdp_sigma
 from primo_scale.gaussian.sensitivity import Adjacency
 
 DELTA = 1 / 5008**2

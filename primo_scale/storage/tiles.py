@@ -73,10 +73,7 @@ class Tile:
     def cut(self, side: int | None = None) -> Iterator[Tile]:
         """Cut the tile by another grid, and yield the parts in its upper triangle row by row.
 
-        Parameters
-        ----------
-        side
-            Side of a square of the grid; None means the side of stored tiles.
+        The squares of the grid have the given side, by default that of stored tiles.
         """
         side = TILE if side is None else side
         last_column = (self.columns.stop - 1) // side

@@ -44,17 +44,7 @@ _pread = numba.types.ExternalFunction(
 
 @dataclass(frozen=True)
 class BedFile:
-    """A .bed file whose header and size were checked.
-
-    Attributes
-    ----------
-    path : Path
-        Path of the file.
-    n_samples, n_variants : int
-        Numbers of rows of the .fam and .bim files.
-    variant_major : bool
-        Whether the file is variant-major; otherwise it is sample-major.
-    """
+    """A .bed file whose header and size were checked; without `variant_major`, sample-major."""
 
     path: Path
     n_samples: int
@@ -62,22 +52,10 @@ class BedFile:
     variant_major: bool
 
     def read(self, variants: Index, samples: Index) -> PackedGenotypes:
-        """Read a selection of genotypes, packed and variant-major.
+        """Read a selection of genotypes, packed and variant-major: uint8, shape (v, ceil(k / 4)).
 
-        Parameters
-        ----------
-        variants, samples : ndarray of intp, shapes (v,) and (k,)
-            Increasing positions in the file, at least one each.
-
-        Returns
-        -------
-        ndarray of uint8, shape (v, ceil(k / 4))
-            Packed genotypes with zero padding bits.
-
-        Raises
-        ------
-        InputError
-            The file became shorter after it was opened.
+        `variants` and `samples` are increasing positions in the file, at least one each; padding
+        bits are zero. A file that became shorter after it was opened is refused.
         """
         result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
         self.read_ahead(variants)
@@ -110,10 +88,7 @@ class BedFile:
                     result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
     def bytes_through(self, n_variants: int) -> int:
-        """Return the number of leading bytes of the file that hold the first `n_variants` variants.
-
-        In a sample-major file this is the whole file.
-        """
+        """Return the number of leading bytes that hold the variants: all if sample-major."""
         rows = n_variants if self.variant_major else self.n_samples
         return _HEADER_BYTES + rows * self._row_bytes
 

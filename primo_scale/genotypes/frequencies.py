@@ -5,9 +5,7 @@ This module reads only the panel's file and the cohort's .bim file, which are bo
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.text_lines import table_lines, utf8_text
 from primo_scale.storage.files import sha256_of_file
 
 LEAST_MATCHED = 0.1
@@ -124,7 +123,8 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
         if identifier != _NO_IDENTIFIER:
             rows_of_identifier[identifier].append(index)
     frequency = np.full(len(variants), np.nan)
-    line_of_match, mismatched, swapped, flipped = np.zeros((4, len(variants)), dtype=np.int64)
+    line_of_match = np.zeros(len(variants), dtype=np.int64)
+    mismatched, swapped, flipped = np.zeros((3, len(variants)), dtype=np.bool_)
     for row in _panel_rows(path):
         for index in rows_of_identifier.get(row.identifier, ()):
             found = _compare_alleles(row, variants.allele1[index], variants.allele2[index])
@@ -151,8 +151,8 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
         n_swapped=int(swapped.sum()),
         n_flipped=int(flipped.sum()),
         n_ambiguous=sum(ambiguous),
-        n_mismatched=int(np.sum(~matched & (mismatched > 0))),
-        n_absent=int(np.sum(~matched & (mismatched == 0))),
+        n_mismatched=int(np.sum(~matched & mismatched)),
+        n_absent=int(np.sum(~matched & ~mismatched)),
         path=path,
         sha256=sha256_of_file(path),
     )
@@ -179,7 +179,8 @@ def _other_strand(allele: str) -> str | None:
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:
     """Yield the panel's rows that have calls."""
     columns: list[int] | None = None
-    for line, tokens in _lines(path):
+    for line, cells in table_lines(path):
+        tokens = [utf8_text(cell, f"{path}:{line}") for cell in cells]
         if columns is None:
             if tokens[0].startswith("##"):
                 continue
@@ -201,19 +202,6 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
             yield _PanelRow(line, identifier, reference, alternate, value)
     if columns is None:
         raise InputError("has no header", where=path, remedy=_REMEDY)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:  # skips a byte-order mark
-            for line, content in enumerate(file, start=1):
-                if tokens := content.split():
-                    yield line, tokens
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check --ref-freq") from error
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", where=path, remedy=_REMEDY) from error
 
 
 def _find_columns(header: list[str], where: str) -> list[int]:

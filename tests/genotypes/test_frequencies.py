@@ -159,5 +159,5 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         read_reference_frequencies(tmp_path / "nothing.afreq", variants)
     broken = tmp_path / "broken.afreq.gz"
     broken.write_bytes(gzip.compress(HEADER.encode() * 100)[:30])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot be decompressed"):
         read_reference_frequencies(broken, variants)

@@ -80,8 +80,8 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, line: int, message: str)
 
 def test_phenotypes_without_bounds_are_listed(tmp_path: Path) -> None:
     path = bounds_file(tmp_path, "name lower upper\ny 0 9\n")
-    with pytest.raises(InputError, match=r"4 of 5 columns: a, b, c, \.\.\..*--pheno-bounds"):
-        read_phenotype_bounds(path, ["a", "b", "y", "c", "d"])
+    with pytest.raises(InputError, match=r"6 of 7 columns: a, b, c, d, e, \.\.\..*--pheno"):
+        read_phenotype_bounds(path, ["a", "b", "y", "c", "d", "e", "f"])
     with pytest.raises(InputError, match=r"1 of 1 columns: age\. .*--covar-bounds"):
         read_covariate_bounds(path, ["age"])
     with pytest.raises(InputError, match="no such file"):

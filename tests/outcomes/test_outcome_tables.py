@@ -30,14 +30,14 @@ def test_headers_with_family(tmp_path: Path, header: str) -> None:
     table = open_outcome_table(write(tmp_path, f"{header} A B\n{identity} 1 2\n"))
     assert table.names == ("A", "B")
     (group,) = table.row_groups(["B", "A"])
-    assert (group.families, group.individuals) == (["f1"], ["i1"])
+    assert group.people == ["f1 i1"]
     assert group.values.tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize("header", ["#IID", "IID"])
 def test_headers_without_family(tmp_path: Path, header: str) -> None:
     (group,) = read_all(write(tmp_path, f"{header} A\ni1 7\n"), ["A"])
-    assert (group.families, group.individuals, group.lines) == (None, ["i1"], [2])
+    assert (group.people, group.lines) == (["i1"], [2])
     assert group.values.tolist() == [[7]]
 
 
@@ -49,7 +49,7 @@ def test_spellings_of_numbers_and_missing_values(tmp_path: Path) -> None:
     infinity = np.inf
     expected = [1, -2.5, 3, 0.5, 5, 1000, 0.01, infinity, -infinity, infinity, -9]
     np.testing.assert_array_equal(group.values[:, 0], expected + [np.nan] * 7)
-    assert group.families == ["NA"] * len(cells)
+    assert group.people == [f"NA i_{cell}" for cell in cells]
     assert group.lines == list(range(3, 3 + 2 * len(cells), 2))
 
 
@@ -117,5 +117,5 @@ def test_groups_of_rows_join_to_what_pandas_reads(
     assert len(groups) == -(-23 // max(1, cells // 2))
     values = np.concatenate([group.values for group in groups])
     np.testing.assert_array_equal(values, frame[["C", "A"]])  # every digit kept
-    assert [i for group in groups for i in group.individuals] == list(frame["IID"])
+    assert [i for group in groups for i in group.people] == [f"0 i{k}" for k in range(23)]
     assert [i for group in groups for i in group.lines] == list(range(2, 25))

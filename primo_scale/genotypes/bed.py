@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +68,13 @@ class BedFile:
         For a sample-major file, `read_into` does this.
         """
         if self.variant_major:
-            with self._opened() as descriptor:
-                self._read_rows_ahead(descriptor, variants)
+            with self.path.open("rb", buffering=0) as file:
+                self._read_rows_ahead(file.fileno(), variants)
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read as `read` does, into a C-contiguous array of the result's shape."""
-        with self._opened() as descriptor:
+        with self.path.open("rb", buffering=0) as file:
+            descriptor = file.fileno()
             if self.variant_major and _is_whole_bytes(samples):
                 self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
                 if len(samples) % 4:
@@ -121,14 +121,6 @@ class BedFile:
             raw = buffer[: stop - start]
             self._read_rows(descriptor, rows[start:stop], first, raw)
             yield start, stop, raw, 4 * first
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _read_rows_ahead(self, descriptor: int, rows: Index) -> None:
         start = _HEADER_BYTES + int(rows[0]) * self._row_bytes

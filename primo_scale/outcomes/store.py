@@ -210,10 +210,8 @@ def align_outcomes(
             _spool_covariates(covariates, tables[1], samples, coding)
         header = {"request_digest": request, "coding_digest": coding.digest}
         group = create_group(path, KIND, header)
-        layouts = {
-            "rows": rows_layout(n, coding.n_columns),
-            "observed": ArrayLayout(observed.shape, observed.shape, np.int64),
-        }
+        counts = ArrayLayout(observed.shape, observed.shape, np.int64)
+        layouts = {"rows": rows_layout(n, coding.n_columns), "observed": counts}
         arrays = create_arrays(group, layouts)
         content = _write_rows(arrays["rows"], coding.constant, covariates, phenotypes)
     write_block(arrays["observed"], (slice(None),), observed)

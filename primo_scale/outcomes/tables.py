@@ -48,21 +48,11 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class OutcomeTable:
-    """Phenotype or covariate file whose header was read.
-
-    Attributes
-    ----------
-    path : Path
-        Path of the file.
-    names : tuple of str
-        Names of the phenotypes or covariates, in file order.
-    has_family : bool
-        Whether people are identified by FID and IID; otherwise by IID alone.
-    """
+    """Phenotype or covariate file whose header was read."""
 
     path: Path
-    names: tuple[str, ...]
-    has_family: bool
+    names: tuple[str, ...]  # of the phenotypes or covariates, in file order
+    has_family: bool  # whether people are identified by FID and IID; otherwise by IID alone
     _header_line: int
     _identity_columns: int
 
@@ -107,13 +97,7 @@ class OutcomeTable:
             yield line, tokens
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse names that the header lacks or repeats.
-
-        Raises
-        ------
-        InputError
-            The header lacks or repeats a name; the message has similar names of the header.
-        """
+        """Refuse names that the header lacks or repeats; the message has similar names."""
         self._positions(names)
 
     def _positions(self, names: Sequence[str]) -> list[int]:

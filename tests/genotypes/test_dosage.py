@@ -8,34 +8,25 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
+from ingest_runs import run
 
 import primo_scale
-from primo_scale.errors import InputError
-from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore
 
 
 @pytest.fixture
-def store(reference: Path, tmp_path: Path) -> GenotypeStore:
-    return ingest(
-        [reference / "data/edge/plink_made/base_n43_m61"],
-        tmp_path / "g.zarr",
-        selection=Selection(),
-        chunk_shape=(16, 12),
-        on_progress=lambda done, total: None,
-    )
+def store(base: Path, tmp_path: Path) -> GenotypeStore:
+    return run(base, tmp_path / "g.zarr")
 
 
-def test_labels_and_shape(store: GenotypeStore, reference: Path) -> None:
+def test_labels_and_shape(store: GenotypeStore, base: Path) -> None:
     array = primo_scale.open_genotypes(str(store.path))
     assert array.dims == ("variant", "sample")
     assert array.dtype == np.int8
     assert array.shape == (61, 43)
     assert dask.is_dask_collection(array.data)
     assert array.data.chunks == ((16, 16, 16, 13), (12, 12, 12, 7))
-    bim = (reference / "data/edge/plink_made/base_n43_m61.bim").read_text().split()
-    fam = (reference / "data/edge/plink_made/base_n43_m61.fam").read_text().split()
+    bim, fam = (Path(f"{base}.{kind}").read_text().split() for kind in ("bim", "fam"))
     assert array["variant"].values.tolist() == bim[1::6]
     assert array["chrom"].values.tolist() == bim[0::6]
     assert array["pos"].values.tolist() == [int(position) for position in bim[3::6]]
@@ -71,8 +62,3 @@ def test_a_store_is_pickled_as_its_path(store: GenotypeStore) -> None:
 def test_samples_inside_a_byte_are_a_programming_error(store: GenotypeStore) -> None:
     with pytest.raises(ValueError, match="inside a byte"):
         store.read_packed(slice(0, 1), slice(2, 4))
-
-
-def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        open_genotype_store(tmp_path)

@@ -251,23 +251,3 @@ def test_real_files_are_read_as_by_pandas(reference: Path, tmp_path: Path, folde
     assert error < 2.0 / coding.unit + 1e-12
     assert not lattice[~present].any()
     assert store.observed.tolist() == present.sum(axis=0).tolist()
-
-
-def test_a_thousand_phenotypes_in_one_pass(tmp_path: Path) -> None:
-    n, width = 2000, 1000
-    rng = np.random.default_rng(3)
-    values = np.round(rng.normal(size=(n, width)), 5)
-    names = [f"P{j}" for j in range(width)]
-    frame = pd.DataFrame(values, columns=names)
-    frame.insert(0, "IID", [f"i{k}" for k in range(n)])
-    frame.insert(0, "FID", "0")
-    path = tmp_path / "wide.tsv"
-    frame.to_csv(path, sep="\t", index=False)
-    order = rng.permutation(n)
-    samples = sample_table([("0", f"i{k}") for k in order])
-    coding = code_outcomes(
-        [PhenotypeBounds(name, -8, 8, 0, 1, "quantitative") for name in names], [], weight=0.5
-    )
-    store = align_outcomes(tmp_path / "o.zarr", samples, OutcomeFiles(path), coding)
-    expected = np.trunc(values[order] * coding.unit)
-    np.testing.assert_array_equal(store.read_rows(slice(0, n))[:, 1:], expected)

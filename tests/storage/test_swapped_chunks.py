@@ -9,21 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from small_cohort import command, outcomes, write_cohort
+from small_cohort import write_cohort
 
-from primo_scale.cli import accumulate as accumulate_command
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.storage.chunks import chunk_path, commit_chunk, read_block, write_block
+from primo_scale.storage.chunks import commit_chunk, read_block, write_block
 from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
     VERSION_ATTRIBUTE,
     array_of,
     create_array,
     create_group,
-    is_complete,
     mark_complete,
     open_group,
     read_strings,
@@ -157,17 +155,3 @@ def test_every_swapped_pair_of_equal_size_in_a_genotype_store_is_refused(genotyp
             tried.add(one.relative_to(genotypes.path).parts[0])
     assert {"genotypes", "variant_allele1"} <= tried
     read_all(genotypes.path)
-
-
-def test_swapped_genotypes_end_the_command_with_one_line(genotypes, tmp_path) -> None:
-    array = array_of(open_group(genotypes.path, "genotypes"), "genotypes")
-    swap(chunk_path(array, (0, 0)), chunk_path(array, (1, 2)))
-    result = command(
-        accumulate_command.main, "--genotypes", genotypes.path, "--work-dir", tmp_path / "work",
-        *outcomes(tmp_path / "cohort"),
-    )  # fmt: skip
-    assert result.exit_code == 3
-    last = result.stderr.strip().splitlines()[-1]
-    assert "genotypes/c/" in last and "a stored chunk is damaged" in last
-    assert "Traceback" not in result.stderr
-    assert not is_complete(tmp_path / "work/statistics.zarr", "statistics")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from ingest_runs import bed_reader_dosages
@@ -17,9 +15,7 @@ LAYOUTS = ["base_n43_m61", "samplemajor_n43_m61"]
 
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("budget", [1, 64, 1 << 26])
-def test_any_subset_is_read_with_any_buffer_size(
-    reference: Path, monkeypatch: pytest.MonkeyPatch, name: str, budget: int
-) -> None:
+def test_any_subset_is_read_with_any_buffer_size(reference, monkeypatch, name, budget):
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", budget)
     prefix = reference / "data/edge/plink_made" / name
     file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
@@ -35,7 +31,7 @@ def test_any_subset_is_read_with_any_buffer_size(
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_raw_value_follows_the_definition(reference: Path, name: str) -> None:
+def test_raw_value_follows_the_definition(reference, name):
     prefix = reference / "data/edge/plink_made" / name
     file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
     copies = {0: 2, 1: -1, 2: 1, 3: 0}
@@ -43,7 +39,7 @@ def test_raw_value_follows_the_definition(reference: Path, name: str) -> None:
     np.testing.assert_array_equal(found, bed_reader_dosages(prefix))
 
 
-def test_a_file_that_shrinks_is_refused(reference: Path, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_is_refused(reference, tmp_path):
     path = tmp_path / "x.bed"
     path.write_bytes((reference / "data/edge/plink_made/base_n43_m61.bed").read_bytes())
     file = bed.open_bed(path, 43, 61)

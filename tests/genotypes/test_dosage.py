@@ -19,7 +19,7 @@ def store(base: Path, tmp_path: Path) -> GenotypeStore:
     return run(base, tmp_path / "g.zarr")
 
 
-def test_labels_and_shape(store: GenotypeStore, base: Path) -> None:
+def test_labels_and_shape(store, base):
     array = primo_scale.open_genotypes(str(store.path))
     assert array.dims == ("variant", "sample")
     assert array.dtype == np.int8
@@ -36,7 +36,7 @@ def test_labels_and_shape(store: GenotypeStore, base: Path) -> None:
     assert array["sample"].values.tolist() == fam[1::6]
 
 
-def test_only_the_needed_blocks_are_read(store: GenotypeStore) -> None:
+def test_only_the_needed_blocks_are_read(store):
     array = primo_scale.open_genotypes(store.path)
     whole = array.values
     for chunk in (store.path / "genotypes/c").glob("[123]/*"):
@@ -44,7 +44,7 @@ def test_only_the_needed_blocks_are_read(store: GenotypeStore) -> None:
     np.testing.assert_array_equal(array[3:9, 5:40].values, whole[3:9, 5:40])
 
 
-def test_task_names_and_payloads_hold_no_identifier(store: GenotypeStore) -> None:
+def test_task_names_and_payloads_hold_no_identifier(store):
     graph = primo_scale.open_genotypes(store.path).data.__dask_graph__()
     public = repr(dict(graph)).encode() + pickle.dumps(dict(graph))
     assert store.samples.individual[0].encode() not in public
@@ -52,13 +52,13 @@ def test_task_names_and_payloads_hold_no_identifier(store: GenotypeStore) -> Non
     assert store.identity_digest.encode() not in public
 
 
-def test_a_store_is_pickled_as_its_path(store: GenotypeStore) -> None:
+def test_a_store_is_pickled_as_its_path(store):
     assert len(store.samples) == 43
     payload = pickle.dumps(store)
     assert store.samples.individual[0].encode() not in payload
     assert pickle.loads(payload) == store
 
 
-def test_samples_inside_a_byte_are_a_programming_error(store: GenotypeStore) -> None:
+def test_samples_inside_a_byte_are_a_programming_error(store):
     with pytest.raises(ValueError, match="inside a byte"):
         store.read_packed(slice(0, 1), slice(2, 4))

@@ -97,7 +97,7 @@ def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink
     assert count.left == len(expected)
 
 
-def test_counts_report_named_found_and_left(tmp_path: Path) -> None:
+def test_counts_report_named_found_and_left(tmp_path):
     people = table(("a", "1"), ("b", "2"), ("c", "3"))
     keep = listed(tmp_path / "keep", "a 1\nb 2\nz 9\n")
     remove = listed(tmp_path / "remove", "2\n")
@@ -109,7 +109,7 @@ def test_counts_report_named_found_and_left(tmp_path: Path) -> None:
     ]
 
 
-def test_an_entry_that_matches_two_rows_is_refused(tmp_path: Path) -> None:
+def test_an_entry_that_matches_two_rows_is_refused(tmp_path):
     people = table(("a", "1"), ("b", "1"))
     with pytest.raises(InputError, match="several rows"):
         select_samples(people, Selection(keep=listed(tmp_path / "keep", "1\n")))
@@ -117,7 +117,7 @@ def test_an_entry_that_matches_two_rows_is_refused(tmp_path: Path) -> None:
     assert index.tolist() == [1]
 
 
-def test_nobody_left_is_an_error(tmp_path: Path) -> None:
+def test_nobody_left_is_an_error(tmp_path):
     with pytest.raises(InputError, match="nobody is left"):
         select_samples(table(("a", "1")), Selection(keep=listed(tmp_path / "keep", "a 2\n")))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,9 +29,7 @@ from primo_scale.genotypes.filters import Selection
         ("degenerate", {"monomorphic_variants": 3, "uncalled_variants": 1, "uncalled_samples": 1}),
     ],
 )
-def test_each_fixture_has_exactly_its_warnings(
-    reference: Path, tmp_path: Path, name: str, expected: dict[str, int]
-) -> None:
+def test_each_fixture_has_exactly_its_warnings(reference, tmp_path, name, expected):
     prefix = reference / "data/edge/plink_made" / name
     found = run(prefix, tmp_path / "g.zarr", chunk_shape=(64, 32)).input_warnings
     assert {key: value for key, value in vars(found).items() if value} == expected
@@ -40,9 +37,7 @@ def test_each_fixture_has_exactly_its_warnings(
 
 
 @pytest.mark.oracle
-def test_heterozygous_haploids_equal_those_of_plink(
-    reference: Path, plink19: str, tmp_path: Path
-) -> None:
+def test_heterozygous_haploids_equal_those_of_plink(reference, plink19, tmp_path):
     source = reference / "data/edge/plink_made/sexchr_numeric_unknown_sex"
     prefix = copy_fileset(source, tmp_path / "random")
     content = np.fromfile(prefix.with_suffix(".bed"), dtype=np.uint8)

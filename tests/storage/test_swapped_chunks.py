@@ -53,7 +53,7 @@ def swap(one: Path, other: Path) -> None:
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 4)])
 @pytest.mark.parametrize("other", ["a/c/1/0", "b/c/0/0"])
-def test_a_swapped_pair_of_chunks_is_refused_by_name(tmp_path, kind, rows, other) -> None:
+def test_a_swapped_pair_of_chunks_is_refused_by_name(tmp_path, kind, rows, other):
     path = write_store(tmp_path / "s.zarr", kind)
     np.testing.assert_array_equal(
         read_block(array_of(open_group(path, kind), "a"), EVERYTHING), VALUES
@@ -64,7 +64,7 @@ def test_a_swapped_pair_of_chunks_is_refused_by_name(tmp_path, kind, rows, other
 
 
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_swapped_columns_of_text_are_refused(tmp_path, kind) -> None:
+def test_swapped_columns_of_text_are_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     swap(path / "names/c/0", path / "others/c/0")
     for name in ("names", "others"):
@@ -73,7 +73,7 @@ def test_swapped_columns_of_text_are_refused(tmp_path, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_a_flipped_bit_in_a_text_column_is_refused(tmp_path, kind) -> None:
+def test_a_flipped_bit_in_a_text_column_is_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind) / "names/c/0"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -83,7 +83,7 @@ def test_a_flipped_bit_in_a_text_column_is_refused(tmp_path, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", FINISHED)
-def test_a_chunk_of_the_same_key_in_another_store_is_refused(tmp_path, kind) -> None:
+def test_a_chunk_of_the_same_key_in_another_store_is_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     shutil.copy(write_store(tmp_path / "t.zarr", kind, 7) / "a/c/0/0", path / "a/c/0/0")
     with pytest.raises(DamagedChunk, match=r"s\.zarr/a/c/0/0"):
@@ -91,14 +91,14 @@ def test_a_chunk_of_the_same_key_in_another_store_is_refused(tmp_path, kind) -> 
 
 
 @pytest.mark.parametrize("kind", FINISHED)
-def test_zarr_alone_reads_finished_stores(tmp_path, kind) -> None:
+def test_zarr_alone_reads_finished_stores(tmp_path, kind):
     group = zarr.open_group(write_store(tmp_path / "s.zarr", kind), mode="r")
     np.testing.assert_array_equal(group["a"][:], VALUES)
     assert group["names"][:].tolist() == ["x0", "y"]
 
 
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_a_rewritten_chunk_is_read(tmp_path, kind) -> None:
+def test_a_rewritten_chunk_is_read(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     group = open_group(path, kind, complete=False)
     commit_chunk(array_of(group, "a"), (1, 0), VALUES[:2])
@@ -109,7 +109,7 @@ def test_a_rewritten_chunk_is_read(tmp_path, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_a_store_of_the_previous_format_version_is_refused(tmp_path, kind) -> None:
+def test_a_store_of_the_previous_format_version_is_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     zarr.open_group(path).attrs[VERSION_ATTRIBUTE] = FORMAT_VERSIONS[kind] - 1
     with pytest.raises(InputError, match="unknown format version"):
@@ -141,7 +141,7 @@ def chunks_by_size(path: Path) -> dict[int, list[Path]]:
     return sizes
 
 
-def test_every_swapped_pair_of_equal_size_in_a_genotype_store_is_refused(genotypes) -> None:
+def test_every_swapped_pair_of_equal_size_in_a_genotype_store_is_refused(genotypes):
     read_all(genotypes.path)
     tried = set()
     for chunks in chunks_by_size(genotypes.path).values():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ingest_runs import variants_with
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
@@ -21,15 +22,7 @@ def table(*people: tuple[str, str]) -> SampleTable:
 
 
 def variants_on(*chromosomes: str) -> VariantTable:
-    d = len(chromosomes)
-    return VariantTable(
-        chromosome=np.array(chromosomes, dtype=object),
-        identifier=np.array([f"rs{j}" for j in range(d)], dtype=object),
-        centimorgan=np.zeros(d),
-        position=np.arange(1, d + 1, dtype=np.int64),
-        allele1=np.array(["A"] * d, dtype=object),
-        allele2=np.array(["G"] * d, dtype=object),
-    )
+    return variants_with(len(chromosomes), chromosome=chromosomes)
 
 
 def listed(path: Path, content: str) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bed_reader import open_bed
+from ingest_runs import variants_with
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.frequencies import read_reference_frequencies
@@ -18,16 +19,8 @@ HEADER = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
 
 
 def variant_table(*rows: tuple[str, str, str]) -> VariantTable:
-    identifiers, allele1, allele2 = (np.array(c, dtype=object) for c in zip(*rows, strict=True))
-    d = len(rows)
-    return VariantTable(
-        chromosome=np.array(["1"] * d, dtype=object),
-        identifier=identifiers,
-        centimorgan=np.zeros(d),
-        position=np.arange(1, d + 1),
-        allele1=allele1,
-        allele2=allele2,
-    )
+    identifier, allele1, allele2 = zip(*rows, strict=True)
+    return variants_with(len(rows), identifier=identifier, allele1=allele1, allele2=allele2)
 
 
 def panel(path: Path, *rows: str, header: str = HEADER) -> Path:

@@ -80,10 +80,14 @@ def test_encrypted_partial_sums_reveal_no_sums_or_digests(prefix, key, tmp_path,
         is_complete(prefix / "partials.zarr", KIND)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, encrypted):
-    if encrypted:
+@pytest.fixture(params=[False, True])
+def encrypted(request) -> bool:
+    if request.param:
         request.getfixturevalue("key")
+    return request.param
+
+
+def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, encrypted):
     partials = opened(prefix)
     done = commit_all(partials)
     assert partials.inputs.genotypes == prefix / "genotypes"
@@ -95,10 +99,7 @@ def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, e
     assert (b"another-place" in header) == (not encrypted)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_damaged_and_missing_chunks_are_found(prefix, request, encrypted):
-    if encrypted:
-        request.getfixturevalue("key")
+def test_damaged_and_missing_chunks_are_found(prefix, encrypted):
     partials = opened(prefix)
     done = commit_all(partials)
     assert partials.drop_damaged() == 0

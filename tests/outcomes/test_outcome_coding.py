@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds, PhenotypeKind
+from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, code_outcomes
 from primo_scale.outcomes.tables import open_outcome_table
 
@@ -167,13 +167,8 @@ def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, o
     assert 0 < ours.sum() < len(tokens)
 
 
-def coding_of(kinds: dict[str, PhenotypeKind]) -> OutcomeCoding:
-    phenotypes = [PhenotypeBounds(n, 0, 1, 0.25, 0.5, kind) for n, kind in kinds.items()]
-    return code_outcomes(phenotypes, [], weight=0.5)
-
-
 def test_an_off_centre_binary_trait_has_two_codes():
-    coding = coding_of({"b": "binary"})
+    coding = code_outcomes([PhenotypeBounds("b", 0, 1, 0.25, 0.5, "binary")], [], weight=0.5)
     assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primo_scale.storage.chunk_appender import open_chunk_appender
-from primo_scale.storage.chunks import chunk_path, crc32c_of_chunk, read_block, write_block
+from primo_scale.storage.chunks import chunk_path, read_block, write_block
 from primo_scale.storage.groups import Array, create_array, create_group
 
 
@@ -51,16 +51,6 @@ def test_the_files_equal_those_that_zarr_writes(
                 assert chunk_path(ours, (row, column)).read_bytes() == expected
                 assert checksum == google_crc32c.value(expected[:-4])
     np.testing.assert_array_equal(read_block(ours, (slice(None), slice(None))), values)
-
-
-def test_a_wrong_checksum_of_a_chunk_is_detected(tmp_path):
-    array = empty_array(tmp_path / "a", (3, 5), (3, 5))
-    values = np.arange(15, dtype=np.uint8).reshape(3, 5)
-    write_block(array, (slice(None), slice(None)), values)
-    content = chunk_path(array, (0, 0)).read_bytes()
-    assert crc32c_of_chunk(content) == google_crc32c.value(values.tobytes())
-    for damaged in (b"", content[:3], content[:-1], b"\x01" + content[1:]):
-        assert crc32c_of_chunk(damaged) is None
 
 
 def test_arrays_of_another_encoding_are_refused(tmp_path):

@@ -14,7 +14,7 @@ from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
 if TYPE_CHECKING:
-    from primo_scale.storage.base_store import BaseStore
+    from primo_scale.storage.stores import BaseStore
 
 STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
@@ -131,8 +131,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
         Another work directory uses the prefix, or left sums there; or the service knows no
         conditional put.
     """
-    from primo_scale.storage.base_store import no_conditional_put
-    from primo_scale.storage.stores import store_at
+    from primo_scale.storage.stores import no_conditional_put, store_at
 
     before = _Claims.of(work_dir) or _Claims(secrets.token_hex(16), ())
     others = (url for url in before.urls if url != str(object_store))
@@ -157,7 +156,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
 
 
 def _refuse_unclaimed_sums(object_store: Location, store: BaseStore) -> None:
-    from primo_scale.storage.base_store import HEADER
+    from primo_scale.storage.stores import HEADER
 
     sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:

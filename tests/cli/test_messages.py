@@ -68,7 +68,7 @@ def test_csv_and_byte_order_marks_are_read(cohort: Path, quoted: bool, mark: byt
     names = open_outcome_table(cohort / "pheno.tsv").names
     (plain,) = open_outcome_table(cohort / "pheno.tsv").row_groups(names)
     (commas,) = open_outcome_table(cohort / "pheno.csv").row_groups(names)
-    assert (commas.families, commas.individuals) == (plain.families, plain.individuals)
+    assert commas.people == plain.people
     assert commas.values.tolist() == plain.values.tolist()
     expected = read_phenotype_bounds(cohort / "bounds.tsv", names)
     assert read_phenotype_bounds(cohort / "bounds.csv", names) == expected
@@ -79,7 +79,7 @@ def test_an_empty_cell_of_a_csv_is_missing_and_a_comma_elsewhere_is_text(tmp_pat
     table = tmp_path / "table.csv"
     table.write_text("IID, A, B\na, 1,\nb, , 2.5\n,,\n")
     (group,) = open_outcome_table(table).row_groups(["A", "B"])
-    assert group.individuals == ["a", "b"]
+    assert group.people == ["a", "b"]
     assert [[str(x) for x in row] for row in group.values] == [["1.0", "nan"], ["nan", "2.5"]]
     table.write_text("IID A\na 1,5\n")
     with pytest.raises(InputError, match=r"not a number .got 1,5"):

@@ -10,11 +10,7 @@ import numpy as np
 
 from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.catalogue import Method
-from primo_scale.methods.estimators import (
-    EffectPrior,
-    Estimator,
-    EstimatorInputs,
-)
+from primo_scale.methods.estimators import EffectPrior, Estimator, EstimatorInputs
 from primo_scale.methods.linear_model import LatticeWeights, solve
 from primo_scale.methods.projection import (
     PhenotypeProjection,
@@ -22,9 +18,9 @@ from primo_scale.methods.projection import (
     project_phenotypes,
     squared_radius,
 )
+from primo_scale.methods.rules import eigenvalue_bound
 from primo_scale.methods.shrinkage import Float64, JamesStein, Ridge, whitened_squares
 from primo_scale.methods.spectrum import Spectrum, spectra
-from primo_scale.methods.ssp import eigenvalue_bound
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockMatrices
 
@@ -105,11 +101,6 @@ def solve_statistics(
     estimator : Estimator
         Result of `catalogue.estimator_for`.
 
-    Returns
-    -------
-    Solution
-        Weights of every phenotype.
-
     Notes
     -----
     Blocks are decomposed, solved and discarded one at a time. Only ``projection``, whose
@@ -137,15 +128,13 @@ def solve_statistics(
     )
     rule_inputs = EstimatorInputs(inputs.prior, penalty, inputs.unit, smallest)
     rule_for = estimator.load_rule()
-    solved = solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
+    weights, rules = solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
     return Solution(
-        weights=solved.weights,
+        weights=weights,
         rule=estimator.description,
         floor=estimator.floor,
         parameters=estimator.numbers(rule_inputs) | numbers,
-        penalties=tuple(
-            rule.penalty for rule in solved.rules if isinstance(rule, Ridge | JamesStein)
-        ),
+        penalties=tuple(rule.penalty for rule in rules if isinstance(rule, Ridge | JamesStein)),
     )
 
 

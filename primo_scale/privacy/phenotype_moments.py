@@ -18,11 +18,10 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import Integers, add_lattice_noise
-from primo_scale.ledger.cohort_account import PayingCohort
+from primo_scale.gaussian.lattice_noise import Integers, add_lattice_noise
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest
+from primo_scale.ledger.spending import Charge, PayingCohort
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import UNIT, RawMoments
@@ -46,7 +45,7 @@ class NoisyMoments:
     sums
         Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
     sigma
-        Standard deviation of the noise on every sum.
+        Standard deviation of the noise on every sum, in units of the sums.
     charge
         Identifier of the charge that paid.
     """
@@ -104,14 +103,11 @@ def pay_for_moments(
     ledger.refuse_unknown_charges(noise_store.used_charges())
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
-    request = ChargeRequest(
-        paying_cohort.account,
+    request = paying_cohort.request(
         _request_digest(raw, promise, sigma, ledger),
         promise.epsilon,
         promise.delta,
         Cost(MOMENTS_SHARE * total),
-        paying_cohort.people_digest,
-        paying_cohort.roster,
     )
     found = read_moments(noise_store)
     stored = () if found is None else (found.charge,)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian.noise import FineNoise
+from primo_scale.gaussian.lattice_noise import FineNoise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noisy_matrices import (

@@ -21,9 +21,9 @@ from ledger_examples import (
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.cohort_account import find_paying_cohort
 from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.reader import find_paying_cohort
 from primo_scale.ledger.spending import Account, Charge, ChargeRequest
 
 EVERYBODY = range(100)

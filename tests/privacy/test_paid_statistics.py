@@ -12,11 +12,10 @@ from small_pieces import pieces_of
 from whole_matrices import zero_statistics
 
 from primo_scale.errors import BudgetRefused, InputError
-from primo_scale.gaussian.noise import off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ChargeState
+from primo_scale.ledger.spending import Account, ChargeState, PayingCohort
 from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore

@@ -13,11 +13,10 @@ from scipy.stats import chi2
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import lattice_noise
+from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
+from primo_scale.ledger.spending import Account, PayingCohort
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments

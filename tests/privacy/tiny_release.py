@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from whole_matrices import zero_statistics
 
-from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
+from primo_scale.ledger.spending import Account, PayingCohort
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore

@@ -16,9 +16,8 @@ from scipy import stats
 from small_pieces import pieces_of
 from whole_matrices import zero_statistics
 
-from primo_scale.errors import UsageError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.privacy import noisy_matrices, private_statistics
+from primo_scale.privacy import private_statistics
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 from primo_scale.privacy.noisy_matrices import noisy_cross, noisy_gram
 from primo_scale.privacy.private_statistics import Draw, privatise
@@ -111,45 +110,10 @@ def test_every_number_gets_one_draw_of_its_scale(
 LAYOUT = BlockLayout((0, 20, 33), 2, 3)
 
 
-def test_a_wrong_scale_off_the_diagonal_is_found(tmp_path, monkeypatch):
-    """Off-diagonal tiles get the scale of the diagonal."""
-    monkeypatch.setattr(noisy_matrices, "off_diagonal_sigma", lambda sigma: sigma)
-    source, scales = Numbered(), scales_of(LAYOUT)
-    with pieces_of(8, 12):
-        matrices = drawn(tmp_path, LAYOUT, scales, source)
-        assert list(faults(matrices, scales, source)) == ["a wrong scale"]
-
-
-def with_the_label_of_another_tile(values, tile, sigma, *, source, label):
-    """Add noise to a tile under the label of another tile."""
-    first = replace(tile, row=0, column=0 if tile.on_diagonal else 1)
-    return noisy_matrices.noisy_gram_tile(values, first, sigma, source=source, label=label)
-
-
-def test_a_label_of_two_tiles_is_found_and_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(private_statistics, "noisy_gram_tile", with_the_label_of_another_tile)
-    source, scales = Numbered(), scales_of(LAYOUT)
-    with pieces_of(8, 12):
-        matrices = drawn(tmp_path, LAYOUT, scales, source)
-        assert list(faults(matrices, scales, source)) == ["a label used twice"]
-        with pytest.raises(UsageError, match="already drawn"):
-            drawn(tmp_path, LAYOUT, scales, KeystreamNoise(KEY))
-
-
-def test_noise_shared_by_two_tiles_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(private_statistics, "noisy_gram_tile", with_the_label_of_another_tile)
-    kept = {}
-
-    class Repeating(Numbered):
-        def draw(self, label, count, scale):
-            if (label, count) not in kept:
-                kept[label, count] = super().draw(label, count, scale)
-            return kept[label, count]
-
-    source, scales = Repeating(), scales_of(LAYOUT)
-    with pieces_of(8, 12):
-        matrices = drawn(tmp_path, LAYOUT, scales, source)
-        assert "a draw used twice or not at all" in list(faults(matrices, scales, source))
+def test_the_smallest_eigenvalue_may_lie_in_any_block():
+    grams = [np.diag([7, 9]), np.array([[2, 1], [1, 3]])]
+    exact = SimpleNamespace(gram=grams.__getitem__, layout=SimpleNamespace(n_blocks=2))
+    assert private_statistics._smallest_eigenvalue(exact) == 1  # rounded down from 1.38
 
 
 def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):

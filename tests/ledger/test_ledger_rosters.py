@@ -18,7 +18,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.reader import find_paying_cohort
-from primo_scale.ledger.spending import Account, Charge, ChargeRequest
+from primo_scale.ledger.spending import Account, Charge
 
 EVERYBODY = range(100)
 
@@ -31,15 +31,7 @@ def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
         unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
     )  # fmt: skip
     digest = digest or f"{fid}{individuals}{cohort}"
-    return ChargeRequest(
-        paying_cohort.account,
-        digest,
-        epsilon,
-        DELTA,
-        gaussian(epsilon),
-        paying_cohort.people_digest,
-        paying_cohort.roster,
-    )
+    return paying_cohort.request(digest, epsilon, DELTA, gaussian(epsilon))
 
 
 OTHER_LISTS = {
@@ -128,9 +120,7 @@ def test_a_request_is_replayed_with_or_without_its_roster(ledger):
     asked = of(ledger, EVERYBODY)
     charge = ledger.reserve(asked).charge
     ledger.mark_drawn(charge, "noised")
-    unknown = ChargeRequest(
-        asked.account, asked.digest, asked.epsilon, DELTA, asked.cost, asked.people_digest
-    )
+    unknown = replace(asked, roster=b"")
     assert ledger.reserve(unknown).charge.id == ledger.reserve(asked).charge.id == charge.id
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -127,6 +128,16 @@ def test_lost_noise_is_paid_again_and_reported(tmp_path, raw):
     assert second.sha256() != first_content
 
 
+def test_statistics_of_another_draw_are_refused(tmp_path, raw):
+    open_budget(tmp_path, 5.0)
+    store, charge = noise_store(tmp_path), charge_for(tmp_path, raw)
+    other = charge_for(tmp_path, raw, mechanism(0.3))
+    shutil.rmtree(store.statistics_path(charge))
+    store.statistics_path(other).rename(store.statistics_path(charge))
+    with pytest.raises(InputError, match="are not those that the ledger recorded"):
+        pay(tmp_path, raw)
+
+
 PAID_STEPS = STEPS[: STEPS.index("key removed") + 1]
 
 
@@ -224,4 +235,7 @@ def test_a_subsample_serves_one_release(tmp_path, raw):
     for asked in (first, other):
         with pytest.raises(InputError, match="served a release already"):
             pay(tmp_path, raw, asked)
+    noise_store(tmp_path).subsample_use_path.unlink()  # the ledger still knows the first release
+    with pytest.raises(InputError, match="served a release already"):
+        pay(tmp_path, raw, first)
     assert len(charges_of(tmp_path)) == 1

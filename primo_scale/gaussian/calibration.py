@@ -154,22 +154,18 @@ def release_mu(epsilon: float, delta: float) -> float:
         margin is proved, and the profile is accurate, only in this region.
     """
     _check(epsilon, delta)
-    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise UsageError(
-            "epsilon is outside the range for which the noise is proved",
-            where="--epsilon",
-            value=epsilon,
-            limit=f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}",
-            remedy=_USUAL_EPSILON,
-        )
-    if not DELTA_RANGE[0] <= delta <= DELTA_RANGE[1]:
-        raise UsageError(
-            "delta is outside the range for which the noise is proved",
-            where="--delta",
-            value=delta,
-            limit=f"{DELTA_RANGE[0]:g} to {DELTA_RANGE[1]:g}",
-            remedy=_USUAL_DELTA,
-        )
+    for name, value, low, high, remedy in (
+        ("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON, _USUAL_EPSILON),
+        ("delta", delta, *DELTA_RANGE, _USUAL_DELTA),
+    ):
+        if not low <= value <= high:
+            raise UsageError(
+                f"{name} is outside the range for which the noise is proved",
+                where=f"--{name}",
+                value=value,
+                limit=f"{low:g} to {high:g}",
+                remedy=remedy,
+            )
     return mu_for(epsilon * (1 - LATTICE_MARGIN), delta)
 
 

@@ -97,10 +97,8 @@ class LedgerReader:
         name
             Name of a cohort, or at least the first 8 digits of its identifier. Any other text is
             the name of a new cohort.
-        unit
-            Privacy unit.
-        adjacency
-            Neighbouring relation between cohorts.
+        unit, adjacency
+            Privacy unit, and neighbouring relation between cohorts.
 
         Raises
         ------
@@ -243,10 +241,8 @@ def find_paying_cohort(
         IIDs of the people of the release.
     name
         Name of the cohort, or None to identify it by the keyed digest of its sample list.
-    unit
-        Privacy unit.
-    adjacency
-        Neighbouring relation between cohorts.
+    unit, adjacency
+        Privacy unit, and neighbouring relation between cohorts.
 
     Raises
     ------

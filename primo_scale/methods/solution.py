@@ -88,18 +88,9 @@ class Solution:
 def solve_statistics(
     statistics: BlockMatrices, inputs: SolveInputs, method: Method, estimator: Estimator
 ) -> Solution:
-    """Solve every phenotype.
+    """Solve every phenotype with the estimator that `catalogue.estimator_for` returns.
 
-    Parameters
-    ----------
-    statistics : BlockMatrices
-        Private statistics, or exact ones for a release stamped NOT PRIVATE.
-    inputs : SolveInputs
-        Parameters besides the statistics.
-    method : Method
-        Method of the release.
-    estimator : Estimator
-        Result of `catalogue.estimator_for`.
+    The statistics are private, or exact for a release stamped NOT PRIVATE.
 
     Notes
     -----

@@ -36,6 +36,25 @@ from primo_scale.storage.files import make_private_directory, sync_directory, wr
 
 
 @dataclass(frozen=True)
+class NoisyMoments:
+    """Noisy moments of phenotypes; public once they are paid for.
+
+    Attributes
+    ----------
+    sums
+        Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
+    sigma
+        Standard deviation of the noise on every sum, in units of the sums.
+    charge
+        Identifier of the charge that paid.
+    """
+
+    sums: tuple[tuple[int, ...], ...]
+    sigma: float
+    charge: str
+
+
+@dataclass(frozen=True)
 class NoiseStore:
     """Noise keys and private statistics in a directory. PRIVATE: a key reveals its noise.
 
@@ -79,10 +98,10 @@ class NoiseStore:
         if self.subsample_use_path.is_file():
             found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
         moments = self.read_moments()
-        return found if moments is None else {**found, moments["charge"]: self.moments_path}
+        return found if moments is None else {**found, moments.charge: self.moments_path}
 
-    def read_moments(self) -> dict[str, Any] | None:
-        """Return the document of the noisy phenotype moments, or None if it does not exist.
+    def read_moments(self) -> NoisyMoments | None:
+        """Return the noisy phenotype moments that an earlier run stored, or None.
 
         A damaged document raises an InputError.
         """
@@ -224,9 +243,9 @@ class NoiseStore:
         return self.directory / f"{charge}.{end}"
 
 
-def _moments_from(value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sums": [[of_type(int, number) for number in row] for row in value["sums"]],
-        "sigma": of_type(float, value["sigma"]),
-        "charge": of_type(str, value["charge"]),
-    }
+def _moments_from(value: dict[str, Any]) -> NoisyMoments:
+    return NoisyMoments(
+        tuple(tuple(of_type(int, number) for number in row) for row in value["sums"]),
+        of_type(float, value["sigma"]),
+        of_type(str, value["charge"]),
+    )

@@ -48,20 +48,7 @@ def pay_and_draw(
     therefore continues with the same noise and the same charge. If the key or the private
     statistics are lost from the work directory, the request pays again.
 
-    Parameters
-    ----------
-    raw
-        Exact statistics.
-    mechanism
-        Calibrated noise.
-    noise_store
-        Keys and private statistics of the work directory.
-    ledger
-        Ledger that holds, or will hold, the account that pays.
-    paying_cohort
-        Account that pays, and the people of the release.
-    on_block
-        Callback for progress, with the number of finished blocks and the total number.
+    `on_block` receives the number of finished blocks and the total number.
 
     Raises
     ------

@@ -47,18 +47,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
 
     Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
     Theorem 2 (replace-one); blocks.md, Theorems 3 and 4 (LD blocks); add-remove.md, Theorem 1;
-    label.md; subsampling.md, Theorem 2.
-
-    Parameters
-    ----------
-    bounds
-        Public bounds on the rows.
-    promise
-        Guarantee.
-    recipe
-        Noisy measurements.
-    split
-        Split t from `planning.split_for`, used if X'X and X'Z share the shift.
+    label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
+    and X'Z share the shift.
 
     Raises
     ------

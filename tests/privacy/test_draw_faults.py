@@ -15,15 +15,7 @@ import signal
 import sys
 
 import pytest
-from tiny_release import (
-    MECHANISM,
-    charges_of,
-    key_left,
-    noise_store,
-    open_budget,
-    pay,
-    pay_moments,
-)
+from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay, pay_moments
 
 from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.gaussian import keystream_noise

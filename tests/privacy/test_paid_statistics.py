@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import stat
 
 import numpy as np
 import pytest
@@ -222,6 +223,11 @@ def test_a_removed_key_stays_removed_after_power_loss(tmp_path, raw, monkeypatch
     store.remove_key(charge)
     store.remove_key(charge)
     assert durable == [[store.directory / f"{charge}.key"], [], []]
+
+
+def test_nobody_else_can_enter_the_directory_of_the_keys(tmp_path):
+    noise_store(tmp_path).create_key(())
+    assert stat.S_IMODE(noise_store(tmp_path).directory.stat().st_mode) == 0o700
 
 
 def test_a_subsample_serves_one_release(tmp_path, raw):

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from crash import KILLED, MOMENTS_STEPS, killed_at, steps_passed
 from scipy.stats import chi2
-from tiny_release import (
-    PROMISE,
-    charges_of,
-    noise_store,
-    open_budget,
-    pay_moments,
-)
+from tiny_release import PROMISE, charges_of, noise_store, open_budget, pay_moments
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.calibration import release_mu
@@ -25,14 +19,10 @@ from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import UNIT, RawMoments
+from primo_scale.privacy import phenotype_moments
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.phenotype_moments import (
-    MOMENTS_SHARE,
-    NoisyMoments,
-    moments_sigma,
-    read_moments,
-    with_moments,
-)
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, moments_sigma, with_moments
 
 OTHER = RawMoments(np.ones((3, 5), dtype=np.int64))
 
@@ -62,7 +52,7 @@ def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
 
 def test_paid_once_and_replayed(tmp_path) -> None:
     first, again = pay(tmp_path), pay(tmp_path)
-    assert again == first == read_moments(noise_store(tmp_path))
+    assert again == first == noise_store(tmp_path).read_moments()
     (charge,) = charges_of(tmp_path)
     assert charge.cost.mu_squared == pytest.approx(0.05 * release_mu(1.0, 1e-6) ** 2)
 
@@ -77,6 +67,14 @@ def test_moments_of_another_request_are_refused_and_remain(tmp_path, other) -> N
     assert len(charges_of(tmp_path)) == 1
     noise_store(tmp_path).moments_path.unlink()
     assert pay(tmp_path, **other).charge != first.charge
+
+
+def test_moments_at_another_scale_are_refused(tmp_path, monkeypatch) -> None:
+    """As a version with another sensitivity would draw them, for the same cost."""
+    pay(tmp_path)
+    monkeypatch.setattr(phenotype_moments, "moments_sigma", lambda *_: 2.0**40)
+    with pytest.raises(InputError, match="moments of another request"):
+        pay(tmp_path)
 
 
 def test_the_receipt_states_the_payment(tmp_path) -> None:
@@ -109,7 +107,7 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label
     assert list(dict.fromkeys(steps_passed(pay, tmp_path / "whole"))) == list(MOMENTS_STEPS)
     open_budget(tmp_path, 9.0)
     assert killed_at(label, pay, tmp_path) == KILLED
-    stored, keys = read_moments(noise_store(tmp_path)), keys_of(tmp_path)
+    stored, keys = noise_store(tmp_path).read_moments(), keys_of(tmp_path)
     done = pay(tmp_path)
     if MOMENTS_STEPS.index(label) >= MOMENTS_STEPS.index("reservation committed"):
         assert done == stored or done == expected_from(keys)

@@ -57,37 +57,30 @@ def drawn(folder, layout, scales, source, copies=1):
     return privatise(zero_statistics(folder / "raw", layout, largest_gram=0), draw).matrices
 
 
-def faults(matrices, scales, source):
-    """Yield the defects of noise that `Numbered` drew."""
-    asked = np.array(source.scales)
+def check_draws(matrices, scales, source):
+    """Check that `Numbered` drew every number once, at its scale and under a label of its own."""
+    asked, layout = np.array(source.scales), matrices.layout
     entries, expected = [], []
     for block, sigma in enumerate(scales.gram):
         for copy in range(matrices.gram_copies):
             gram = matrices.gram(block, copy)
-            if not np.array_equal(gram, gram.T):
-                yield "not symmetric"
-            size = len(gram)
-            wanted = np.full((size, size), math.nextafter(sigma / math.sqrt(2), math.inf))
+            np.testing.assert_array_equal(gram, gram.T)
+            wanted = np.full(gram.shape, math.nextafter(sigma / math.sqrt(2), math.inf))
             np.fill_diagonal(wanted, sigma)
-            upper = np.triu_indices(size)
+            upper = np.triu_indices(len(gram))
             entries.append(gram[upper])
             expected.append(wanted[upper])
-        cross, f = matrices.cross(block), matrices.layout.n_fixed
+        cross, f = matrices.cross(block), layout.n_fixed
         entries += [cross[:, :f].ravel(), cross[:, f:].ravel()]
         expected += [np.full(cross[:, :f].size, scales.fixed_cross),
                      np.full(cross[:, f:].size, scales.phenotype_cross)]  # fmt: skip
     numbers = np.concatenate(entries)
-    if not np.array_equal(asked[numbers], np.concatenate(expected)):
-        yield "a wrong scale"
-    q, l = matrices.layout.n_outcomes, matrices.layout.n_phenotypes  # noqa: E741
-    numbers = np.concatenate([numbers, matrices.outcome_gram()[np.triu_indices(q)],
-                              matrices.observed()])  # fmt: skip
-    if not np.array_equal(np.sort(numbers), np.arange(1, len(asked))):
-        yield "a draw used twice or not at all"
-    if len(set(source.labels)) < len(source.labels):
-        yield "a label used twice"
-    if l != len(matrices.observed()):
-        yield "counts of phenotypes are missing"
+    np.testing.assert_array_equal(asked[numbers], np.concatenate(expected))
+    outcomes = matrices.outcome_gram()[np.triu_indices(layout.n_outcomes)]
+    numbers = np.concatenate([numbers, outcomes, matrices.observed()])
+    np.testing.assert_array_equal(np.sort(numbers), np.arange(1, len(asked)))
+    assert len(set(source.labels)) == len(source.labels)
+    assert len(matrices.observed()) == layout.n_phenotypes
 
 
 @settings(max_examples=12, deadline=None)
@@ -104,7 +97,7 @@ def test_every_number_gets_one_draw_of_its_scale(
     source, scales = Numbered(), scales_of(layout)
     with pieces_of(side, 12):
         matrices = drawn(tmp_path_factory.mktemp("d"), layout, scales, source, copies)
-        assert list(faults(matrices, scales, source)) == []
+        check_draws(matrices, scales, source)
 
 
 LAYOUT = BlockLayout((0, 20, 33), 2, 3)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from primo_scale.audit.worst_pairs import CohortStatistics
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.gaussian.noise import FineNoise, Integers, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
 from primo_scale.privacy.mechanism import Mechanism, NoiseScales
 from primo_scale.privacy.noisy_matrices import (
     noisy_counts,

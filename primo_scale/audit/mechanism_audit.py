@@ -32,7 +32,7 @@ from primo_scale.audit.worst_pairs import (
     statistics_of,
 )
 from primo_scale.gaussian.calibration import epsilon_for
-from primo_scale.gaussian.noise import Integers
+from primo_scale.gaussian.lattice_noise import Integers
 from primo_scale.interruption import check
 from primo_scale.privacy.mechanism import Mechanism
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, Promise
 from primo_scale.privacy.scales import (

@@ -29,7 +29,8 @@ from primo_scale.privacy.clip_response import (
     no_clipping,
 )
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
-from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, NoisyMoments
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
 from primo_scale.privacy.planning import (
     PublicSizes,
     split_for,

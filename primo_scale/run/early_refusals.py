@@ -20,7 +20,6 @@ from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.store import is_aligned
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.accuracy_forecast import check_accuracy
 from primo_scale.run.design import PaidMoments, load_design
 from primo_scale.run.design_choices import make_design, outcome_coding
@@ -210,7 +209,7 @@ def _refuse_unaffordable(
     used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget that the release needs
         return
-    bought = read_moments(noise_store) if moments else None
+    bought = noise_store.read_moments() if moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost

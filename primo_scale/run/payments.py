@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
     from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
     from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.ledger.cohort_account import PayingCohort
     from primo_scale.ledger.reader import LedgerReader
-    from primo_scale.ledger.spending import Account, Balance
+    from primo_scale.ledger.spending import Account, Balance, PayingCohort
     from primo_scale.privacy.receipt import Receipt
     from primo_scale.run.design import Budget, Design
 
@@ -111,7 +110,7 @@ def paying_cohort_of(
     unit, adjacency
         Privacy unit and neighbouring relation of the release.
     """
-    from primo_scale.ledger.cohort_account import find_paying_cohort
+    from primo_scale.ledger.reader import find_paying_cohort
 
     return find_paying_cohort(
         ledger,

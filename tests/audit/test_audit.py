@@ -30,7 +30,7 @@ from primo_scale.audit.worst_pairs import (
 )
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import add_lattice_noise, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.mechanism import Promise, Recipe

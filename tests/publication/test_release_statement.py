@@ -22,7 +22,8 @@ from primo_scale.methods.solution import Solution
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.phenotype_moments import NoisyMoments, moments_sigma
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import moments_sigma
 from primo_scale.publication import recompute_method
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.samplers import KEYSTREAM

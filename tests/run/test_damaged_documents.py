@@ -18,7 +18,6 @@ from primo_scale.cli import accumulate, finalize, ingest, show_cluster, status, 
 from primo_scale.cli import release as gwas_release
 from primo_scale.errors import InputError
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.purge import is_done_and_purged
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.work_directory import _Claims
@@ -144,7 +143,7 @@ def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content)
 def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     put(tmp_path / "phenotype_moments.json", content)
     with pytest.raises(InputError, match=r"phenotype_moments\.json: is damaged"):
-        read_moments(NoiseStore(tmp_path / "private_statistics"))
+        NoiseStore(tmp_path / "private_statistics").read_moments()
 
 
 @pytest.mark.parametrize("content", CONTENTS.values())

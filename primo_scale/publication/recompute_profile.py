@@ -38,6 +38,11 @@ class Lattice:
     steps: float
 
 
+def close(found: float, expected: float) -> bool:
+    """Return whether two numbers are equal up to `TOLERANCE`."""
+    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)
+
+
 def log_delta(epsilon: float, mu: float) -> float:
     """Return the logarithm of the exact privacy profile of the Gaussian mechanism.
 

@@ -36,6 +36,7 @@ from primo_scale.publication.statement_inputs import (
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.version import __version__
 
 OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
 ROW_NORM, FIXED_NORM, PHENOTYPE_NORM = 3_000_017, 700_001, 4_194_304
@@ -217,7 +218,7 @@ def example_statement(
     hidden = private and promise.n_is_private
     penalties = (1.5,) * (len(sizes) * (mechanism.recipe.gram_copies if private else 1))
     return said.Statement(
-        software=said.Software("primo_scale", "0.1.0"),
+        software=said.Software("primo_scale", __version__),
         created="2026-11-20",
         private=private,
         guarantee=state_guarantee(promise, sum(costs[1:], costs[0])) if private else None,

@@ -24,13 +24,14 @@ from primo_scale.publication.file_names import (
     REPORT_FILE,
 )
 from primo_scale.publication.readme import render_readme
+from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import signature_of
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import read_document, verify_release
-from primo_scale.publication.weights import ScoringWeights, check_releasable
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 

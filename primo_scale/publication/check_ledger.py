@@ -18,25 +18,10 @@ from primo_scale.storage.files import sha256_of_file
 
 
 def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
-    """Check a private release against a ledger.
+    """Check a private release against the custodian's ledger, which only its owner can read.
 
-    Parameters
-    ----------
-    directory : Path
-        Release directory.
-    ledger_file : Path
-        The custodian's ledger, which only its owner can read.
-
-    Returns
-    -------
-    list of Finding
-        Whether the ledger's chain of events is intact, whether its key signed the release, and
-        whether its charges are those of the release.
-
-    Raises
-    ------
-    InputError
-        `ledger_file` is not a ledger.
+    The ledger's chain of events must be intact, its key must have signed the release, and its
+    charges must be those of the release. A file that is no ledger raises an InputError.
     """
     document, schema = read_document(directory)
     if document is None:

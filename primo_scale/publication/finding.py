@@ -15,10 +15,8 @@ class Finding:
 
     Attributes
     ----------
-    ok : bool
-        Whether the check holds.
-    check : str
-        Name of the check.
+    ok, check : bool, str
+        Whether the check holds, and its name.
     detail : str
         Problems, or the checked values.
     note : bool

@@ -55,16 +55,8 @@ class _Shift:
 def guarantee_findings(document: Document) -> list[Finding]:
     """Check every number from which the guarantee of a private release follows.
 
-    Parameters
-    ----------
-    document : Mapping
-        Contents of a private release.json, valid under its schema.
-
-    Returns
-    -------
-    list of Finding
-        Results of the checks. They end after the first two checks if these fail, because no theorem
-        applies to an unknown mechanism.
+    The document is valid under its schema. The checks end after the first two if these fail,
+    because no theorem applies to an unknown mechanism.
     """
     claims = claims_of(document)
     structure = [_check_queries(document, claims), _check_mechanism(document, claims)]

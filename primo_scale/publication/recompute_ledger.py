@@ -17,14 +17,9 @@ _COST = ("mu_squared", "epsilon", "delta")
 
 
 def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
-    """Return the contradictions within the ledger entry and with the guarantee.
+    """Return the contradictions of the ledger entry of a private release.
 
-    Parameters
-    ----------
-    document : Mapping
-        Contents of a private release.json, valid under its schema.
-    charged : sequence of float
-        Recomputed mu^2 of each charge, in order.
+    `charged` are the recomputed mu^2 of its charges, in order.
     """
     ledger, guarantee = document["ledger"], document["guarantee"]
     costs = [charge["cost"] for charge in ledger["charges"]]

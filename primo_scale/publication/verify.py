@@ -17,12 +17,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import pgs_names
 from primo_scale.publication.contents import contents_problems, text_problems
-from primo_scale.publication.document import (
-    Document,
-    people_in_words,
-    schema_problems,
-    serialise,
-)
+from primo_scale.publication.document import Document, people_in_words, schema_problems, serialise
 from primo_scale.publication.file_names import (
     LOG_FILE,
     PGS_DIRECTORY,
@@ -115,7 +110,8 @@ def verify(
         from primo_scale.publication.check_ledger import ledger_findings
 
         findings += ledger_findings(directory, Path(ledger))
-    return Verification(tuple(findings), is_private(directory))
+    document, _ = read_document(directory)
+    return Verification(tuple(findings), bool(document and document["private"]))
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
@@ -176,12 +172,6 @@ def _verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
         return check()
     except _UNCOMPUTABLE as error:
         return [finding_of(name, [f"cannot be checked: {error!r}"], "")]
-
-
-def is_private(directory: Path) -> bool:
-    """Return whether a release that passed `verify_release` has a guarantee."""
-    document, _ = read_document(directory)
-    return document is not None and bool(document["private"])
 
 
 def read_document(directory: Path) -> tuple[Document | None, Finding]:

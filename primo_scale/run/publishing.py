@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.private_statistics import PrivateStatistics
-    from primo_scale.publication.publish import Signer
+    from primo_scale.publication.signature import Signer
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.design import Design

@@ -21,12 +21,12 @@ from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Reci
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import statement as said
 from primo_scale.publication.document import serialise, statement_digest
-from primo_scale.publication.publish import Signer, publish_release
+from primo_scale.publication.publish import publish_release
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import options_in, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import signature_of
+from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.statement_inputs import (
     PublicInputs,
     Source,
@@ -327,8 +327,7 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
         entry["sha256"] = hashlib.sha256(content).hexdigest()
         entry["bytes"] = len(content)
     if document["private"]:
-        key = signer.public_key
-        document["signature"] = signature_of(document, public_key=key, sign=signer.sign)
+        document["signature"] = signature_of(document, signer)
     (directory / "release.json").write_bytes(serialise(document))
 
 

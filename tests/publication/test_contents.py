@@ -19,7 +19,7 @@ from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.publication.centres import possible_frequencies
 from primo_scale.publication.document import serialise
-from primo_scale.publication.publish import Signer
+from primo_scale.publication.signature import Signer
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.weights import centre_frequency
 

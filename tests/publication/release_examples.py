@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,9 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import statement as said
-from primo_scale.publication.document import serialise, statement_digest
 from primo_scale.publication.publish import publish_release
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.release_log import options_in, render_log
-from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.signature import Signer
 from primo_scale.publication.statement_inputs import (
     PublicInputs,
     Source,
@@ -313,31 +308,3 @@ def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
     return {"schema_version": 3, "stamp": statement.stamp, **document,
             "scoring": scoring_of(["22"]), "files": files, "signature": signature}  # fmt: skip
-
-
-def read_document(directory: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((directory / "release.json").read_bytes())
-    return document
-
-
-def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """Replace release.json and make every digest and the signature fit: a custodian who lies."""
-    for entry in document["files"]:
-        content = (directory / entry["name"]).read_bytes()
-        entry["sha256"] = hashlib.sha256(content).hexdigest()
-        entry["bytes"] = len(content)
-    if document["private"]:
-        document["signature"] = signature_of(document, signer)
-    (directory / "release.json").write_bytes(serialise(document))
-
-
-def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """`forge`, with README, report and log that say the same as the new release.json."""
-    (directory / "README.txt").write_text(render_readme(document))
-    digest, log = statement_digest(document), directory / "release.log"
-    options = options_in(log.read_text())
-    log.write_text(render_log(document, digest=digest, options=options))
-    key = signer.public_key if document["private"] else None
-    report = render_report(document, digest=digest, options=options, public_key=key)
-    (directory / "report.html").write_text(report)
-    forge(directory, document, signer)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from release_edits import forge, read_document
 from release_examples import (
     OPTIONS,
     example_charges,
@@ -17,8 +18,6 @@ from release_examples import (
     example_mechanism,
     example_statement,
     example_weights,
-    forge,
-    read_document,
 )
 
 from primo_scale.cli.verify import main

@@ -11,7 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from release_examples import PUBLIC_KEY, forge, publish_example, read_document
+from release_edits import forge, read_document
+from release_examples import PUBLIC_KEY, publish_example
 from release_mutations import ATTACKER, mutate
 from small_cohort import command
 

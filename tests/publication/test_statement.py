@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from release_examples import MODES, example_document, read_document
+from release_edits import read_document
+from release_examples import MODES, example_document
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import (

@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from release_edits import forge, read_document, restate
 from release_examples import (
     MODES,
     PUBLIC_KEY,
     example_document,
     example_statement,
     example_weights,
-    forge,
     publish,
     publish_example,
-    read_document,
-    restate,
 )
 from tiers import thinned
 

@@ -53,9 +53,15 @@ def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) 
 def put(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """Return a copy of a document with another value at a path such as ``files.0.name``."""
     document = copy.deepcopy(document)
-    *above, last = (int(key) if key.isdigit() else key for key in path.split("."))
-    functools.reduce(operator.getitem, above, document)[last] = value  # type: ignore[arg-type]
+    above, _, last = path.rpartition(".")
+    holder = value_at(document, above)
+    holder[int(last) if isinstance(holder, list) else last] = value
     return document
+
+
+def value_at(document: dict[str, Any], path: str) -> Any:
+    keys = (int(key) if key.isdigit() else key for key in path.split(".") if key)
+    return functools.reduce(operator.getitem, keys, document)  # type: ignore[arg-type]
 
 
 def query(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -29,16 +29,12 @@ CONNECT_TIMEOUT = 2
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("ours") / "tls"
-    make_certificates(directory)
-    return directory
+    return make_certificates(tmp_path_factory.mktemp("ours") / "tls").directory
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("theirs") / "tls"
-    make_certificates(directory)
-    return directory
+    return make_certificates(tmp_path_factory.mktemp("theirs") / "tls").directory
 
 
 @pytest.fixture(scope="module")

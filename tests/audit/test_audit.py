@@ -253,25 +253,17 @@ def test_noise_that_two_parts_share_is_found():
     assert found.gaussian_epsilon > 1.0
 
 
-def with_noise_on_grams(monkeypatch, noisy_gram):
-    monkeypatch.setattr(
-        audited_release, "noisy_gram", lambda gram, sigma, *, source, label: noisy_gram(
-            gram, sigma, source, label
-        )
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
     """The diagonal has the smaller scale of the off-diagonal entries."""
 
-    def wrong(gram, sigma, source, label):
+    def wrong(gram, sigma, *, source, label):
         noise = add_lattice_noise(
             np.zeros(3, np.int64), off_diagonal_sigma(sigma), source=source, label=label
         )
         return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
 
-    with_noise_on_grams(monkeypatch, wrong)
+    monkeypatch.setattr(audited_release, "noisy_gram", wrong)
     audited = mechanism()
     found = audit(audited, worst_pairs(audited)[:1], effort(26_000))
     assert found.gaussian_epsilon > EPSILON
@@ -281,7 +273,7 @@ def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
 def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     """Two independent draws for one number: their mean has half the variance."""
 
-    def wrong(gram, sigma, source, label):
+    def wrong(gram, sigma, *, source, label):
         noise = add_lattice_noise(
             np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label=label
         ).reshape(gram.shape)
@@ -290,7 +282,7 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
         )
         return gram + noise - np.diag(noise.diagonal()) + np.diag(diagonal)
 
-    with_noise_on_grams(monkeypatch, wrong)
+    monkeypatch.setattr(audited_release, "noisy_gram", wrong)
     audited = mechanism()
     found = audit(audited, named(audited, "X'X, off the diagonal"), effort(16_000))
     assert found.verdict is not Verdict.WITHIN

@@ -1,4 +1,4 @@
-"""Changes of example releases, by whoever can make every digest and the signature fit."""
+"""Changes of example releases that can make every digest and the signature fit again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_document(directory: Path) -> dict[str, Any]:
 
 
 def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """Replace release.json and make every digest and the signature fit: a custodian who lies."""
+    """Replace release.json, with the right digests and signature, like a lying custodian."""
     for entry in document["files"]:
         content = (directory / entry["name"]).read_bytes()
         entry["sha256"] = hashlib.sha256(content).hexdigest()
@@ -39,7 +39,7 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
 
 
 def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """`forge`, with README, report and log that say the same as the new release.json."""
+    """Do as `forge`, and render README, report and log from the new release.json."""
     (directory / "README.txt").write_text(render_readme(document))
     digest, log = statement_digest(document), directory / "release.log"
     options = options_in(log.read_text())

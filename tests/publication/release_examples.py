@@ -1,4 +1,4 @@
-"""Small releases made up from public numbers: one for every kind of promise and of mechanism."""
+"""Small artificial releases: one for every kind of promise and of mechanism."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 @dataclass(frozen=True)
 class Mode:
-    """A kind of promise and of mechanism, and the calibration that it needs."""
+    """Kind of promise and of mechanism, and the calibration that it needs."""
 
     calibration: str
     privacy: PrivacyUnit = PrivacyUnit.FULL
@@ -123,7 +123,7 @@ def example_weights(
 
 
 def profile(epsilon: float, mu: float) -> mpmath.mpf:
-    """The Balle-Wang profile, straight from its definition in 60 digits."""
+    """Return the Balle-Wang profile by its definition, in 60 digits."""
     with mpmath.workdps(60):
         ratio = mpmath.mpf(epsilon) / mu
         half = mpmath.mpf(mu) / 2
@@ -131,7 +131,7 @@ def profile(epsilon: float, mu: float) -> mpmath.mpf:
 
 
 def epsilon_at(mu: float, delta: float) -> float:
-    """The epsilon at which the profile of `mu` falls to delta."""
+    """Return the epsilon at which the profile of `mu` falls to delta."""
     if profile(0.0, mu) <= delta:
         return 0.0
     return float(
@@ -162,7 +162,7 @@ def example_mechanism(
 
 
 def example_charges(mechanism: Mechanism) -> list[Cost]:
-    """What each charge of a release takes: one for phenotype moments first, where they are paid."""
+    """Return the cost of each charge of a release; a charge for phenotype moments is the first."""
     promise = mechanism.promise
     whole = release_mu(promise.epsilon, promise.delta) ** 2
     first = [] if promise.share == 1 else [Cost((1 - promise.share) * whole)]
@@ -238,7 +238,7 @@ def example_statement(
 
 
 def _estimation(method: str, penalties: tuple[float, ...], n_phenotypes: int) -> said.Estimation:
-    """By a smallest eigenvalue where one is bought, else by a given ridge."""
+    """State a rule by the smallest eigenvalue if it is paid for, else a given ridge."""
     estimator, numbers = "ridge", {}
     if method.startswith("ada-ssp"):
         estimator, numbers = "ridge-beyond-smallest-eigenvalue", {"smallest_eigenvalue_bound": 1.5}
@@ -293,13 +293,13 @@ def publish(
     statement: said.Statement,
     options: dict[str, str] = OPTIONS,
 ) -> Path:
-    """Publish, signed by the test key if it is private."""
+    """Publish a release; a private one is signed by the test key."""
     signer = SIGNER if statement.private else None
     return publish_release(directory, weights, statement, options, signer=signer)
 
 
 def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
-    """What a private release.json says, without files."""
+    """Return a private release.json without its files."""
     statement = example_statement(example_weights(), mode=mode, **promise)
     document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(statement)))
     names = ("README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "report.html",

@@ -1,4 +1,4 @@
-"""A release against the ledger that paid for it, and against every other."""
+"""Verification of a release with the ledger that paid for it, and with other ledgers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from primo_scale.storage.files import sha256_of_file
 
 @dataclass(frozen=True)
 class Paid:
-    """A published release, its ledger, and the charges that paid for it."""
+    """Published release, its ledger, and the charges that paid for it."""
 
     directory: Path
     ledger: Path
@@ -55,7 +55,7 @@ class Paid:
 
 
 def pay(ledger: Ledger, mode: str) -> tuple[Charge, ...]:
-    """One earlier release of the cohort, then the charges for one of `mode`."""
+    """Charge an earlier release of the cohort, and then a release of `mode`."""
     mechanism = example_mechanism(mode)
     promise, costs = mechanism.promise, example_charges(mechanism)
     account = ledger.account_named("biobank", unit=promise.privacy, adjacency=promise.adjacency)
@@ -94,7 +94,7 @@ def made(tmp_path_factory) -> Paid:
 
 @pytest.fixture
 def paid(made: Paid, tmp_path: Path) -> Paid:
-    """One that a test may damage."""
+    """Return a paid release that a test may damage."""
     shutil.copytree(made.directory, tmp_path / "out")
     shutil.copy(made.ledger, tmp_path / "ledger.sqlite")
     return Paid(tmp_path / "out", tmp_path / "ledger.sqlite", made.charges)
@@ -120,7 +120,7 @@ def test_the_command_line(paid):
         paid.problems()
 
 
-def test_another_ledger_knows_nothing_of_it(paid, tmp_path):
+def test_another_ledger_does_not_have_the_charges(paid, tmp_path):
     with Ledger(tmp_path / "other.sqlite") as other:
         key = other.public_key
     found = paid.problems(tmp_path / "other.sqlite")
@@ -160,7 +160,7 @@ def test_a_charge_that_was_never_published_is_found(tmp_path, monkeypatch):
     ],
 )
 def test_a_statement_that_the_ledger_contradicts_is_found(path, value, what, paid):
-    """Even if it was recorded as published: it is not what was paid for."""
+    """The ledger records it as published, but it is not what was paid for."""
     paid.forge(put(read_document(paid.directory), path, value))
     assert any(what in problem for problem in paid.problems()), paid.problems()
 
@@ -177,7 +177,7 @@ def test_an_understated_balance_is_found(mode, share, tmp_path):
 
 
 def test_a_charge_between_those_of_a_release_counts_as_spent_before_it(tmp_path):
-    """Moments first, then another release, then the statistics that the moments were for."""
+    """The order is moments, another release, and the statistics that belong to the moments."""
     paid = make(tmp_path, "moments")
     document = read_document(paid.directory)
     with Ledger(tmp_path / "other.sqlite") as ledger:
@@ -211,12 +211,12 @@ def test_a_damaged_ledger_is_found(paid):
     assert any(p.startswith("ledger file: event 3") for p in paid.problems())
 
 
-def test_nothing_is_paid_for_a_release_without_noise(pristine, paid):
+def test_a_release_without_noise_has_no_ledger(pristine, paid):
     (finding,) = ledger_findings(pristine[False], paid.ledger)
     assert not finding.ok
 
 
-def test_a_broken_statement_is_said_to_be_one(paid):
+def test_a_broken_statement_is_reported(paid):
     (paid.directory / "release.json").write_text("{}")
     (problem,) = paid.problems()
     assert problem.startswith("release.json: violates its schema")

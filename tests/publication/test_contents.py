@@ -1,4 +1,4 @@
-"""Files that were changed by somebody who makes every digest and the signature fit."""
+"""Verification of files that contradict release.json although digests and signature fit."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_file_must_be_what_the_writer_writes(name, change, what, release):
 
 
 def test_the_least_change_of_a_weight_is_found(release):
-    """In the last of nine digits."""
+    """The last of nine digits is changed."""
     table = gzip.decompress((release / WEIGHTS).read_bytes()).decode().split("\n")
     weight = table[2].split("\t")[6]
     last = "1" if weight[-1] != "1" else "2"
@@ -120,7 +120,7 @@ def test_scoring_must_be_what_the_variants_make_it(scoring, release):
 
 
 def with_frequencies(directory: Path, frequencies: list[str]) -> None:
-    """A release that is coded by a panel, and has these centres."""
+    """Make a release coded by a panel, with these centres."""
     document = read_document(directory)
     document["public_inputs"] |= {
         "reference_frequencies": {"file": "panel.afreq", "sha256": "0" * 64},
@@ -134,7 +134,7 @@ def with_frequencies(directory: Path, frequencies: list[str]) -> None:
 
 
 def coded(frequencies: np.ndarray) -> list[str]:
-    """What the coding by a panel's frequencies makes of them, as centre.afreq has it."""
+    """Return the centres of a coding by these panel frequencies, as in centre.afreq."""
     matched = SimpleNamespace(a1_frequency=frequencies, path=Path("panel.afreq"), sha256="0" * 64)
     return [centre_frequency(dosage) for dosage in reference_coding(matched).centre_dosage]
 
@@ -146,7 +146,7 @@ def test_a_panels_frequencies_pass_and_the_cohorts_do_not(release):
 
 
 def test_frequencies_counted_in_a_cohort_are_found(release):
-    """Of 4,711 people: the release would say how many copies of an allele they have."""
+    """The release would disclose how many copies of an allele 4,711 people have."""
     copies = np.random.default_rng(3).integers(0, 9422, 7)
     with_frequencies(release, [f"{count / 9422:.9g}" for count in copies])
     (problem,) = problems(release)
@@ -206,7 +206,7 @@ def test_a_log_that_repeats_a_line_or_reorders_it_is_found(release):
 
 
 def restate_options(directory: Path, *lines: str) -> None:
-    """Log and report with other options, which agree with each other."""
+    """Write other options into log and report, which agree with each other."""
     log = directory / "release.log"
     kept = [line for line in log.read_text().splitlines() if not line.startswith("option --")]
     options = [f"option --{line}" for line in lines]

@@ -1,4 +1,4 @@
-"""Whatever lies in a release directory, verification gives a verdict, in bounded memory."""
+"""Verification gives a verdict on any directory, in bounded memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def check_verdict(directory: Path, changed: bool, about: str) -> bool:
-    """A verdict in lines; of what was changed never that it is the custodian's and good."""
+    """Check that there is a verdict, and that no changed release passes under the right key."""
     for key in (None, PUBLIC_KEY):
         findings = verify_release(directory, public_key=key)
         assert findings, about
@@ -84,7 +84,7 @@ def test_thousands_of_crafted_releases_get_a_verdict(originals, tmp_path, seed) 
 
 
 def members(unit: bytes, times: int) -> bytes:
-    """A gzip file whose members unpack to one long text; a few KB for each MB."""
+    """Return a gzip file whose members unpack to one long text, with a few KB for each MB."""
     return gzip.compress(unit) * times
 
 
@@ -101,7 +101,7 @@ def peak_of(directory: Path) -> int:
 @pytest.mark.parametrize("name", ["weights.tsv.gz", "pgs/height.txt.gz"])
 @pytest.mark.parametrize("unit", [b"A" * (32 << 20), b"A\n" * (16 << 20), b"A\t" * (16 << 20)])
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused(release, name, unit) -> None:
-    """As one line, as rows of nothing, and as one row of a billion columns."""
+    """The text is one line, empty rows, or one row of a billion columns."""
     path = release / name
     path.write_bytes(path.read_bytes() + members(unit, 100))
     assert path.stat().st_size < 5 << 20

@@ -1,4 +1,4 @@
-"""Publishing: all or nothing, readable by all, and nothing in it that could hurt a reader."""
+"""A release is published whole or not at all, and its report is safe to read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS = (*WEIGHTS_FILES, "render_report", "render_readme", "_file_entries", "sig
 
 
 def test_the_directory_is_that_of_the_contract(pristine):
-    """Anybody may read it; weights without noise are their owner's alone."""
+    """Anybody may read a private release; only the owner may read weights without noise."""
     for private, directory in pristine.items():
         names = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
         assert names == {
@@ -103,7 +103,7 @@ def test_weights_that_are_not_finite_are_not_published(tmp_path):
 
 
 class Page(HTMLParser):
-    """Elements and attributes of a page, and its text."""
+    """Elements, attributes and text of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ def text_of(directory: Path) -> str:
     return " ".join(Page(directory / "report.html").text.split())
 
 
-def test_the_report_says_what_a_privacy_officer_asks(pristine):
+def test_the_report_answers_a_privacy_officer(pristine):
     text = text_of(pristine[True])
     for phrase in (
         "any one person's whole row",
@@ -220,8 +220,8 @@ def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("full-add-remove")])
-def test_a_private_number_of_people_stands_in_no_file(mode, tmp_path, monkeypatch):
-    """Nothing depends on the real size: the statement has only the nominal one."""
+def test_a_private_number_of_people_is_in_no_file(mode, tmp_path, monkeypatch):
+    """The statement has only the nominal size, so that no file depends on the real one."""
     statement = example_statement(example_weights(), mode=mode)
     assert (statement.cohort.n_samples, statement.cohort.nominal_n) == (None, PEOPLE)
     directory = publish(tmp_path / "out", example_weights(), statement)
@@ -231,7 +231,7 @@ def test_a_private_number_of_people_stands_in_no_file(mode, tmp_path, monkeypatc
     assert "None" not in log + text_of(directory)
 
 
-def test_a_release_without_noise_says_so_before_all_else(pristine):
+def test_a_release_without_noise_begins_with_a_warning(pristine):
     text = Page(pristine[False] / "report.html").text
     assert "NOT PRIVATE: no noise protects the people" in text
     assert "Do not publish" in text or "do not publish" in text
@@ -248,7 +248,7 @@ def test_the_log_is_public(pristine, tmp_path):
 
 
 def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
-    """Composition reports epsilon 8.00001 for it, in release.json with all digits."""
+    """Composition gives epsilon 8.00001, which release.json states with all digits."""
     weights = example_weights()
     statement = example_statement(weights, epsilon=8.0)
     promise, entry = statement.guarantee, statement.ledger

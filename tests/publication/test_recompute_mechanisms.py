@@ -1,4 +1,4 @@
-"""What verification takes one person to change at most, against real pairs of neighbours.
+"""The largest shift by one person, as verification computes it, against pairs of neighbours.
 
 The shift of a pair of rows is computed here entry by entry, from the sigmas in the document; the
 bound that verification recomputes must hold for every pair, and be reached by the worst.
@@ -43,7 +43,7 @@ N_FIXED, N_PHENOTYPES = 2, 2
 
 @dataclass(frozen=True)
 class Row:
-    """One person's clipped record: genotypes, constant and covariates, phenotypes."""
+    """Clipped record of one person: genotypes, constant and covariates, phenotypes."""
 
     x: np.ndarray
     c: np.ndarray
@@ -64,7 +64,7 @@ def statistics(row: Row) -> dict[str, np.ndarray]:
 
 
 def squared_shift(document: dict[str, Any], one: Row, other: Row, *, gram: bool = True) -> float:
-    """``sum (change / sigma)^2`` over every noisy number but counts and eigenvalue."""
+    """Return ``sum (change / sigma)^2`` over all noisy numbers except counts and eigenvalue."""
     queries = {each["name"]: each for each in document["mechanism"]["queries"]}
     before, after = statistics(one), statistics(other)
     total = 0.0
@@ -89,7 +89,7 @@ def noisy_numbers(change: np.ndarray, noisy: dict[str, Any], index: int) -> floa
 
 
 def clipped(row: Row, kind: Mode) -> Row:
-    """What docs/maths/clipping-and-integers.md leaves of a row, but for rounding."""
+    """Return a row clipped as in docs/maths/clipping-and-integers.md, without rounding."""
     x, c, y = row.x.copy(), row.c * min(1, math.sqrt(FIXED_NORM) / norm(row.c)), row.y
     if kind.privacy == "label":
         longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
@@ -105,7 +105,7 @@ def norm(vector: np.ndarray) -> float:
 
 
 def neighbours(rng: np.random.Generator, kind: Mode, trials: int) -> list[tuple[Row, Row]]:
-    """Pairs of rows that the promise must hide, among them nearly parallel and long ones."""
+    """Return pairs of rows that the promise must hide, some of them nearly parallel and long."""
     pairs = []
     for _ in range(trials):
         one, other = (random_row(rng) for _ in range(2))
@@ -162,7 +162,7 @@ TILT = 1.5 / 2  # the examples' split, halved: the cosine of the worst two genot
 
 
 def along(length_squared: float, size: int, *, cosine: float = 1.0) -> np.ndarray:
-    """A vector in the plane of the first two axes, at an angle to the first."""
+    """Return a vector in the plane of the first two axes, at an angle to the first."""
     vector = np.zeros(size)
     vector[:2] = cosine, math.sqrt(1 - cosine**2)
     return vector * math.sqrt(length_squared)
@@ -193,7 +193,7 @@ def test_the_worst_neighbours_reach_the_bound(mode):
 
 
 def test_the_worst_neighbours_reach_the_bound_with_blocks(monkeypatch):
-    """Rows (4, 3) and (3, 4) in two blocks of bound 16, as docs/maths/blocks.md has them."""
+    """The rows are (4, 3) and (3, 4) in two blocks of bound 16, as in docs/maths/blocks.md."""
     step = 120_000
     monkeypatch.setattr(release_examples, "ROW_NORM", 25 * step)
     rows = np.zeros((2, sum(SIZES)))
@@ -202,7 +202,7 @@ def test_the_worst_neighbours_reach_the_bound_with_blocks(monkeypatch):
 
 
 def test_the_worst_neighbours_reach_the_bound_where_blocks_fill_the_row(monkeypatch):
-    """Both blocks at their bounds, the rows in them at the angle that is worst for dense X'X."""
+    """Both blocks attain their bounds, at the angle that is worst for dense X'X."""
     bounds = (ROW_NORM - 1_000_000, 1_000_000)
     parts = zip(bounds, SIZES, strict=True)
     blocks = [[along(b, size, cosine=cosine) for cosine in (1.0, TILT)] for b, size in parts]
@@ -334,13 +334,13 @@ def test_a_split_without_proof_has_no_finite_shift(split):
     assert joint_shift(dataclasses.replace(claims, split=split)) == math.inf
 
 
-def test_a_statistic_that_stands_twice_is_found():
+def test_a_repeated_statistic_is_found():
     document = example_document("full")
     document["mechanism"]["queries"] *= 2
     assert "queries: a query is repeated" in problems(document)
 
 
-def test_what_is_measured_besides_must_be_listed():
+def test_every_other_measured_statistic_must_be_listed():
     eigenvalue, moments = example_document("ada-ssp"), example_document("moments")
     plain = example_document("full")
     for document, name in ((eigenvalue, "smallest_eigenvalue"), (moments, "phenotype_moments")):
@@ -353,7 +353,7 @@ def test_what_is_measured_besides_must_be_listed():
 
 
 def test_recipes_reach_the_document():
-    """The examples are what their names say."""
+    """The statistics of an example are those of its name."""
     assert MODES["ada-ssp"].recipe == Recipe(eigenvalue_share=1 / 3)
     names = {
         mode: [query["name"] for query in example_document(mode)["mechanism"]["queries"]]
@@ -378,7 +378,7 @@ def test_recipes_reach_the_document():
     ],
 )
 def test_covariates_that_reach_beyond_their_bound_are_found(path, value, monkeypatch):
-    """Constant 3 and age from 18 to 99 about 50, in tenths: 3^2 + 490^2 at most."""
+    """A constant of 3, and ages from 18 to 99 about 50 in tenths, reach 3^2 + 490^2."""
     monkeypatch.setattr(release_examples, "FIXED_NORM", 3**2 + 490**2)
     document = example_document("full")
     assert problems(document) == ""
@@ -387,7 +387,7 @@ def test_covariates_that_reach_beyond_their_bound_are_found(path, value, monkeyp
 
 @pytest.mark.parametrize("share", [0.0, 1.0, 0.2])
 def test_the_share_of_the_eigenvalue_is_the_stated_one_within_its_range(share):
-    """Whatever a method takes by itself, the noise must be that of the stated share."""
+    """The noise must be that of the stated share, which each method chooses."""
     document = put(example_document("ada-ssp"), "mechanism.eigenvalue_share", share)
     assert ("shares:" if share == 0.2 else "method:" if share else "queries:") in problems(document)
 
@@ -404,7 +404,7 @@ def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_
 
 @pytest.mark.parametrize(("people", "largest"), [(500_000, 20_000), (2**31, 1_701)])
 def test_the_change_of_an_eigenvalue_has_the_error_of_both_computed_ones(people, largest):
-    """Theorem 4 of docs/maths/single-statistics.md, at sizes where the error is no rounding."""
+    """docs/maths/single-statistics.md, Theorem 4, at sizes for which the error matters."""
     claims = claims_of(example_document("ada-ssp"))
     claims = dataclasses.replace(claims, people=people, largest_block=largest)
     norm = max(claims.block_bounds)

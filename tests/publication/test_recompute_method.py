@@ -1,4 +1,4 @@
-"""What a method is known to do, against the methods themselves, and releases that say otherwise."""
+"""Tables of the methods, against the methods themselves and releases that contradict them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def restate_sampler(document: dict[str, Any], drawn: Sampler) -> None:
 
 
 def samplers_taken(document: dict[str, Any]) -> list[Sampler]:
-    """Samplers with which the document verifies; with any other the sampler alone fails."""
+    """Return the samplers with which the document verifies; with others the sampler alone fails."""
     taken = []
     for drawn in (KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP):
         restate_sampler(document, drawn)
@@ -86,7 +86,7 @@ def test_a_release_states_the_keystream(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_small_release_of_an_earlier_version_still_verifies(mode):
-    """It was drawn by OpenDP, unless X'X was of a subsample."""
+    """Earlier versions drew it with OpenDP, unless X'X was that of a subsample."""
     document = example_document(mode)
     old = [] if document["mechanism"]["subsample"] else [OPENDP]
     assert samplers_taken(document) == [KEYSTREAM, *old]

@@ -1,4 +1,4 @@
-"""From a design, a payment and a solution to a statement that verifies and tells no secret."""
+"""The statement made of a design, a payment and a solution verifies and discloses no secret."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
 
 
 def without_noise(solved: Solved) -> Solved:
-    """By a plain ridge, which has no numbers beside its penalty."""
+    """Return the solution of a ridge, which has no parameters except its penalty."""
     chosen = dataclasses.replace(solved.chosen, estimator=ESTIMATORS["ridge"])
     solution = dataclasses.replace(solved.solution, parameters={})
     return dataclasses.replace(solved, chosen=chosen, solution=solution)

@@ -1,4 +1,4 @@
-"""The signature of a release: good ones pass, and nothing can be changed under them.
+"""The signature of a release: a valid one passes, and any change is found.
 
 Signatures are made with the library alone, so that the code under test only checks them, except
 where the two are compared.
@@ -43,7 +43,7 @@ def public(key):
 
 
 def signed(document, key=KEY):
-    """Signed by an independent serialisation of the rest of the document."""
+    """Return a document with a signature over an independent serialisation of the rest."""
     rest = {name: value for name, value in document.items() if name != "signature"}
     content = json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()
     value = key.sign(content).hex()
@@ -69,7 +69,7 @@ DOCUMENTS = st.dictionaries(st.text().filter(lambda name: name != "signature"), 
 
 
 def places(value, path=()):
-    """Paths to every member and element of a document, however deep."""
+    """Yield the paths to every member and element of a document."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in inside:
         yield (*path, key)
@@ -84,7 +84,7 @@ def container(document, path):
 
 
 def as_written(value):
-    """What tells documents apart: their JSON. Python holds 1, 1.0 and True to be equal."""
+    """Return JSON, which differs for 1, 1.0 and True; Python compares them as equal."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -195,8 +195,8 @@ def test_truncated_or_other_hexadecimal_is_found(member, digits, damage):
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_numbers_that_json_has_not_are_said(number):
-    """Python's reader lets them in; there is nothing that could have been signed."""
+def test_numbers_that_json_does_not_have_are_found(number):
+    """Python's reader accepts them, but they cannot have been signed."""
     text = json.dumps({**signed(RELEASE), "comment": number})
     assert "not finite" in signature_problem(json.loads(text), None)
     with pytest.raises(ValueError, match="JSON compliant"):

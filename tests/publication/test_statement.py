@@ -1,4 +1,4 @@
-"""The schema of release.json: what it lets through and what not."""
+"""The schema of release.json: valid and invalid statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification finds whatever was changed, even by somebody who makes every digest fit."""
+"""Verification finds every change, also one with the right digests and signature."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_intact_releases_verify(pristine):
 
 
 def test_a_release_that_is_not_private_states_no_mechanism(tmp_path):
-    """No version adds noise without a guarantee; a stamp of one would look like protection."""
+    """No version adds noise without a guarantee; a stated mechanism would look like protection."""
     weights = example_weights()
     statement = dataclasses.replace(
         example_statement(weights, private=False), mechanism=example_statement(weights).mechanism
@@ -170,7 +170,7 @@ CROSSES = ("phenotype_cross", "fixed_phenotype")
 
 
 def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
-    """Whether the guarantee is as good as it was: more noise than is needed, a finer lattice.
+    """Return whether the guarantee still holds: more noise than needed, or a finer lattice.
 
     A statistic with noise of its own share makes mu smaller, so that the stated one is wrong. Of
     those that share one, and of a symmetric matrix' two sigmas, the other still binds.
@@ -201,7 +201,7 @@ def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
     ),
 )
 def test_a_change_of_any_number_is_found_by_the_mathematics(mode, factor):
-    """Also of one by whoever makes every digest, and the signature, fit."""
+    """Digests and signature do not matter here: only the numbers are checked."""
     document = example_document(mode)
     leaves = [path for path in numeric_leaves(document) if path.split(".")[0] not in UNCHECKED]
     assert len(leaves) > 40
@@ -253,7 +253,7 @@ def test_a_budget_overrun_is_found():
 
 
 def test_a_release_without_noise_cannot_be_relabelled(open_release, pristine):
-    """Take the statement of a private release; every file still says NOT PRIVATE."""
+    """The statement is that of a private release, but every file is marked NOT PRIVATE."""
     document = read_document(pristine[True])
     document["files"] = read_document(open_release)["files"]
     forge(open_release, document)

@@ -1,4 +1,4 @@
-"""``python -m pipelines.verify DIR``: what it prints and how it exits."""
+"""``python -m pipelines.verify DIR``: its output and exit codes."""
 
 from __future__ import annotations
 

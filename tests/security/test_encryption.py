@@ -1,4 +1,4 @@
-"""Encryption at rest: what a thief of the work directory reads, and what a changed byte does."""
+"""Encryption at rest: the work directory is unreadable without the key, and changes are found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EVERYTHING = (slice(None), slice(None))
 
 @pytest.fixture
 def key(tmp_path, monkeypatch) -> Path:
-    """A key in effect."""
+    """Return a key that the environment names."""
     path = tmp_path / "user.key"
     make_key_file(path)
     monkeypatch.setenv(KEY_VARIABLE, str(path))
@@ -98,7 +98,7 @@ def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
 
 
 def test_anybody_with_the_key_can_open_a_chunk_by_the_documented_recipe(tmp_path, key) -> None:
-    """HKDF (RFC 5869) of the key and the store's name, then AES-256-GCM about each file's name."""
+    """The recipe is HKDF (RFC 5869) of key and store, and AES-256-GCM with the file's name."""
     write_store(tmp_path / "s.zarr")
     header = json.loads((tmp_path / "s.zarr" / "zarr.json").read_text())["attributes"]
     salt = bytes.fromhex(header["encryption"]["store"])
@@ -135,7 +135,7 @@ def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
 
 
 def test_a_flipped_bit_and_a_torn_chunk_are_found(tmp_path, key) -> None:
-    """In the nonce, the content and the tag."""
+    """The damage is in the nonce, the content or the tag."""
     write_store(tmp_path / "s.zarr")
     chunk = chunk_path(array_at(tmp_path / "s.zarr"), (0, 0))
     whole = chunk.read_bytes()
@@ -167,7 +167,7 @@ def test_swapped_chunks_of_one_array_are_refused(tmp_path, key) -> None:
 def test_what_describes_arrays_is_sealed_and_refused_when_swapped_or_laid_open(
     tmp_path, key, monkeypatch
 ) -> None:
-    """Shapes tell n and m; a forged one would read people as others."""
+    """Shapes disclose n and m, and a forged shape would exchange people."""
     write_store(tmp_path / "s.zarr")
     for path in (tmp_path / "s.zarr").rglob("*"):
         clear = path.is_file() and any(word in path.read_bytes() for word in (b"shape", b"codecs"))
@@ -195,7 +195,7 @@ def test_nobody_without_the_key_calls_a_store_complete(tmp_path, key) -> None:
 
 
 def test_chunks_and_arrays_of_elsewhere_are_refused(tmp_path, key) -> None:
-    """Of another array, of another store, and a whole array with its metadata."""
+    """They come from another array or store; one is a whole array with its metadata."""
     for name in ("s", "t"):
         write_store(tmp_path / f"{name}.zarr")
     for stranger in (tmp_path / "s.zarr" / "b", tmp_path / "t.zarr" / "a"):
@@ -225,7 +225,7 @@ def test_changed_attributes_are_found(tmp_path, key) -> None:
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, sealed) -> None:
-    """Without a key, by the digest of the store."""
+    """Without a key, the digest of the store finds them."""
     if sealed:
         request.getfixturevalue("key")
     layout = BlockLayout((0, 1030), 1, 1)
@@ -244,7 +244,7 @@ def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, seal
 
 
 def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypatch) -> None:
-    """With it and the release whoever has it takes the noise off."""
+    """With this key and the release, anybody could remove the noise."""
     noise_store = NoiseStore(tmp_path / "private_statistics")
     charge = noise_store.create_key(())
     noise = noise_store.open_key(charge)
@@ -279,7 +279,7 @@ def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
 
 
 def release(cohort, directory: Path, *options: object) -> str:
-    """Sums and publishes; the digest of the exact integers."""
+    """Run a release; return the line with the digest of the exact integers."""
     result = run(
         "gwas_release", "--bfile", cohort.directory / "cohort", *cohort.outcome_options,
         "--epsilon", 3, "--delta", 1e-6, "--workers", 1, "--out", directory / "release",
@@ -290,7 +290,7 @@ def release(cohort, directory: Path, *options: object) -> str:
 
 
 def pieces(directory: Path) -> set[bytes]:
-    """Every stretch of 16 bytes of every chunk below, in steps of 8, but for monotonous ones."""
+    """Return each 16 bytes of every chunk, in steps of 8, except those with few distinct bytes."""
     found = set()
     for path in directory.rglob("c/**/*"):
         content = path.read_bytes() if path.is_file() else b""

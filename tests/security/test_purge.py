@@ -1,4 +1,4 @@
-"""``--purge-intermediates``: what goes, what stays, and what the same command does afterwards."""
+"""``--purge-intermediates``: what is deleted, what remains, and what the same command then does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from primo_scale.ledger.ledger import Ledger
 
 
 class Release:
-    """A release of the small cohort, run in this process."""
+    """Release of the small cohort, run in this process."""
 
     def __init__(self, cohort, directory: Path) -> None:
         self.work, self.out = directory / "release.work", directory / "release"
@@ -48,7 +48,7 @@ class Release:
 
 @pytest.fixture(scope="module")
 def made(cohort, tmp_path_factory) -> Path:
-    """A work directory, a ledger and a release, not purged."""
+    """Make a work directory, a ledger and a release, without purging."""
     directory = tmp_path_factory.mktemp("made")
     assert Release(cohort, directory).run() == 0
     return directory
@@ -56,7 +56,7 @@ def made(cohort, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def release(cohort, made, tmp_path) -> Release:
-    """The same, to purge."""
+    """Return a copy of them to purge."""
     for name in ("release", "release.work"):
         shutil.copytree(made / name, tmp_path / name)
     shutil.copy(made / "ledger.sqlite", tmp_path / "ledger.sqlite")

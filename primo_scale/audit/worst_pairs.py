@@ -96,13 +96,8 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     """Return the pairs for the audit of a mechanism.
 
     Source: the worst neighbours in docs/maths/gram.md, blocks.md, label.md, add-remove.md and
-    subsampling.md.
-
-    Parameters
-    ----------
-    mechanism
-        Mechanism calibrated to `audit_bounds`. At another split than `SPLIT` its pairs are valid
-        and close to the worst.
+    subsampling.md. The mechanism is calibrated to `audit_bounds`; at another split than `SPLIT` its
+    pairs are valid and close to the worst.
     """
     promise, rows = mechanism.promise, _Rows(mechanism.bounds)
     replaced = promise.adjacency is Adjacency.REPLACE_ONE

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import release_examples
-from release_edits import put, query
+from release_edits import put, query, value_at
 from release_examples import (
     BLOCK_NORMS,
     FIXED_NORM,
@@ -269,18 +269,42 @@ def test_noise_for_add_remove_is_not_enough_for_replace_one(mode):
 @pytest.mark.parametrize(
     ("mode", "path", "value", "what"),
     [
-        ("full-add-remove", "cohort.n_samples", 1000, "the number of people must be private"),
-        ("full-add-remove", "cohort.nominal_n", None, "the number of people must be private"),
-        ("full", "cohort.nominal_n", 1000, "the number of people must be private"),
+        ("full-blocks", "mechanism.block_norms_squared", BLOCK_NORMS[:1], "1 block norms, not 2"),
         ("full", "guarantee.cost.delta", 1e-9, "only a subsample has a separate cost"),
         ("naive", "mechanism.gram_copies", 3, "mu: recomputed"),
-        ("full", "guarantee.cost.mu_squared", 0.77, "mu: mu^2 recomputed"),
         *(("subsampled", "mechanism.subsample", size, ": ")
           for size in (1, 50, 99, 101, 500, 999, 1000, 1001)),
     ],
 )  # fmt: skip
 def test_a_claim_that_no_theorem_covers_is_found(mode, path, value, what):
     assert what in problems(put(example_document(mode), path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "check"),
+    [
+        ("guarantee.mu", "mu: recomputed"),
+        ("guarantee.cost.mu_squared", "mu: mu^2 recomputed"),
+        ("mechanism.queries.0.sensitivity.0", "sensitivities: gram has"),
+        ("ledger.charges.0.cost.mu_squared", "ledger: a charge has mu^2"),
+    ],
+)
+def test_a_difference_of_a_millionth_is_found(path, check):
+    document = example_document()
+    assert check in problems(put(document, path, value_at(document, path) * (1 + 1e-6)))
+
+
+@pytest.mark.parametrize(
+    ("mode", "n_samples", "nominal_n"),
+    [("full-add-remove", 1000, 1000), ("full-add-remove", None, None),
+     ("full-add-remove", 1000, None), ("full", 1000, 1000), ("full", None, 1000)],
+)  # fmt: skip
+def test_a_number_of_people_is_private_only_if_rows_are_added_or_removed(
+    mode, n_samples, nominal_n
+):
+    document = example_document(mode)
+    document["cohort"] |= {"n_samples": n_samples, "nominal_n": nominal_n}
+    assert "the number of people must be private" in problems(document)
 
 
 @pytest.mark.parametrize("mode", MODES)

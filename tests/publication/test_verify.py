@@ -241,6 +241,15 @@ def test_contradictions_within_a_statement_are_found(mode, path, value, check):
     assert check in failed(put(example_document(mode), path, value))
 
 
+def test_the_charges_must_pay_for_the_whole_release():
+    document = example_document("subsampled")
+    for path in ("charges.0.cost.epsilon", "after.cost.epsilon", "after.epsilon"):
+        less = value_at(document, f"ledger.{path}") - 0.5
+        document = put(document, f"ledger.{path}", less)
+    (finding,) = [finding for finding in document_findings(document) if not finding.ok]
+    assert finding.detail.startswith("the charges' epsilon add up to")
+
+
 def test_a_budget_overrun_is_found():
     document = example_document()
     before = document["ledger"]["before"]

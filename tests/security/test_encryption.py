@@ -13,9 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from durable import disk_seen
 from security_runs import run
+from small_cohort import command
 from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulation.statistics import open_raw_statistics
+from primo_scale.cli import encryption_key
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
@@ -262,10 +264,10 @@ def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypat
 
 
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
-    result = run("encryption_key", tmp_path / "k")
-    assert (result.code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
+    result = command(encryption_key.main, tmp_path / "k")
+    assert (result.exit_code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
     assert read_key_file(tmp_path / "k").identifier in result.stdout
-    assert run("encryption_key", tmp_path / "k").code == 3
+    assert command(encryption_key.main, tmp_path / "k").exit_code == 3
     (tmp_path / "k").chmod(0o640)
     with pytest.raises(InputError, match="other users may read"):
         read_key_file(tmp_path / "k")

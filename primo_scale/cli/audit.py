@@ -86,10 +86,9 @@ def main(
 
     Exit code 0: no evidence against any claim; 1: some.
     """
-    from primo_scale.audit.subjects import AuditChoices, audit_subjects
+    from primo_scale.audit.subjects import audit_subjects
 
-    choices = AuditChoices(method, privacy, adjacency, epsilon, delta)
-    subjects = list(audit_subjects(choices))
+    subjects = list(audit_subjects(method, privacy, adjacency, epsilon=epsilon, delta=delta))
     click.echo(
         f"delta {delta:g}, {runs:,} releases over each of two neighbouring cohorts a pair, "
         f"confidence {confidence:g} for all lines together"

@@ -108,6 +108,8 @@ def charge_of(out: Path) -> str | None:
 def refuse_damaged(out: Path) -> None:
     """Refuse to take a release for published that does not pass its verification.
 
+    The caller knows its release.json, and so trusts the key in it for the texts of another version.
+
     Raises
     ------
     InputError
@@ -115,7 +117,9 @@ def refuse_damaged(out: Path) -> None:
     """
     from primo_scale.publication.verify import verify_release
 
-    problems = [finding for finding in verify_release(out) if not finding.ok]
+    signature = (_read_release(out) or {}).get("signature") or {}
+    findings = verify_release(out, public_key=signature.get("public_key"))
+    problems = [finding for finding in findings if not finding.ok]
     if problems:
         raise InputError(
             f"the release there is damaged: {problems[0].check}",

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from primo_scale.audit import audited_release
-from primo_scale.audit.subjects import AuditChoices, audit_subjects
+from primo_scale.audit.subjects import audit_subjects
 from primo_scale.cli.audit import main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
@@ -73,7 +73,7 @@ def test_impossible_requests_are_one_line_and_exit_2(arguments, message):
 
 
 def test_all_means_every_method_and_every_promise():
-    subjects = list(audit_subjects(AuditChoices("all", "all", "all", 3.0, 1e-3)))
+    subjects = list(audit_subjects("all", "all", "all", epsilon=3.0, delta=1e-3))
     audited = {
         (name, s.mechanism.promise.privacy, s.mechanism.promise.adjacency)
         for s in subjects

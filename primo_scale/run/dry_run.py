@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.clipping_rules import may_clip, multiplier_columns
-from primo_scale.accumulation.disk_size import disk_bytes, partial_bytes
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.resource_needs import (
     Needs,
     Where,
     described,
+    disk_bytes,
     expected_seconds,
     needs_of,
     refuse_if_too_small,

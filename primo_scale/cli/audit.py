@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.option_types import Number
+from primo_scale.cli.options import neighbour_options
 
 if TYPE_CHECKING:
     from primo_scale.audit.mechanism_audit import Audit, PairAudit
@@ -29,7 +30,7 @@ _HEADER = _COLUMNS.format(
 )
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.option(
     "--method",
     default=_ALL,
@@ -37,20 +38,7 @@ _HEADER = _COLUMNS.format(
     metavar="all|NAME",
     help="Whose mechanism; docs/methods.md has the table.",
 )
-@click.option(
-    "--privacy",
-    type=click.Choice(["full", "label", "feature", _ALL]),
-    default="full",
-    show_default=True,
-    help="What is protected.",
-)
-@click.option(
-    "--adjacency",
-    type=click.Choice(["replace-one", "add-remove", _ALL]),
-    default="replace-one",
-    show_default=True,
-    help="Against which neighbours.",
-)
+@neighbour_options(_ALL)
 @click.option("--epsilon", type=float, required=True, help="The claim; 1 to 3 is audited best.")
 @click.option("--delta", type=float, required=True, help="The claim's delta, 1e-30 to 1e-3.")
 @click.option(
@@ -67,11 +55,9 @@ _HEADER = _COLUMNS.format(
     show_default=True,
     help="That no sound mechanism is accused, in all lines together.",
 )
-@debug_option
-@explain_errors
 def main(
     method: str,
-    privacy: str,
+    unit: str,
     adjacency: str,
     epsilon: float,
     delta: float,
@@ -88,7 +74,7 @@ def main(
     """
     from primo_scale.audit.subjects import AuditChoices, audit_subjects
 
-    choices = AuditChoices(method, privacy, adjacency, epsilon, delta)
+    choices = AuditChoices(method, unit, adjacency, epsilon, delta)
     subjects = list(audit_subjects(choices))
     click.echo(
         f"delta {delta:g}, {runs:,} releases over each of two neighbouring cohorts a pair, "

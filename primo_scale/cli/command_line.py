@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial, wraps
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any
 
 import click
 
@@ -26,32 +25,18 @@ from primo_scale.run.log_records import (
     error_record,
     leave_stage,
 )
-from primo_scale.storage.files import files_private, refuse_special_file
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from primo_scale.storage.files import files_private
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
 HEADINGS: dict[click.Parameter, str] = {}
 """Heading of the help under which an option is listed; any other option comes last."""
 
 
-class _RegularFile(click.Path):
-    """Path of a file that is regular, or not there yet."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        refuse_special_file(path)
-        return path
-
-
-FILE_PATH = _RegularFile(dir_okay=False, path_type=Path)
-
-
 class _OneLineErrors(click.Command):
     """Command whose usage errors are one line, like every other error, with exit code 2."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **{"context_settings": CONTEXT, **settings})
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command as a program."""
@@ -73,13 +58,39 @@ class _OneLineErrors(click.Command):
 
 
 class ContractCommand(_OneLineErrors):
-    """A command that ends as the contract says, and lists its options under headings."""
+    """Command with the exit codes of docs/architecture.md, one-line errors, and ``--debug``.
+
+    Only the owner can read the files that the command writes, except those of a release.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        debug = click.Option(["--debug"], is_flag=True, help="Show the traceback of an error.")
+        self.params.append(debug)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn an anticipated error into one line and its exit code."""
+        debug = ctx.params.pop("debug")
+        COMMAND_LINE.set(tuple(sys.orig_argv))
+        with _logged_to_terminal():
+            # The watching thread has a context of its own.
+            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
+            try:
+                with signals_noted(last_words), files_private():
+                    check()
+                    super().invoke(ctx)
+            except (PrimoError, MemoryError, OSError) as error:
+                explained = anticipated(error)
+                if debug or explained is None:
+                    raise
+                _report(explained)
+                sys.exit(explained.exit_code)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
-        for parameter in sorted(parameters, key=lambda one: one not in HEADINGS):
+        for parameter in sorted(parameters, key=lambda parameter: parameter not in HEADINGS):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 sections.setdefault(HEADINGS.get(parameter, "Other"), []).append(record)
@@ -89,7 +100,9 @@ class ContractCommand(_OneLineErrors):
 
 
 class ContractGroup(_OneLineErrors, click.Group):
-    """A group of commands that end as the contract says."""
+    """Group of commands, each a `ContractCommand`."""
+
+    command_class = ContractCommand
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:
@@ -108,54 +121,20 @@ def _refuse_other_encodings(words: Sequence[str]) -> None:
             ) from None
 
 
-def debug_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add ``--debug``, which shows tracebacks."""
-    return click.option("--debug", is_flag=True, help="Show the traceback of an error.")(command)
+def _remember_format(context: click.Context, _: click.Parameter, value: str) -> None:
+    AS_JSON.set(value == "json")
 
 
-def log_format_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add ``--log-format``, which every log of the command follows."""
-
-    def remember(context: click.Context, _: click.Parameter, value: str) -> None:
-        AS_JSON.set(value == "json")
-
-    return click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        expose_value=False,
-        callback=remember,
-        help="How lines on standard error and in the work directory's run.log are written.",
-    )(command)
-
-
-def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn anticipated failures into one line on stderr and the contract's exit code.
-
-    Whatever the command writes is for its owner alone, unless it is opened to readers by name.
-    The wrapped command receives everything but ``debug``.
-    """
-
-    @wraps(command)
-    def wrapped(*args: Any, debug: bool, **options: Any) -> None:
-        """Run the command; end with its exit code and one line."""
-        COMMAND_LINE.set(tuple(sys.orig_argv))
-        with _logged_to_terminal():
-            # The watching thread has a context of its own.
-            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
-            try:
-                with signals_noted(last_words), files_private():
-                    check()
-                    command(*args, **options)
-            except (PrimoError, MemoryError, OSError) as error:
-                explained = anticipated(error)
-                if debug or explained is None:
-                    raise
-                _report(explained)
-                sys.exit(explained.exit_code)
-
-    return wrapped
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    expose_value=False,
+    callback=_remember_format,
+    help="How lines on standard error and in the work directory's run.log are written.",
+)
+"""``--log-format``, which every log of the command follows."""
 
 
 def _report(error: PrimoError) -> None:

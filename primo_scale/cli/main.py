@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractGroup
+from primo_scale.cli.command_line import ContractGroup
 
 COMMANDS = {
     "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
@@ -49,7 +49,7 @@ class _LazyCommands(ContractGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=_LazyCommands, context_settings=CONTEXT)
+@click.group(cls=_LazyCommands)
 @click.version_option(package_name="primo-scale")
 def main() -> None:
     """Publish polygenic-score weights without exposing a participant.

@@ -25,7 +25,13 @@ from primo_scale.run.ingest_stage import copy_stage, ingest_stage
 from primo_scale.run.moments_stage import moments_stage
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
 from primo_scale.run.release_directory import check_out, check_private_places
-from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
+from primo_scale.run.request import (
+    AccumulateRequest,
+    FinalizeRequest,
+    PublishingRequest,
+    ReleaseRequest,
+    RunRequest,
+)
 from primo_scale.run.request_parts import GenotypeFiles, StrPath
 from primo_scale.run.run_log import run_logged
 from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim, work_places
@@ -239,7 +245,7 @@ def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) 
     return accumulate_stage(store, request, matched=planned.matched, moments=moments)
 
 
-def _purge_or_warn(request: FinalizeRequest | ReleaseRequest) -> None:
+def _purge_or_warn(request: PublishingRequest) -> None:
     if request.purge_intermediates:
         purge(request)
     else:
@@ -247,7 +253,7 @@ def _purge_or_warn(request: FinalizeRequest | ReleaseRequest) -> None:
 
 
 @contextmanager
-def _at_work(request: AccumulateRequest | FinalizeRequest | ReleaseRequest) -> Iterator[None]:
+def _at_work(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the work directory; whatever is created is for its owner alone."""
     with encrypted_with(request.encryption_key), files_private():
         make_private_directory(request.work_dir)
@@ -255,7 +261,7 @@ def _at_work(request: AccumulateRequest | FinalizeRequest | ReleaseRequest) -> I
             yield
 
 
-def _check_places(request: FinalizeRequest | ReleaseRequest) -> None:
+def _check_places(request: PublishingRequest) -> None:
     """Refuse a place where no release can be published, and private files in the release."""
     check_out(request.out)
     ledger = request.ledger or default_ledger_path()

@@ -20,7 +20,7 @@ from primo_scale.run.execution import Execution
 from primo_scale.run.log_records import LOGGER
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.release_directory import refuse_damaged
-from primo_scale.run.request import FinalizeRequest, ReleaseRequest, Request, options_of
+from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
 from primo_scale.run.run_log import RUN_LOG
 from primo_scale.run.work_directory import (
     CLAIMS,
@@ -93,7 +93,7 @@ class _Purged:
         return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
 
 
-def purge(request: FinalizeRequest | ReleaseRequest) -> None:
+def purge(request: PublishingRequest) -> None:
     """Note durably which release is done, then delete what it was made from.
 
     The genotype store goes too where the request is of a whole release, which made it.
@@ -114,7 +114,7 @@ def purge(request: FinalizeRequest | ReleaseRequest) -> None:
     _delete(request.work_dir, note)
 
 
-def is_done_and_purged(request: Request, *, read_only: bool = False) -> bool:
+def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release that a request asks for is published and purged.
 
     A deletion that was interrupted is finished.
@@ -176,7 +176,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
     )  # fmt: skip
 
 
-def _digest(request: Request) -> str:
+def _digest(request: RunRequest) -> str:
     """Return the digest of the options that shape a release."""
     shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _BESIDE_THE_POINT}
     return sha256_of_json({"request": type(request).__name__, **shaping})

@@ -20,9 +20,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import click
-from primo_scale.cli.command_line import (
-    ContractCommand, debug_option, explain_errors, log_format_option,
-)
+from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.run.log_records import LOGGER, stage
 from primo_scale.run.execution import Execution
@@ -31,8 +29,6 @@ from primo_scale.run.run_log import run_logged
 @click.command(cls=ContractCommand)
 @click.argument("error")
 @log_format_option
-@debug_option
-@explain_errors
 def main(error):
     with run_logged(Path(), "accumulate", Execution()):
         with stage("outcomes"):

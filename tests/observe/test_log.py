@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.cli.command_line import debug_option, explain_errors, log_format_option
+from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.run.log_records import LOGGER, about, stage
 from primo_scale.run.run_log import run_logged
@@ -37,13 +37,11 @@ class Asked:
     workers: int = 0
 
 
-@click.command()
+@click.command(cls=ContractCommand)
 @click.option("--log", type=click.Path(path_type=Path))
 @click.option("--say", default="24 people")
 @click.option("--fail", is_flag=True)
 @log_format_option
-@debug_option
-@explain_errors
 def command(log: Path, say: str, fail: bool) -> None:
     """A command with one stage."""
     with run_logged(log.parent, "accumulate", Asked()), stage("ingest"):
@@ -123,9 +121,7 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     if not full.exists():
         pytest.skip("no /dev/full here")
 
-    @click.command()
-    @debug_option
-    @explain_errors
+    @click.command(cls=ContractCommand)
     def broken() -> None:
         """Log to a full disk, and fail."""
         with run_logged(tmp_path, "broken", Asked()):

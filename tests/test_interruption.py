@@ -141,7 +141,7 @@ def test_a_busy_process_ends_unless_it_pays(block, code, said) -> None:
 SWALLOWED = """
 import ctypes, os, signal, sys
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.run.log_records import stage
+from primo_scale.run.run_log import stage
 import click
 
 @click.command(cls=ContractCommand)

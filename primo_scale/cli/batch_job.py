@@ -10,7 +10,7 @@ import logging
 import os
 from typing import TextIO
 
-from primo_scale.run.log_records import NOTE
+from primo_scale.run.run_log import NOTE
 
 # Set by SLURM, PBS, LSF and Grid Engine in every job, and by a job's author anywhere else.
 SIGNS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "PRIMO_SCALE_BATCH_JOB")

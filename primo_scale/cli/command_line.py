@@ -16,7 +16,7 @@ import click
 from primo_scale.cli.batch_job import PublicLines, is_batch_output
 from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
-from primo_scale.run.log_records import (
+from primo_scale.run.run_log import (
     AS_JSON,
     COMMAND_LINE,
     LOGGED_IN,

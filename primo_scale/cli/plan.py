@@ -8,7 +8,7 @@ import click
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.cli.options import encryption_option, request_from, whole_release_options
-from primo_scale.run.log_records import LOGGER
+from primo_scale.run.run_log import LOGGER
 
 if TYPE_CHECKING:
     from primo_scale.run.request import AccumulateRequest, ReleaseRequest

@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.genotypes.coding import (
-    GenotypeCoding,
-)
+from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
+from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.clip_response import (
     ClipResponse,
     Float64,
@@ -30,20 +30,12 @@ from primo_scale.privacy.clip_response import (
 )
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, NoisyMoments
-from primo_scale.privacy.planning import (
-    PublicSizes,
-    split_for,
-)
+from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import (
-    canonical_json,
-    sha256_of_json,
-    write_atomically,
-)
+from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
-_CODING_ARRAYS = {"multiplier": np.int16, "centre": np.int16, "variances": np.float64}
 _LONG_RECORDS = {
     PrivacyUnit.FULL: LongRecords.RECORD,
     PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
@@ -226,8 +218,9 @@ class Design:
 
     def _as_json(self) -> dict[str, Any]:
         value = asdict(self)
-        for name in _CODING_ARRAYS:
-            value["genotypes"][name] = getattr(self.genotypes, name).tolist()
+        for name, part in value["genotypes"].items():
+            if isinstance(part, np.ndarray):
+                value["genotypes"][name] = part.tolist()
         return value
 
 
@@ -250,33 +243,13 @@ def load_design(path: Path) -> Design:
 
 
 def _design_from(value: dict[str, Any]) -> Design:
-    genotypes = value.pop("genotypes")
-    outcomes = value.pop("outcomes")
-    for name, dtype in _CODING_ARRAYS.items():
-        genotypes[name] = np.array(genotypes[name], dtype=dtype)
-    covariates = tuple(CovariateCoding(**c) for c in outcomes.pop("covariates"))
-    phenotypes = tuple(PhenotypeBounds(**p) for p in outcomes.pop("phenotypes"))
-    value["boundaries"] = tuple(value["boundaries"])
-    norms = value["block_norms"]
-    value["block_norms"] = None if norms is None else tuple(norms)
-    value["privacy"] = PrivacyUnit(value["privacy"])
-    value["moments"] = _moments_from(value["moments"])
-    value["adjacency"] = Adjacency(value["adjacency"])
-    return Design(
-        genotypes=GenotypeCoding(**genotypes),
-        outcomes=OutcomeCoding(covariates=covariates, phenotypes=phenotypes, **outcomes),
-        **value,
-    )
+    return msgspec.convert(value, Design, dec_hook=_array)
 
 
-def _moments_from(value: dict[str, Any] | None) -> PaidMoments | None:
-    if value is None:
-        return None
-    bought = value["bought"]
-    sums = tuple(map(tuple, bought["sums"]))
-    return PaidMoments(
-        NoisyMoments(sums, bought["sigma"], bought["charge"]), Budget(**value["budget"])
-    )
+def _array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
+    """Return an array of the coding, whose `kind` is ``ndarray[shape, dtype[scalar type]]``."""
+    (scalar,) = get_args(get_args(kind)[1])
+    return np.array(values, dtype=scalar)
 
 
 def _levels(phenotype: PhenotypeBounds) -> Levels | None:

@@ -17,13 +17,20 @@ from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.publish import Signer
 from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
-from primo_scale.run.log_records import LOGGER, stage
 from primo_scale.run.method_choice import choose, recipe_of
 from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
-from primo_scale.run.publishing import Paid, check_publishable, log_genome_build, publish
-from primo_scale.run.release_directory import charge_of, exists_already, refuse_other_release
-from primo_scale.run.release_memory import refuse_small_memory, release_needs
+from primo_scale.run.publishing import (
+    Paid,
+    charge_of,
+    check_publishable,
+    exists_already,
+    log_genome_build,
+    publish,
+    refuse_other_release,
+)
+from primo_scale.run.resources import refuse_small_memory, release_needs
+from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.work_directory import DESIGN, NOISE, finished_statistics
 from primo_scale.storage.locations import Location, parse_location
 

@@ -19,12 +19,11 @@ from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.accuracy_forecast import check_summed
 from primo_scale.run.design import load_design
-from primo_scale.run.dry_run import check_work_dir, genotypes_to_come
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
-from primo_scale.run.ingest_stage import copy_stage, ingest_stage
-from primo_scale.run.moments_stage import moments_stage
+from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
+from primo_scale.run.payments import moments_stage
+from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.release_directory import check_out, check_private_places
 from primo_scale.run.request import (
     AccumulateRequest,
     FinalizeRequest,
@@ -212,15 +211,18 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     InputError, UsageError, BudgetRefused, ResourceError
         As the run.
     """
-    check_work_dir(request.work_dir)
+    if request.work_dir.exists():
+        make_private_directory(request.work_dir)  # refuses one that is open to others
+    else:
+        refuse_unwritable(request.work_dir)
     with encrypted_with(request.encryption_key):
         if isinstance(request, AccumulateRequest):
             return check_before_work(open_genotype_store(request.genotypes), request, None)
         _check_places(request)
         if is_done_and_purged(request, read_only=True):
             raise UsageError("this release is published, and its intermediates are deleted")
-        to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
-        return check_before_work(to_come, request.accumulation, request.finalization)
+        genotypes = planned_genotypes(request.genotypes, request.work_dir / STORE)
+        return check_before_work(genotypes, request.accumulation, request.finalization)
 
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
@@ -228,9 +230,9 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     from primo_scale.run.finalize_stage import finalize_stage
 
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
-    to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
-    planned = check_before_work(to_come, request.accumulation, request.finalization)
-    del to_come  # the tables of people and variants
+    genotypes = planned_genotypes(request.genotypes, request.work_dir / STORE)
+    planned = check_before_work(genotypes, request.accumulation, request.finalization)
+    del genotypes  # the tables of people and variants
     store = ingest_stage(request.genotypes, request.work_dir / STORE)
     bucket = request.execution.object_store
     if bucket is not None:

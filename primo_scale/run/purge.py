@@ -11,17 +11,17 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.run.execution import Execution
-from primo_scale.run.log_records import LOGGER
 from primo_scale.run.progress_file import PROGRESS_FILE
-from primo_scale.run.release_directory import refuse_damaged
+from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
-from primo_scale.run.run_log import RUN_LOG
+from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.run.work_directory import (
     CLAIMS,
     DESIGN,
@@ -34,7 +34,7 @@ from primo_scale.run.work_directory import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.storage.documents import of_type, read_document
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -85,13 +85,6 @@ class _Purged:
     request_sha256: str
     genotypes: bool
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> _Purged:
-        """Return the note that a document holds."""
-        names = ("release", "document_sha256", "request_sha256")
-        texts = {name: of_type(str, value[name]) for name in names}
-        return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
-
 
 def purge(request: PublishingRequest) -> None:
     """Note durably which release is done, then delete what it was made from.
@@ -135,9 +128,8 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     path = work_dir / _NOTE
     if not path.is_file():
         return False
-    note = read_document(
-        path, _Purged.from_json, remedy="Choose another --work-dir, to sum again and pay again"
-    )
+    elsewhere = "Choose another --work-dir, to sum again and pay again"
+    note = read_document(path, lambda stored: msgspec.convert(stored, _Purged), remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, "release.json")
@@ -149,7 +141,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
             else "its intermediates were purged, and their release is changed or gone",
             where=work_dir,
             value=note.release,
-            remedy="Choose another --work-dir, to sum again and pay again",
+            remedy=elsewhere,
         )
     refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)

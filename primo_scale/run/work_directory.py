@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from primo_scale.errors import InputError
-from primo_scale.run.log_records import LOGGER
-from primo_scale.storage.documents import of_type, read_document
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
@@ -87,10 +89,7 @@ class _Claims:
             return None
         return read_document(
             path,
-            lambda stored: cls(
-                of_type(str, stored["name"]),
-                tuple(of_type(str, url) for url in of_type(list, stored["urls"])),
-            ),
+            lambda stored: msgspec.convert(stored, cls),
             remedy="Use another --work-dir, and empty the prefix of the object store by hand",
         )
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.run.log_records import LOGGER, stage
+from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.execution import Execution
 from primo_scale.run.run_log import run_logged
 
@@ -109,7 +109,7 @@ LIBRARY = """
 import logging, sys
 from pathlib import Path
 from primo_scale.run.execution import Execution
-from primo_scale.run.log_records import LOGGER
+from primo_scale.run.run_log import LOGGER
 from primo_scale.run.run_log import run_logged
 
 if sys.argv[1] == "configured":

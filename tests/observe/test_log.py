@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.run.log_records import LOGGER, about, stage
-from primo_scale.run.run_log import run_logged
+from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
 import click  # isort: skip
 

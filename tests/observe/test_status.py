@@ -20,8 +20,8 @@ from observed_runs import Cohort, D, kill_all, wait_until
 
 from primo_scale.cli import status
 from primo_scale.errors import InputError
-from primo_scale.run.log_records import about
 from primo_scale.run.progress_file import PROGRESS_FILE, ProgressFile, read_progress
+from primo_scale.run.run_log import about
 from primo_scale.run.status import read_status
 from primo_scale.storage.files import exclusive_lock, lock_is_held
 

@@ -16,8 +16,8 @@ from primo_scale.cli.ingest import main as ingest
 from primo_scale.cli.release import main as gwas_release
 from primo_scale.errors import ResourceError
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.run import release_memory as module
-from primo_scale.run.release_memory import refuse_small_memory, release_needs
+from primo_scale.run import resources as module
+from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.storage.block_matrices import BlockLayout
 
 BUDGET = ["--epsilon", 1, "--delta", 1e-6]

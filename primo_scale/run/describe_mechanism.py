@@ -1,6 +1,6 @@
-"""State a calibrated mechanism: the guarantee and every noisy statistic, as release.json has them.
+"""Statement of a calibrated mechanism in release.json: its guarantee and every noisy statistic.
 
-The sensitivities stated are those of each statistic alone; noise is calibrated jointly, which
+The stated sensitivity is that of a statistic alone. Noise is calibrated jointly, which
 `primo_scale.publication.recompute` checks without this code.
 """
 
@@ -34,16 +34,16 @@ _LIBRARIES = ("scipy", "cryptography")
 
 @dataclass(frozen=True)
 class Stated:
-    """What is stated besides the mechanism itself.
+    """Facts that are stated beside the mechanism.
 
     Attributes
     ----------
-    method, summary, reason
+    method, summary, reason : str
         Name of the method, what it does, and why it was used.
-    n_fixed
-        Columns of C: the constant and the covariates.
-    moments_sigma
-        Sigma of the noise on phenotype moments, which have a charge of their own, or None.
+    n_fixed : int
+        Number of columns of C: the constant and the covariates.
+    moments_sigma : float or None
+        Sigma of the noise on phenotype moments, if they were bought, with a charge of their own.
     """
 
     method: str
@@ -54,15 +54,7 @@ class Stated:
 
 
 def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
-    """State the promise.
-
-    Parameters
-    ----------
-    promise
-        Promise of the release.
-    cost
-        Cost of all charges of the release together.
-    """
+    """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
     return said.Guarantee(
         epsilon=promise.epsilon,
@@ -77,7 +69,7 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
 
 
 def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
-    """State every noisy statistic and what its noise rests on."""
+    """Return the statement of every noisy statistic and of the bounds that its noise rests on."""
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     block_norms, noise = _block_norms(mechanism), _noise(mechanism, also)
     return StatedMechanism(
@@ -112,13 +104,13 @@ def _calibration(mechanism: Mechanism) -> str:
 
 
 def _block_norms(mechanism: Mechanism) -> tuple[int, ...] | None:
-    """The bounds on single blocks, where noise rests on them."""
+    """Return the bounds on single blocks, if noise rests on them."""
     splits = CALIBRATIONS[_calibration(mechanism)].splits
     return mechanism.bounds.block_norms if splits else None
 
 
 def _noise(mechanism: Mechanism, also: Stated) -> dict[str, tuple[float, ...]]:
-    """Sigmas of every statistic by name; 0 where there is no noise."""
+    """Return the sigmas of every statistic by name; 0 where there is no noise."""
     scales = mechanism.scales
     same = _block_norms(mechanism) is None
     return {
@@ -167,7 +159,7 @@ def _shape(name: str, mechanism: Mechanism, n_fixed: int) -> tuple[int, ...]:
 
 
 def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
-    """What one person can change each statistic by, alone."""
+    """Return how much one person can change the parts of a statistic, taken alone."""
     bounds, promise = mechanism.bounds, mechanism.promise
     row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
     adjacency = promise.adjacency
@@ -196,6 +188,6 @@ def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
 
 
 def _longest_rows(mechanism: Mechanism) -> list[int]:
-    """What bounds ``||x_b||^2`` in every block, or ``||x||^2`` where blocks have no bounds."""
+    """Return the bounds on ``||x_b||^2`` in every block, or on ``||x||^2`` without those."""
     row = mechanism.bounds.row_norm
     return [min(norm, row) for norm in _block_norms(mechanism) or (row,)]

@@ -1,7 +1,7 @@
-"""The operations of the public interface: ingest, accumulate, finalize, release and plan.
+"""Operations of the public interface: ingest, accumulate, finalize, release and plan.
 
-Each takes a request and does all that the command of the same name does. None of them installs
-signal handlers; loggers, environment variables and the umask are as before when it returns.
+Each takes a request and does what the command of the same name does. It installs no signal
+handlers, and leaves loggers, environment variables and the umask as they were.
 """
 
 from __future__ import annotations
@@ -90,11 +90,6 @@ def ingest(
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
-    Parameters
-    ----------
-    request
-        Genotype store, outcomes, model and execution.
-
     Raises
     ------
     InputError, UsageError
@@ -107,7 +102,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
         The run stopped; the same request continues it.
     """
     with _at_work(request):
-        is_done_and_purged(request)  # refuses, as it finds no such release
+        is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
             store = open_genotype_store(request.genotypes)
             raw = _sum(store, request, check_before_work(store, request, None))
@@ -116,11 +111,6 @@ def accumulate(request: AccumulateRequest) -> Summed:
 
 def finalize(request: FinalizeRequest) -> Release:
     """Pay, add noise once, solve every phenotype and publish the weights.
-
-    Parameters
-    ----------
-    request
-        Work directory of finished statistics, budget and release directory.
 
     Returns
     -------
@@ -144,8 +134,8 @@ def finalize(request: FinalizeRequest) -> Release:
 
     _check_places(request)
     if not request.work_dir.is_dir():
-        where, remedy = request.work_dir, "Run accumulate first"
-        raise InputError("no such work directory", where=where, remedy=remedy)
+        remedy = "Run accumulate first"
+        raise InputError("no such work directory", where=request.work_dir, remedy=remedy)
     with _at_work(request):
         if not is_done_and_purged(request):
             with run_logged(request.work_dir, "finalize", request):
@@ -160,11 +150,6 @@ def release(request: ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
     All inputs but the genotypes are checked, and the ledger is asked, before a genotype is read.
-
-    Parameters
-    ----------
-    request
-        Genotypes, outcomes, public model, guarantee and release directory.
 
     Returns
     -------
@@ -196,20 +181,15 @@ def release(request: ReleaseRequest) -> Release:
 def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
-    Parameters
-    ----------
-    request
-        Request of `accumulate` or `release`.
-
     Returns
     -------
     PlannedRun
-        Settled design, accuracy to expect, and memory, disk and time that the run takes.
+        Design, expected accuracy, and memory, disk and time that the run takes.
 
     Raises
     ------
     InputError, UsageError, BudgetRefused, ResourceError
-        As the run.
+        `accumulate` or `release` would refuse the request.
     """
     if request.work_dir.exists():
         make_private_directory(request.work_dir)  # refuses one that is open to others
@@ -256,7 +236,7 @@ def _purge_or_warn(request: PublishingRequest) -> None:
 
 @contextmanager
 def _at_work(request: RunRequest) -> Iterator[None]:
-    """Hold the lock of the work directory; whatever is created is for its owner alone."""
+    """Hold the lock of the work directory; only the owner can read new files."""
     with encrypted_with(request.encryption_key), files_private():
         make_private_directory(request.work_dir)
         with exclusive_lock(request.work_dir / LOCK):
@@ -264,11 +244,11 @@ def _at_work(request: RunRequest) -> Iterator[None]:
 
 
 def _check_places(request: PublishingRequest) -> None:
-    """Refuse a place where no release can be published, and private files in the release."""
+    """Refuse a path where no release can be published, and private files inside the release."""
     check_out(request.out)
     ledger = request.ledger or default_ledger_path()
     private = {"--work-dir": request.work_dir, "--ledger": ledger}
     if isinstance(request, ReleaseRequest) and request.execution.performance_report is not None:
-        report = request.execution.performance_report  # it counts tasks, hence people
+        report = request.execution.performance_report  # the number of tasks reveals that of people
         private["--performance-report"] = request.work_dir / report
     check_private_places(request.out, private)

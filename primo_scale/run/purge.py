@@ -1,9 +1,9 @@
-"""``--purge-intermediates``: after a release, what is known about people goes; what was said stays.
+"""``--purge-intermediates``: deletion of the private data after a release.
 
-The ledger and the release stay. A work directory that was purged keeps a note of its release, so
-that the same command again finds it done and does not sum and pay for a second one. Files and
-objects are deleted, not overwritten: what a disk, a snapshot or the versions of a bucket keep of
-them is only lost with the key that they were encrypted with (docs/threat-model.md).
+The ledger and the release stay. A purged work directory keeps a note of its release, so that the
+same command finds it done, and does not sum and pay for a second one. Files and objects are
+deleted, not overwritten: copies in a disk, a snapshot or the versions of a bucket become unreadable
+only with the loss of the encryption key (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from primo_scale.storage.files import (
 )
 
 _NOTE = "purged.json"
-# By name: a user may keep a ledger, a key or results of their own in the same directory.
+# By name, because a user may keep a ledger, a key or other results in the same directory.
 _INTERMEDIATES = (
     OUTCOMES,
     PARTIALS,
@@ -58,26 +58,24 @@ _INTERMEDIATES = (
     CLAIMS,
 )
 _EXAMPLES = 3
-# How a release was computed does not make it another one.
-_BESIDE_THE_POINT = {"accept-noise", "purge-intermediates", "encryption-key"} | {
+# Options of the way that a release is computed do not make it another one.
+_NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
     name for name, _ in options_of(Execution())
 }
 
 
 @dataclass(frozen=True)
 class _Purged:
-    """The note that stays.
+    """Note that stays in a purged work directory.
 
     Attributes
     ----------
-    release
-        The release directory.
-    document_sha256
-        Digest of its release.json.
-    request_sha256
-        Digest of the options that shaped it.
-    genotypes
-        Whether the genotype store, and its copy in a bucket, is to go too.
+    release : str
+        Path of the release directory.
+    document_sha256, request_sha256 : str
+        Digests of release.json and of the options that shaped the release.
+    genotypes : bool
+        Whether the genotype store, and its copy in a bucket, are deleted too.
     """
 
     release: str
@@ -87,15 +85,10 @@ class _Purged:
 
 
 def purge(request: PublishingRequest) -> None:
-    """Note durably which release is done, then delete what it was made from.
+    """Write a durable note of the release, then delete the data that it was made from.
 
-    The genotype store goes too where the request is of a whole release, which made it.
-
-    Parameters
-    ----------
-    request
-        Request of a release that is published and recorded in the ledger; this run holds the lock
-        of its work directory.
+    The release is published and recorded in the ledger, and this run holds the lock of the work
+    directory. The genotype store is deleted too if the request is a whole release, which made it.
     """
     note = _Purged(
         release=str(request.out.resolve()),
@@ -108,21 +101,14 @@ def purge(request: PublishingRequest) -> None:
 
 
 def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
-    """Return whether the release that a request asks for is published and purged.
+    """Return whether the release of a request is published and its intermediates are purged.
 
-    A deletion that was interrupted is finished.
-
-    Parameters
-    ----------
-    request
-        Request of a run that holds the lock of its work directory.
-    read_only
-        Leave an interrupted deletion as it is.
+    An interrupted deletion is finished, under the lock of the work directory, unless `read_only`.
 
     Raises
     ------
     InputError
-        They were purged after another release, or that release is damaged or no longer there.
+        The purge followed another release, or the release is damaged or no longer there.
     """
     work_dir = request.work_dir
     path = work_dir / _NOTE
@@ -149,7 +135,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
 
 
 def warn_of_intermediates(work_dir: Path) -> None:
-    """Log what private data a work directory keeps, how large it is, and how to delete it."""
+    """Warn of the private data in a work directory: its size, and how to delete it."""
     sizes = {
         name: size
         for name, size in disk_usage(work_dir).items()
@@ -170,7 +156,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
 
 def _digest(request: RunRequest) -> str:
     """Return the digest of the options that shape a release."""
-    shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _BESIDE_THE_POINT}
+    shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _NOT_SHAPING}
     return sha256_of_json({"request": type(request).__name__, **shaping})
 
 
@@ -181,7 +167,7 @@ def _comparable(value: object) -> object:
 
 
 def _delete(work_dir: Path, note: _Purged) -> None:
-    empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of what was claimed goes
+    empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of claims is deleted
     names = (*_INTERMEDIATES, *((STORE,) if note.genotypes else ()))
     for path in (work_dir / name for name in names):
         if path.is_dir() and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""``primo-scale audit``: try to break the privacy of mechanisms, on invented people."""
+"""``primo-scale audit``: attack the privacy of mechanisms, with invented people."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 _COLUMNS = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
-_HEADER = _COLUMNS.format(
-    "privacy",
-    "adjacency",
-    "X'X",
-    "claim",
-    "attainable",
-    "shown",
-    "Gaussian",
-    "verdict",
-    "methods",
-)
+_HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict methods"
 
 
 @click.command(cls=ContractCommand)
@@ -81,7 +71,7 @@ def main(
         f"confidence {confidence:g} for all lines together"
     )
     click.echo("invented people only: no data is read, no budget is spent")
-    click.echo(_HEADER)
+    click.echo(_COLUMNS.format(*_HEADINGS.split()))
     failed = 0
     for subject in subjects:
         failed += not _report(subject, runs, (1 - confidence) / len(subjects))
@@ -92,7 +82,7 @@ def main(
 
 
 def _report(subject: Subject, runs: int, false_alarm: float) -> bool:
-    """Audit, print the line, and say whether the claim stands."""
+    """Audit a mechanism, print its line, and return whether the claim stands."""
     from primo_scale.audit.audited_release import pooled_noise
     from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
     from primo_scale.audit.worst_pairs import worst_pairs

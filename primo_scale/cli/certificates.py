@@ -1,4 +1,4 @@
-"""Certificates of a cluster: ``primo-scale certificates``."""
+"""``primo-scale certificates``: make, renew and show the certificates of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, one-line errors, interruption, the log."""
+"""Base classes of all commands: exit codes, one-line errors, interruption and the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from primo_scale.storage.files import files_private
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 HEADINGS: dict[click.Parameter, str] = {}
-"""Heading of the help under which an option is listed; any other option comes last."""
+"""Heading of --help for an option; options without one are listed last."""
 
 
 class _OneLineErrors(click.Command):
@@ -106,9 +106,9 @@ class ContractGroup(_OneLineErrors, click.Group):
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:
-    """Refuse arguments, and a working directory, that are not UTF-8.
+    """Refuse arguments and a working directory that are not UTF-8.
 
-    Logs, tables and JSON are UTF-8, and paths stand in all of them.
+    Logs, tables and JSON are UTF-8 and contain paths.
     """
     for word in (*words, os.getcwd()):
         try:
@@ -134,11 +134,11 @@ log_format_option = click.option(
     callback=_remember_format,
     help="How lines on standard error and in the work directory's run.log are written.",
 )
-"""``--log-format``, which every log of the command follows."""
+"""``--log-format``, the format of every log of the command."""
 
 
 def _report(error: PrimoError) -> None:
-    """Log an error; to the output file of a batch job, only where the run's log explains it."""
+    """Log an error; the output file of a batch job only gets a reference to the run's log."""
     record = error_record(error)
     log = LOGGED_IN.get()
     if log is not None and is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
@@ -150,7 +150,7 @@ def _report(error: PrimoError) -> None:
 
 @contextmanager
 def _logged_to_terminal() -> Iterator[None]:
-    """Send the project's log to the terminal, of a batch job its public lines alone."""
+    """Show the log at the terminal, or its public lines in the output file of a batch job."""
     terminal = _terminal()
     before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
     shown = PublicLines(terminal) if is_batch_output(sys.stderr) else terminal
@@ -168,10 +168,10 @@ def _logged_to_terminal() -> Iterator[None]:
 
 
 class _DigestOnStandardOutput(logging.Handler):
-    """Handler that prints the digest of the statistics, which is private: not in a batch job."""
+    """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the digest, if the record has it."""
+        """Print the digest if the record contains it."""
         if getattr(record, "event", None) == "summed" and not is_batch_output(sys.stdout):
             click.echo(record.getMessage())
 
@@ -182,7 +182,7 @@ def _terminal() -> logging.Handler:
         terminal.setFormatter(JsonLines())
         terminal.setLevel(logging.DEBUG)
         return terminal
-    # The output file of a batch job gets stages too, which are public.
+    # The output file of a batch job also gets the stages, which are public.
     terminal.setLevel(logging.DEBUG if is_batch_output(sys.stderr) else logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
     return terminal

@@ -1,4 +1,4 @@
-"""A key for encryption at rest: ``primo-scale encryption-key FILE``."""
+"""``primo-scale encryption-key FILE``: make a key for encryption at rest."""
 
 from __future__ import annotations
 

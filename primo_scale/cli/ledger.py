@@ -1,7 +1,7 @@
-"""``primo-scale ledger``: see, check and set privacy budgets.
+"""``primo-scale ledger``: show, verify and set privacy budgets.
 
-A cohort has a budget for each privacy unit and adjacency that it releases under. They do not add:
-each bounds how well other neighbours can be told apart (`primo_scale.ledger.spending.Account`).
+A cohort has a budget for each privacy unit and adjacency of its releases. They do not add, because
+each bounds how well other neighbours can be distinguished (`primo_scale.ledger.spending.Account`).
 """
 
 from __future__ import annotations
@@ -114,14 +114,17 @@ def _open(path: Path | None) -> Ledger:
 
 
 def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
-    """Balances of the one cohort that is named `cohort`, or whose identifier begins so."""
+    """Return the balances of the cohort with this name or abbreviated identifier."""
     from primo_scale.errors import UsageError
 
     balances = ledger.balances()
     found = [b for b in balances if b.account.is_abbreviated_by(cohort)]
     if len({balance.account.cohort for balance in found}) > 1:
         raise UsageError(
-            "several cohorts begin so", where="--cohort", value=cohort, remedy="Give more letters"
+            "several cohorts begin with this",
+            where="--cohort",
+            value=cohort,
+            remedy="Give more letters",
         )
     if not found:
         known = ", ".join(balance.account.short_name for balance in balances) or "none"

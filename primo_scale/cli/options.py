@@ -28,7 +28,7 @@ Part = TypeVar("Part", bound=AttrsInstance)
 
 GENOTYPES, MODEL = "Genotypes", "Model and method"
 PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
-"""Headings of the help, in the order of the commands' options."""
+"""Headings of --help."""
 
 
 def under(heading: str, *options: Decorator) -> Decorator:
@@ -337,7 +337,7 @@ encryption_option = under(
 
 
 def work_dir_option(*, required: bool) -> Decorator:
-    """``--work-dir``, which a command with ``--out`` can do without."""
+    """Return ``--work-dir``, which is optional for a command with ``--out``."""
     return under(
         FILES,
         click.option(
@@ -350,7 +350,7 @@ def work_dir_option(*, required: bool) -> Decorator:
 
 
 def out_option(help_text: str) -> Decorator:
-    """``--out``, the path that a command creates."""
+    """Return ``--out``, the path that a command creates."""
     path = LocalPath(path_type=Path)
     return under(FILES, click.option("--out", type=path, required=True, help=help_text))
 

@@ -1,4 +1,4 @@
-"""What a cluster profile comes to: ``primo-scale show-cluster FILE.toml``."""
+"""``primo-scale show-cluster FILE.toml``: print what a cluster profile submits."""
 
 from __future__ import annotations
 

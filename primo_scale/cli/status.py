@@ -1,4 +1,4 @@
-"""``primo-scale status WORK_DIR``: how far a run is, from another terminal."""
+"""``primo-scale status WORK_DIR``: print the progress of a run, from another terminal."""
 
 from __future__ import annotations
 

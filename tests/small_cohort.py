@@ -71,11 +71,14 @@ class Cohort:
         result = command(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store)
         assert result.exit_code == 0, result.stderr
 
+    @property
+    def accumulation(self):
+        """Words of the command line of accumulate."""
+        words = ["--genotypes", self.store, *outcomes(self.folder), "--work-dir", self.work]
+        return list(map(str, [*words, "--ledger", self.ledger]))
+
     def accumulate(self, *options):
-        return command(
-            accumulate.main, "--genotypes", self.store, *outcomes(self.folder),
-            "--work-dir", self.work, "--ledger", self.ledger, *options,
-        )  # fmt: skip
+        return command(accumulate.main, *self.accumulation, *options)
 
     def finalize(self, *options, budget=BUDGET):
         return command(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, debug_option, explain_errors
+from primo_scale.cli.command_line import ContractCommand
 
 CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 
@@ -20,8 +20,6 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 @click.command(cls=ContractCommand)
 @click.argument("inputs", type=click.Path(path_type=Path))
 @click.argument("work", type=click.Path(path_type=Path))
-@debug_option
-@explain_errors
 def main(inputs: Path, work: Path) -> None:
     from design_partials import partials_of_design
 

@@ -6,13 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from click import BadParameter
 from ingest_runs import variants_with
 
-from primo_scale.cli.option_types import BuildName
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.genome_build import find_known_variants, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable, read_bim
+from primo_scale.run.request_parts import to_build_name
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +80,10 @@ def test_a_given_build_that_is_not_contradicted_is_used(grch37):
      ("GRCh38", "GRCh38"), ("hg18", "NCBI36"), ("NR", "NR")],
 )  # fmt: skip
 def test_builds_have_their_usual_aliases(text, name):
-    assert BuildName().convert(text, None, None) == name
+    assert to_build_name(text) == name
 
 
 @pytest.mark.parametrize("text", ["", "37", "T2T", "GRCh39", "hg19 "])
 def test_unknown_build_names_are_refused(text):
-    with pytest.raises(BadParameter):
-        BuildName().convert(text, None, None)
+    with pytest.raises(UsageError, match=f"genome-build: .*got {text}"):
+        to_build_name(text)

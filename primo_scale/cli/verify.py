@@ -7,17 +7,11 @@ from pathlib import Path
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    DIRECTORY,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import DIRECTORY, FILE_PATH
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
 @click.option(
     "--public-key",
@@ -29,20 +23,18 @@ from primo_scale.cli.command_line import (
     type=FILE_PATH,
     help="For the custodian: the ledger must have paid for this very release.",
 )
-@debug_option
-@explain_errors
 def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
     """Check the release in DIR and recompute its guarantee from release.json.
 
     Exit code 0: everything holds; 1: something does not; 3: DIR holds no release.
     """
-    from primo_scale.publication.verification import verify
+    from primo_scale.publication.verify import verify
     from primo_scale.publication.wording import NOT_PRIVATE
 
     verdict = verify(directory, public_key=public_key, ledger=ledger)
     width = max(len(finding.check) for finding in verdict.findings)
     for finding in verdict.findings:
-        mark = "ok     " if finding.ok else "PROBLEM"
+        mark = "PROBLEM" if not finding.ok else "note   " if finding.note else "ok     "
         click.echo(f"{mark}  {finding.check:<{width}}  {_printable(finding.detail)}")
     if not verdict.ok:
         problems, checks = len(verdict.problems), len(verdict.findings)

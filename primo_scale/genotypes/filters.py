@@ -18,9 +18,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
-from primo_scale.genotypes.tables import SampleTable, VariantTable, is_one_of
-
-Index = npt.NDArray[np.intp]
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_one_of
 
 
 @dataclass(frozen=True)

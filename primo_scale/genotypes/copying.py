@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale import interruption
 from primo_scale.errors import InputError
@@ -59,7 +58,8 @@ def copy_genotypes(
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    recorded = _recorded_checksums(source)
+    checksums = array_of(open_group(source.path, KIND), "chunk_crc32c")
+    recorded = read_block(checksums, (slice(None), slice(None)))
     steps = itertools.count(1)
     total = len(keys) + len(tables) + recorded.size
 
@@ -94,11 +94,6 @@ def copy_genotypes(
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)
-
-
-def _recorded_checksums(source: GenotypeStore) -> npt.NDArray[np.uint32]:
-    array = array_of(open_group(source.path, KIND), "chunk_crc32c")
-    return read_block(array, (slice(None), slice(None)))
 
 
 def _differs(location: Location, key: str) -> InputError:

@@ -62,7 +62,8 @@ def copy_genotypes(
     table = read_block(checksums, (slice(None), slice(None)))
     recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
     every, present = set(keys), set(there.all_keys())
-    steps = itertools.count(1)
+    missing = [key for key in keys if key not in present]
+    steps = itertools.count(len(keys) - len(missing) + 1)
     total = len(keys) + len(tables) + len(recorded)
 
     def copy(key: str) -> None:
@@ -83,11 +84,7 @@ def copy_genotypes(
         on_progress(next(steps), total)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for _ in present.intersection(keys):
-            on_progress(next(steps), total)
-        missing = [key for key in keys if key not in present]
-        rounds = (copy, missing), (check, [*tables, *recorded])
-        for function, items in rounds:
+        for function, items in ((copy, missing), (check, [*tables, *recorded])):
             for _ in threads.map(function, items):
                 interruption.check()
     there.put_if_absent(_ROOT, here.read(_ROOT))

@@ -46,7 +46,7 @@ def traw_dosages(path: Path) -> np.ndarray:
     return np.array([[-1 if v == "NA" else 2 - int(v) for v in row] for row in values], np.int8)
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize("name", thinned(ACCEPTED, every=2))
 def test_accepted_filesets_are_read_as_in_plink2(reference, tmp_path, name):
     prefix = reference / "data/edge" / name
     store = run(prefix, tmp_path / "g.zarr", chunk_shape=(256, 36))

@@ -69,7 +69,9 @@ def test_epsilon_at_the_ends():
     assert math.isinf(epsilon_of(1.0, 0.0))
 
 
-@pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-30), (1.0, 1e-9), (20.0, 1e-3)])
+@pytest.mark.parametrize(
+    "epsilon, delta", [(0.01, 1e-30), (1.0, 1e-9), (20.0, 1e-3), (16.0, 1e-112)]
+)
 def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
     """docs/maths/noise.md, Theorem 3, and docs/maths/sampler.md, evaluated by mpmath."""
     mu, draws, steps = 0.7, 10**8, 2.0**32

@@ -25,7 +25,6 @@ from release_examples import (
     example_document,
 )
 
-from primo_scale.privacy.mechanism import Recipe
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_mechanisms import (
     PARTS,
@@ -374,20 +373,6 @@ def test_every_other_measured_statistic_must_be_listed():
         queries = [*plain["mechanism"]["queries"], query(document, name)]
         too_much = put(plain, "mechanism.queries", queries)
         assert f"{name} does not belong here" in problems(too_much)
-
-
-def test_recipes_reach_the_document():
-    """The statistics of an example are those of its name."""
-    assert MODES["ada-ssp"].recipe == Recipe(eigenvalue_share=1 / 3)
-    names = {
-        mode: [query["name"] for query in example_document(mode)["mechanism"]["queries"]]
-        for mode in MODES
-    }
-    assert "smallest_eigenvalue" in names["ada-ssp-add-remove"]
-    assert "phenotype_moments" in names["moments-label-add-remove"]
-    assert names["label"] == ["phenotype_cross", "fixed_phenotype", "phenotype_gram", "observed"]
-    assert names["feature"] == ["gram", "fixed_cross", "phenotype_cross", "fixed_gram",
-                                "fixed_phenotype"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

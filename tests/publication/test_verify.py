@@ -27,6 +27,7 @@ from primo_scale.errors import InputError
 from primo_scale.publication.document import schema_problems, serialise
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import document_findings, verify, verify_release
+from primo_scale.publication.wording import stamp_of
 
 FILES = (
     "README.txt",
@@ -248,6 +249,12 @@ def test_a_lie_of_the_custodian_is_found_in_the_files_too(mode, tmp_path):
 )
 def test_contradictions_within_a_statement_are_found(mode, path, value, check):
     assert check in failed(put(example_document(mode), path, value))
+
+
+def test_another_unit_is_found_although_the_stamp_repeats_it():
+    document = put(example_document("label"), "guarantee.unit", "nothing but other people")
+    document["stamp"] = stamp_of(document)
+    assert failed(document) == ["stamp"]
 
 
 def exchange_costs(ledger: dict[str, Any]) -> None:

@@ -104,12 +104,19 @@ def test_missing_extra_and_linked_files_are_found(name, release):
         verify_release(release)
 
 
-def test_a_wrong_size_of_a_file_is_found(release):
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda files: files[0].update(bytes=1), "README.txt has another size than stated"),
+        (lambda files: files.append(files[0]), "a file is listed twice"),
+    ],
+)
+def test_a_wrong_list_of_files_is_found(change, problem, release):
     document = read_document(release)
-    document["files"][0]["bytes"] += 1
+    change(document["files"])
     document["signature"] = signature_of(document, SIGNER)
     (release / "release.json").write_bytes(serialise(document))
-    assert problems(release) == ["files: README.txt has another size than stated"]
+    assert problems(release) == [f"files: {problem}"]
 
 
 def test_a_file_that_does_not_belong_is_found(release):

@@ -51,9 +51,11 @@ from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import (
     DESIGN,
     NOISE,
+    OUTCOMES,
+    STATISTICS,
     last_claimed,
     other_statistics,
-    work_places,
+    store_root,
 )
 
 _EXAMPLES = 5
@@ -230,8 +232,8 @@ def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     bucket = request.execution.object_store
     if bucket is not None and last_claimed(request.work_dir) != str(bucket):
         return False, False  # the bucket holds nothing of this work directory
-    places = work_places(request.work_dir, bucket)
-    return finished_plan_digest(places.statistics) is not None, is_aligned(places.outcomes)
+    root = store_root(request.work_dir, bucket)
+    return finished_plan_digest(root / STATISTICS) is not None, is_aligned(root / OUTCOMES)
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
@@ -241,7 +243,7 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
     if request.outcomes.pheno_moments or not path.is_file():
         return
     if load_design(path).digest != design.digest:
-        raise other_statistics(work_places(work_dir, request.execution.object_store).statistics)
+        raise other_statistics(store_root(work_dir, request.execution.object_store) / STATISTICS)
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:

@@ -33,7 +33,7 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.request_parts import GenotypeFiles, StrPath
 from primo_scale.run.run_log import run_logged
-from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim, work_places
+from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import exclusive_lock, files_private, make_private_directory
 
@@ -217,7 +217,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     bucket = request.execution.object_store
     if bucket is not None:
         claim(bucket, request.work_dir)
-        store = copy_stage(store, work_places(request.work_dir, bucket).genotypes)
+        store = copy_stage(store, bucket / STORE)
     _sum(store, request.accumulation, planned)
     finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
 

@@ -65,7 +65,7 @@ def test_a_log_file_gets_a_line_every_so_often(monkeypatch, clock, caplog) -> No
     assert {record.levelno for record in caplog.records} == {logging.INFO}
     assert 4 <= len(caplog.records) < 20  # of 80 tasks; ever further apart
     # 20 tasks of 6 s are left: what was there before is not this run's work.
-    assert caplog.records[-1].getMessage() == (
+    assert caplog.messages[-1] == (
         "accumulate: 480 of 500 tasks, 96% of the work, 10 tasks a minute, about 2 min left"
     )
     fields = [record.fields for record in caplog.records]
@@ -96,7 +96,7 @@ def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, caplog) ->
         move(21, 50)
         raise KeyboardInterrupt
     assert (
-        caplog.records[-1].getMessage().startswith("ingest: 21 of 50 partitions, 42% of the work")
+        caplog.messages[-1].startswith("ingest: 21 of 50 partitions, 42% of the work")
     )
 
 

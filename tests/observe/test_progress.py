@@ -95,9 +95,7 @@ def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, caplog) ->
         clock.now += 3
         move(21, 50)
         raise KeyboardInterrupt
-    assert (
-        caplog.messages[-1].startswith("ingest: 21 of 50 partitions, 42% of the work")
-    )
+    assert caplog.messages[-1].startswith("ingest: 21 of 50 partitions, 42% of the work")
 
 
 def test_a_bar_starts_where_the_run_before_stood(monkeypatch, clock, caplog) -> None:

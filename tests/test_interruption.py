@@ -98,7 +98,7 @@ from primo_scale import interruption
 import click
 from primo_scale.cli.command_line import ContractCommand
 
-interruption.GRACE_SECONDS = 1.0
+interruption.GRACE_SECONDS = 0.5
 interruption.note_signals_until_exit()
 
 @click.command(cls=ContractCommand)
@@ -120,7 +120,7 @@ main()
          "os.kill(os.getpid(), signal.SIGTERM); eigenvectors(x); interruption.GRACE_SECONDS = 600",
          5, "interrupted"),
         ("with interruption.deferred():\n        "
-         "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(3); print('paid')",
+         "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(2); print('paid')",
          5, "paid"),
         ("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 0, ""),
     ],

@@ -27,10 +27,8 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import read_moments
-from primo_scale.run.accuracy_forecast import check_accuracy
 from primo_scale.run.design import Budget, Design, PaidMoments, load_design
 from primo_scale.run.design_choices import make_design, outcome_coding
-from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.publishing import (
     check_publishable,
@@ -38,6 +36,7 @@ from primo_scale.run.publishing import (
     refuse_other_release,
     refuse_unwritable,
 )
+from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest
 from primo_scale.run.request_parts import Fit, Model, OutcomeTables
 from primo_scale.run.resources import (

@@ -15,10 +15,8 @@ from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.publish import Signer
-from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
-from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -30,6 +28,7 @@ from primo_scale.run.publishing import (
     publish,
     refuse_other_release,
 )
+from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage

@@ -32,7 +32,7 @@ from primo_scale.methods.solve_memory import solve_bytes
 from primo_scale.run.design import Design
 from primo_scale.run.execution import Execution
 from primo_scale.run.ingest_stage import PlannedGenotypes
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, store_root
 from primo_scale.storage.block_matrices import stored_bytes

@@ -100,10 +100,11 @@ class ContractCommand(_OneLineErrors):
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
+        rest = "Other" if not HEADINGS.keys().isdisjoint(parameters) else "Options"
         for parameter in sorted(parameters, key=lambda parameter: parameter not in HEADINGS):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(HEADINGS.get(parameter, "Other"), []).append(record)
+                sections.setdefault(HEADINGS.get(parameter, rest), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)

@@ -45,9 +45,9 @@ _LIMIT_S = 120
 def killed_at(
     label: str, function: Callable[..., object], *arguments: Any, occurrence: int = 1
 ) -> int:
-    """Run ``function(*arguments)`` in a child that dies when it reaches a step, for the nth time.
+    """Run ``function(*arguments)`` in a child that dies at an occurrence of a `PaymentStep`.
 
-    Return `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
+    The exit code is `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
     """
     passed = 0
 

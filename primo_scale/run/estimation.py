@@ -16,7 +16,7 @@ from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 from primo_scale.storage.block_matrices import BlockMatrices
 
 

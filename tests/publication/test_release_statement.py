@@ -30,7 +30,7 @@ from primo_scale.publication.verify import verify_release
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.estimation import Solved
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 
 EPSILON, DELTA = 5.0, 1e-7
 PEOPLE = 48_731  # stands nowhere where it is private

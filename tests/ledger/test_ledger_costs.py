@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import mpmath
 import pytest
+from exact_profile import exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_examples import ACCOUNT, DELTA, gaussian, request
@@ -42,13 +42,6 @@ def test_a_budget_of_one_release_covers_exactly_its_parts(epsilon, delta, share)
     assert all(charge.request.problem() is None for charge in charges)
 
 
-def profile(epsilon, mu):
-    """Return the analytic Gaussian profile from its definition, with 60 digits."""
-    with mpmath.workdps(60):
-        x, half = mpmath.mpf(epsilon) / mpmath.mpf(mu), mpmath.mpf(mu) / 2
-        return mpmath.ncdf(half - x) - mpmath.exp(epsilon) * mpmath.ncdf(-half - x)
-
-
 @given(
     epsilon=st.floats(0.02, 20.0),  # at least a tenth remains, above SMALLEST_EPSILON
     delta=st.floats(-20, -3).map(lambda exponent: 10.0**exponent),
@@ -64,8 +57,8 @@ def test_a_budget_covers_exactly_the_costs_that_compose_to_it(
     parts = Cost(0.0, epsilon_share * epsilon, delta_share * delta)
     limit = budget.mu_squared_beside(parts)
     left_epsilon, left_delta = epsilon - parts.epsilon, delta - parts.delta
-    assert profile(left_epsilon, math.sqrt(limit)) <= left_delta
-    assert profile(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, (
+    assert exact_delta(left_epsilon, math.sqrt(limit)) <= left_delta
+    assert exact_delta(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, (
         "the limit is too small"
     )
     assert budget.covers(parts + Cost(limit))

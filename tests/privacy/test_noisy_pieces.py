@@ -95,7 +95,7 @@ def check_draws(matrices, scales, source):
     assert len(set(source.labels)) == len(source.labels)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     side=st.sampled_from([5, 8, 10, 41]),

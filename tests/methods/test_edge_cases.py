@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
 
+from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import SHRINKAGES
-from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
 RNG = np.random.default_rng(1)

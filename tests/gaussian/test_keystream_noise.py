@@ -278,7 +278,7 @@ def test_every_attempt_has_its_own_further_bits(monkeypatch):
     ],
     ids=["slow path", "attempts at a time", "cores"],
 )
-def test_the_same_noise_in_every_way(monkeypatch, count, changes):
+def test_the_noise_does_not_depend_on_how_it_is_computed(monkeypatch, count, changes):
     expected = KeystreamNoise(KEY).draw("a", count, SCALE)
     for name, value in changes.items():
         monkeypatch.setattr(keystream_noise, name, value)

@@ -88,31 +88,14 @@ def test_tampering_is_detected_and_blocks_payments(used, statement, problem):
             ledger.reserve(request())
 
 
-def test_an_impossible_sequence_of_events_is_detected_in_a_valid_chain(path):
-    with Ledger(path) as ledger:
-        charge = ledger.reserve(request()).charge
-        log = ledger._log
-        with log.exclusively():
-            log.append("drawn", {"charge": charge.id, "digest": "one"})
-            log.append("drawn", {"charge": charge.id, "digest": "two"})
-        problems = ledger.verify()
-    assert problems == [f"event 5 (drawn): records a second noise for charge {charge.id}"]
-
-
-def test_another_file_is_refused(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"not a database" * 100)
-    with pytest.raises(InputError, match="is not a privacy ledger"):
-        Ledger(path, create=False)
-
-
-def test_another_database_is_refused(tmp_path):
-    path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as database:
+@pytest.mark.parametrize("create", [True, False])
+def test_another_file_or_database_is_refused(tmp_path, create):
+    (tmp_path / "file").write_bytes(b"not a database" * 100)
+    with sqlite3.connect(tmp_path / "other.sqlite") as database:
         database.execute("CREATE TABLE t (x)")
-    for create in (True, False):
+    for name in ("file", "other.sqlite"):
         with pytest.raises(InputError, match="is not a privacy ledger"):
-            Ledger(path, create=create)
+            Ledger(tmp_path / name, create=create)
 
 
 def test_a_missing_ledger_is_an_error_if_it_is_not_created(tmp_path):

@@ -78,10 +78,8 @@ class NoiseStore:
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
             drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
-        return (
-            frozenset(drawn | {path.stem for path in self.directory.glob("*.key")})
-            | self.unused_charges()
-        )
+        keys = {path.stem for path in self.directory.glob("*.key")}
+        return frozenset(drawn | keys) | self.unused_charges()
 
     def unused_charges(self) -> frozenset[str]:
         """Return the charges with a key from which nothing was drawn."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
-from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.clip_response import ClipResponse

@@ -17,8 +17,7 @@ from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.ledger import spending
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS
-from primo_scale.methods.linear_model import LatticeWeights
-from primo_scale.methods.solution import Solution
+from primo_scale.methods.solution import LatticeWeights, Solution
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.clip_response import ClipResponse

@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from acceptance_inputs import GENOTYPE_UNIT, RealSet, public_coding
+from acceptance_inputs import (
+    GENOTYPE_UNIT,
+    RealSet,
+    public_coding,
+    scaled,
+    shrinkage,
+    squared,
+)
 
 Int64 = npt.NDArray[np.int64]
 
@@ -232,23 +239,6 @@ def clipped_label_row(cohort: Cohort, row: list[int], outcomes: list[int]):
     if squared(row) > design["row_norm"]:
         limit = design["row_norm"] * limit // squared(row)
     return row, fixed + scaled(phenotypes, shrinkage(phenotypes, limit))
-
-
-def shrinkage(row: list[int], limit: int) -> int | None:
-    """Return ``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long, else None."""
-    length = squared(row)
-    return math.isqrt(2**62 * limit // length) if length > limit else None
-
-
-def squared(row: list[int]) -> int:
-    return sum(entry * entry for entry in row)
-
-
-def scaled(row: list[int], ratio: int | None) -> list[int]:
-    """Return ``sign(q) floor(|q| r / 2^31)``."""
-    if ratio is None:
-        return row
-    return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]
 
 
 def norms(rows: Int64) -> Int64:

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from command_io import digest_in, table_options
 
 ROOT = Path(__file__).resolve().parents[2]
 # Limit that detects hangs; the tests make no assertion about durations.
@@ -40,9 +42,8 @@ class Slurm:
 
     def call(self, *words: object) -> str:
         """Return the output of a command."""
-        return subprocess.run(
-            list(map(str, words)), check=True, capture_output=True, text=True
-        ).stdout
+        asked = list(map(str, words))
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
     def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
         """Return the numbers of the worker jobs in a state."""
@@ -78,16 +79,18 @@ class Cohort:
     frequencies: Path
     digest: str = ""
 
-    def with_digest(self, said: str) -> Cohort:
-        """Return the digest in the output of a command."""
-        return replace(self, digest=digest_in(said))
-
     def tables(self) -> list[str]:
         """Return the options for phenotypes, covariates, bounds, the model and the budget."""
-        names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-        files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
         model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
-        return [*files, *model, "--epsilon", "2", "--delta", "1e-7", "--accept-noise"]
+        return [
+            *table_options(self.prefix),
+            *model,
+            "--epsilon",
+            "2",
+            "--delta",
+            "1e-7",
+            "--accept-noise",
+        ]
 
     def accumulate_options(self, work: Path) -> list[str]:
         """Return the options of pipelines.accumulate."""
@@ -182,9 +185,3 @@ def wait_for(
     while not condition():
         assert time.monotonic() < end, f"no {what} in {LIMIT_SECONDS} s: {said()}"
         time.sleep(0.1)
-
-
-def digest_in(said: str) -> str:
-    """Return the digest that a command printed."""
-    (line,) = [line for line in said.splitlines() if line.startswith("statistics sha256: ")]
-    return line.partition(": ")[2]

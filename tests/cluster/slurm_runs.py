@@ -58,9 +58,9 @@ class Slurm:
         return facts.partition("JobState=")[2].split()[0]
 
     def start_again(self, job: str, said: Callable[[], str]) -> None:
-        """Let a requeued job run, which SLURM would let wait for two minutes.
+        """Start a requeued job, which SLURM would delay by two minutes.
 
-        In the second of its requeue its node still takes it for the one that was just ended.
+        In the second after the requeue, the node still confuses it with the job that just ended.
         """
         wait_for(lambda: self.state(job) == "PENDING", "requeue", said)
         self.call("scontrol", "update", f"JobId={job}", "StartTime=now+2")
@@ -99,21 +99,11 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Command:
-    """A command for SLURM whose tasks wait at a gate after the first few.
-
-    Attributes
-    ----------
-    words
-        The command.
-    gate
-        Directory that jobs say in that a task of theirs waits: `gated_tasks`.
-    log
-        What the command prints, if it is sent there.
-    """
+    """Command for SLURM whose tasks wait at a gate after the first few (`gated_tasks`)."""
 
     words: tuple[str, ...]
     gate: Path
-    log: Path
+    log: Path  # output of the command
 
     def said(self) -> str:
         """Return the output of the command so far."""

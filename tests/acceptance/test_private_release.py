@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,15 +41,23 @@ class Run:
                 "--out", out or self.published.path]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=N_VARIANTS, ids=str)
-def private(request, real_sets, run, tmp_path_factory) -> Run:
-    return make_release(real_sets[request.param], run, tmp_path_factory.mktemp(request.param))
-
-
 @pytest.fixture(scope="module")
-def one(real_sets, run, tmp_path_factory) -> Run:
+def released(real_sets, run, tmp_path_factory) -> Callable[[str], Run]:
+    """Provide a function that returns the release of a data set, made at the first call."""
+    return functools.cache(
+        lambda name: make_release(real_sets[name], run, tmp_path_factory.mktemp(name))
+    )
+
+
+@pytest.fixture(params=N_VARIANTS, ids=str)
+def private(request, released) -> Run:
+    return released(request.param)
+
+
+@pytest.fixture
+def one(released) -> Run:
     """Provide a release whose command tests may repeat."""
-    return make_release(real_sets["regenie"], run, tmp_path_factory.mktemp("again"))
+    return released("regenie")
 
 
 def make_release(inputs: RealSet, run, directory: Path) -> Run:

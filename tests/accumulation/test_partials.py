@@ -15,7 +15,7 @@ from primo_scale.accumulation import summation as run
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.partials import KIND, Inputs, Partials
-from primo_scale.accumulation.plan import Plan, RowTask, TileTask, default_plan
+from primo_scale.accumulation.plan import Plan, RowTask, TileTask
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import remove_partials
 from primo_scale.accumulation.summation import accumulate
@@ -164,16 +164,3 @@ def test_a_subsample_list_that_cannot_be_deleted_is_an_error(tmp_path, monkeypat
             remove_partials(path)
     remove_partials(path)
     assert not path.exists()
-
-
-@pytest.mark.parametrize("n_samples", [5_000, 500_000, 2_000_000])
-@pytest.mark.parametrize("block", [50, 2_000, 100_000])
-def test_tasks_of_a_default_plan_are_short(n_samples, block):
-    """A lost task costs at most a minute at 34 G operations per second."""
-    n_blocks = max(1, 200_000 // block)
-    layout = BlockLayout(tuple(range(0, n_blocks * block + 1, block)), 10, 50)
-    plan = default_plan(layout, n_samples)
-    side = min(plan.tile, block)
-    planes = 2 * layout.n_outcomes + 1
-    multiplied = 2 * side * (side + planes) * min(plan.row_group, n_samples)
-    assert multiplied <= 2e12

@@ -75,6 +75,12 @@ def cohort(n, d, q, seed, max_code=MAX_CODE):
     return rng.integers(-max_code, max_code + 1, (n, d)), rng.integers(-500, 500, (n, q))
 
 
+def one_block(path, row_group=12):
+    """Return the genotypes and the partial sums of 20 people with one block of 30 variants."""
+    X, Z = cohort(20, 30, 4, seed=1)
+    return X, partials_of(path / "p", X, Z, (0, 30), row_group=row_group, tile=9)
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
@@ -150,8 +156,7 @@ def waiting(reduction):
 
 def test_a_tile_that_appears_late_is_read_at_the_end(tmp_path):
     """A network file system may show files of another machine with a delay."""
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    X, partials = one_block(tmp_path)
     hidden = chunk_path(partials.array("gram/0"), (1, 0, 1))
     with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
         hidden.rename(tmp_path / "hidden")
@@ -163,8 +168,7 @@ def test_a_tile_that_appears_late_is_read_at_the_end(tmp_path):
 
 
 def test_a_region_is_summed_after_its_last_tile(tmp_path):
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    _, partials = one_block(tmp_path)
     first = {task for task in partials.plan.tile_tasks() if task.row_group == 0}
     with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
         for task in first:
@@ -176,8 +180,7 @@ def test_a_region_is_summed_after_its_last_tile(tmp_path):
 
 
 def test_a_full_disk_stops_the_reduction_early(tmp_path, monkeypatch):
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=20, tile=9)
+    _, partials = one_block(tmp_path, row_group=20)
     first, *others = partials.plan.tile_tasks()
 
     def full(*_):
@@ -193,8 +196,7 @@ def test_a_full_disk_stops_the_reduction_early(tmp_path, monkeypatch):
 
 
 def test_changed_statistics_and_another_layout_are_refused(tmp_path):
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    _, partials = one_block(tmp_path)
     with pieces_of(8, 16):
         reduced(partials, tmp_path / "s")
         with pytest.raises(InputError, match="another design"):

@@ -184,7 +184,7 @@ def test_a_second_release_is_refused_when_the_budget_is_spent(one: Run, run, tmp
     assert "the privacy budget does not cover this release" in error
     assert "set-budget" in error
     assert not (tmp_path / "second").exists()
-    assert not (work / "private_statistics.zarr").exists()
+    assert not (work / "private_statistics").exists()
     assert run("ledger", "show", "--ledger", one.ledger).stdout == before
     run("ledger", "verify", "--ledger", one.ledger)
 

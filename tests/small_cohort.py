@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
+from command_io import error_in
 
 from primo_scale.cli import accumulate, finalize, ingest, release
 from primo_scale.ledger.ledger import Ledger
@@ -19,6 +20,13 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6, "--accept-noise")
 def command(main, *arguments):
     """Run a command in this process, and return its result."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def refused(result, code, *words):
+    """Check the exit code of a command, and that its one error line contains the words."""
+    assert result.exit_code == code, result.stderr
+    error = error_in(result.stderr)
+    assert [word for word in words if word not in error] == []
 
 
 def write_cohort(folder, *, n_variants=D, names=("T",)):
@@ -86,11 +94,13 @@ class Cohort:
             *budget, *options,
         )  # fmt: skip
 
+    def publication(self, budget=BUDGET):
+        """Words of the command line of gwas_release."""
+        words = ["--bfile", self.folder / "cohort", *outcomes(self.folder), *budget]
+        return list(map(str, [*words, "--out", self.out, "--ledger", self.ledger]))
+
     def release(self, *options, budget=BUDGET):
-        return command(
-            release.main, "--bfile", self.folder / "cohort", *outcomes(self.folder), *budget,
-            "--out", self.out, "--ledger", self.ledger, *options,
-        )  # fmt: skip
+        return command(release.main, *self.publication(budget), *options)
 
     def charges(self):
         """Return the charges of the cohort's account, none without a ledger."""

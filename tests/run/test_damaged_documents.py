@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -18,6 +19,7 @@ from primo_scale.errors import InputError
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.purge import is_done_and_purged
 from primo_scale.run.request import FinalizeRequest
+from primo_scale.run.status import read_status
 from primo_scale.run.work_directory import _Claims
 
 DEEP = "[" * 100_000
@@ -99,32 +101,34 @@ def test_a_damaged_release_does_not_verify(tmp_path, content) -> None:
     assert result.exit_code == 1 and "NOT VERIFIED" in result.stdout
 
 
-@pytest.mark.parametrize(
-    "content", [*CONTENTS.values(), '{"name": 5, "urls": []}', '{"name": "x", "urls": "abc"}',
-                '{"name": "x", "urls": [1]}'],
-)  # fmt: skip
-def test_a_damaged_claim_is_one_line(tmp_path, content) -> None:
-    put(tmp_path / "object_store.claim", content)
-    with pytest.raises(InputError, match=r"object_store\.claim: is damaged"):
-        _Claims.of(tmp_path)
+def is_purged(folder: Path) -> bool:
+    return is_done_and_purged(FinalizeRequest(work_dir=folder, out=folder / "r", non_private=True))
 
 
-@pytest.mark.parametrize(
-    "content", [*CONTENTS.values(), '{"release": 5}', '{"release": "x", "genotypes": 1}']
-)
-def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content) -> None:
-    put(tmp_path / "purged.json", content)
+# How each document is read, and contents that are JSON objects of another kind.
+READERS = {
+    "object_store.claim": (_Claims.of, [
+        '{"name": 5, "urls": []}', '{"name": "x", "urls": "abc"}', '{"name": "x", "urls": [1]}',
+    ]),
+    "purged.json": (is_purged, ['{"release": 5}', '{"release": "x", "genotypes": 1}']),
+    "phenotype_moments.json": (
+        lambda folder: NoiseStore(folder / "private_statistics").read_moments(),
+        ['{"sums": [["x"]], "sigma": 1.0}'],
+    ),
+    "progress.json": (read_status, ['{"pid": 1, "odd": 2}']),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", READERS)
+def test_a_damaged_document_of_the_run_is_one_line_and_deletes_nothing(tmp_path, file) -> None:
+    read, others = READERS[file]
     put(tmp_path / "design.json", "{}")
-    with pytest.raises(InputError, match=r"purged\.json: is damaged"):
-        is_done_and_purged(FinalizeRequest(work_dir=tmp_path, out=tmp_path / "r", non_private=True))
+    for content in (*CONTENTS.values(), *others):
+        put(tmp_path / file, content)
+        with pytest.raises(InputError, match=rf"{re.escape(file)}: is damaged") as caught:
+            read(tmp_path)
+        assert "\n" not in str(caught.value)
     assert (tmp_path / "design.json").exists()
-
-
-@pytest.mark.parametrize("content", [*CONTENTS.values(), '{"sums": [["x"]], "sigma": 1.0}'])
-def test_damaged_moments_are_one_line(tmp_path, content) -> None:
-    put(tmp_path / "phenotype_moments.json", content)
-    with pytest.raises(InputError, match=r"phenotype_moments\.json: is damaged"):
-        NoiseStore(tmp_path / "private_statistics").read_moments()
 
 
 @pytest.mark.parametrize("content", CONTENTS.values())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_cohort import BUDGET, Cohort, D, N
+from small_cohort import BUDGET, Cohort, D, N, refused
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
@@ -19,6 +19,12 @@ Spoil = Callable[[Path], list[object]]
 
 def edit(path: Path, change: Callable[[list[str]], list[str]]) -> list[object]:
     path.write_text("".join(f"{line}\n" for line in change(path.read_text().splitlines())))
+    return []
+
+
+def cut_bed(folder: Path) -> list[object]:
+    bed = folder / "cohort.bed"
+    bed.write_bytes(bed.read_bytes()[:-1])
     return []
 
 
@@ -101,6 +107,11 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
         3, ["one person in two rows of the genotypes"],
     ),
+    "a variant twice": (
+        lambda folder: edit(folder / "cohort.bim", lambda rows: [rows[1], *rows[1:]]),
+        3, ["variant ID", "--set-all-var-ids"],
+    ),
+    "a .bed that is too short": (cut_bed, 3, ["cohort.bed", "found 68 bytes", "expected 69 bytes"]),
     "a panel of other identifiers": (
         lambda folder: write_panel(folder, 9), 3, ["for 9 of 100 variants", "at least 10%"],
     ),
@@ -123,9 +134,35 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: ["--ledger", folder / "bounds.tsv" / "ledger.sqlite"],
         3, ["ledger.sqlite", "cannot be created"],
     ),
+    "a work directory where none can be": (
+        lambda folder: ["--work-dir", folder / "bounds.tsv" / "work"], 3, ["bounds.tsv/work"],
+    ),
+    "a release where none can be": (
+        lambda folder: ["--work-dir", folder / "work", "--out", folder / "bounds.tsv" / "release"],
+        3, ["bounds.tsv/release: cannot be created"],
+    ),
+    "an epsilon that is no number": (lambda folder: ["--epsilon", "nan"], 2, ["epsilon"]),
+    "an epsilon of zero": (lambda folder: ["--epsilon", 0], 2, ["epsilon"]),
+    "a delta of zero": (lambda folder: ["--delta", 0], 2, ["delta"]),
+    "a delta of one": (lambda folder: ["--delta", 1], 2, ["delta"]),
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip
+# Options without a proof of privacy, and what the one line must say.
+WITHOUT_PROOF: dict[tuple[object, ...], str] = {
+    ("--adjacency", "add-remove"): "--nominal-n",
+    ("--nominal-n", 10): "public and needs no stand-in",
+    ("--privacy", "label", "--method", "naive"): "not for label privacy",
+    ("--method", "nonsense"): "no such method",
+    ("--method", "sub-samp-reuse-cov"): "--subsample",
+    ("--subsample", 10, "--method", "ssp"): "--subsample",
+    ("--privacy", "feature", "--pheno-moments"): "--pheno-moments",
+    ("--subsample", 10, "--pheno-moments"): "no common account",
+    ("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://127.0.0.1:1"): (
+        "shared scheduler"
+    ),
+    ("--ridge", 1, "--shrinkage", "sure"): "exclude each other",
+}
 
 
 def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
@@ -133,13 +170,6 @@ def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
         return []
     with sqlite3.connect(cohort.ledger) as database:
         return database.execute("SELECT * FROM events").fetchall()
-
-
-def refused(result, code: int, *words: str) -> None:
-    error = result.stderr.splitlines()[-1]
-    assert result.exit_code == code, result.stderr
-    assert error.startswith("error: ")
-    assert [word for word in words if word not in error] == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -152,6 +182,12 @@ def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str
     refused(cohort.release(*options), code, *words)
     assert not list(cohort.folder.rglob("genotypes.zarr*"))
     assert ledger_events(cohort) == spent
+
+
+@pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))
+def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) -> None:
+    refused(cohort.release(*options), 2, WITHOUT_PROOF[options])
+    assert not cohort.ledger.exists() and not cohort.out.exists()
 
 
 def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
@@ -232,6 +268,8 @@ def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) 
     for dry_run in (["--dry-run"], []):
         other = ingested.accumulate(*BUDGET, "--ld-blocks", "window:2", *dry_run)
         refused(other, 3, "statistics of other inputs or options")
+    edit(ingested.folder / "pheno.tsv", lambda rows: [rows[0], *rows[2:]])
+    refused(ingested.accumulate(*BUDGET), 3, "statistics of other inputs or options")
 
 
 def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Cohort) -> None:

@@ -145,6 +145,9 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     "an epsilon of zero": (lambda folder: ["--epsilon", 0], 2, ["epsilon"]),
     "a delta of zero": (lambda folder: ["--delta", 0], 2, ["delta"]),
     "a delta of one": (lambda folder: ["--delta", 1], 2, ["delta"]),
+    "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),
+    "a row norm without frequencies": (lambda folder: ["--row-norm", 3], 2, ["--row-norm"]),
+    "a list that is not there": (lambda folder: ["--extract", "none.txt"], 3, ["none.txt"]),
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip

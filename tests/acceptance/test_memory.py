@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command_io import table_options
+from command_io import PANEL, table_options
 from small_cohort import outcomes, write_cohort
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
@@ -20,7 +20,6 @@ from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 LARGEST_GROWTH = 1.10
@@ -75,6 +74,19 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
     small = least(measure_people(SMALL), lambda peaks: False, few)
     most = [LARGEST_GROWTH * peak for peak in small]
     has_not_grown = lambda peaks: all(map(operator.le, peaks, most))  # noqa: E731
+    assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
+
+
+def test_a_simulation_does_not_grow_with_people(environment, tmp_path) -> None:
+    """Four times the people, whose genotypes take 60 MB instead of 15 MB, and states 28 bytes."""
+
+    def measure_people(n: int) -> Callable[[Path], list[int]]:
+        words = ["--bfile", PANEL, "--samples", n, "--seed", 1, "--phenotypes", 2]
+        return lambda own: peak_bytes(environment, "simulate", *words, "--out", own / "cohort")
+
+    few, many = tmp_path / "few", tmp_path / "many"
+    (small,) = least(measure_people(SMALL), lambda peaks: False, few)
+    has_not_grown = lambda peaks: peaks[0] < small + (8 << 20)  # noqa: E731
     assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
 
 

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import zarr
 from acceptance_inputs import Published, texts
-from command_io import table_options
+from command_io import PANEL, table_options
 
-ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE = 1_987  # does not occur by chance
 # Matches the number itself, not digits within a digest, a key or another number.
 NUMBER_OF_PEOPLE = rf"(?<![\w.])({N_PEOPLE}|{N_PEOPLE:,})(?!\w|\.\d*[1-9])"

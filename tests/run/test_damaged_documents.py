@@ -94,13 +94,6 @@ def test_a_damaged_document_is_one_line(published, file, content) -> None:
             assert result.exit_code == 3, (name, result.stderr)
 
 
-@pytest.mark.parametrize("content", CONTENTS)
-def test_a_damaged_release_does_not_verify(tmp_path, content) -> None:
-    put(tmp_path / "release.json", CONTENTS[content])
-    result = command(verify.main, tmp_path)
-    assert result.exit_code == 1 and "NOT VERIFIED" in result.stdout
-
-
 def is_purged(folder: Path) -> bool:
     return is_done_and_purged(FinalizeRequest(work_dir=folder, out=folder / "r", non_private=True))
 

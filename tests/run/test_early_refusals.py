@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_cohort import BUDGET, Cohort, D, N, refused
+from command_io import PANEL
+from small_cohort import BUDGET, Cohort, D, N, refused, write_cohort
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
@@ -197,6 +199,24 @@ def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
     result = cohort.release(*write_panel(cohort.folder, 10), "--dry-run")
     assert result.exit_code == 0, result.stderr
     assert "10 variants matched" in result.stderr
+
+
+def test_builds_are_inferred_refused_and_missed(tmp_path: Path) -> None:
+    """The variants are those of the demo's panel, whose positions are in GRCh37."""
+    cohort, few = Cohort(write_cohort(tmp_path / "cohort", n_variants=3_000)), tmp_path / "few"
+    shutil.copy(f"{PANEL}.bim", cohort.folder / "cohort.bim")
+    rows = Path(f"{PANEL}.bim").read_text().splitlines()[:50]
+    few.write_text("\n".join(row.split()[1] for row in rows))
+
+    def dry_run(*options: object):
+        return cohort.release("--ld-blocks", "window:100", "--dry-run", *options)
+
+    assert "genome build: GRCh37 (positions of known variants)" in dry_run().stderr
+    refused(dry_run("--genome-build", "hg38"), 3, "known variants are at their GRCh37 positions")
+    refused(dry_run("--genome-build", "GRCh39"), 2, "GRCh39")
+    warning = "refuse scoring files without a genome build"
+    assert warning in dry_run("--extract", few).stderr
+    assert warning not in dry_run("--extract", few, "--genome-build", "NR").stderr
 
 
 def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from small_cohort import Cohort, command, write_cohort
+from small_cohort import Cohort, command, refused, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import ingest, show_cluster, status, verify
@@ -131,8 +131,7 @@ def test_a_damaged_request_of_an_ingest_is_one_line(cohort, tmp_path, content) -
     put(partial / "request.json", content)
     bfile = cohort.folder / "cohort"
     result = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
-    ended_in_one_line(result)
-    assert result.exit_code == 3 and "request.json: is damaged" in result.stderr
+    refused(result, 3, "request.json: is damaged")
 
 
 @pytest.mark.parametrize("key", ["boundaries", "sha256", "inputs", "plan_digest"])
@@ -151,9 +150,7 @@ def test_a_missing_attribute_of_the_statistics_is_one_line(published, key) -> No
 )  # fmt: skip
 def test_a_profile_of_a_cluster_is_no_traceback(tmp_path, content) -> None:
     put(tmp_path / "c.toml", content)
-    result = command(show_cluster.main, tmp_path / "c.toml")
-    ended_in_one_line(result)
-    assert result.exit_code == 3
+    refused(command(show_cluster.main, tmp_path / "c.toml"), 3, "c.toml")
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "socket"])
@@ -170,13 +167,11 @@ def test_what_would_be_read_for_ever_is_refused(cohort, tmp_path, kind, option) 
     for extension in (".bim", ".fam"):
         shutil.copy(cohort.folder / f"cohort{extension}", tmp_path / f"x{extension}")
     result = cohort.release(option, tmp_path / "x" if option == "--bfile" else special)
-    ended_in_one_line(result)
-    assert result.exit_code == 3 and "x.bed: is a pipe, a socket or a device" in result.stderr
+    refused(result, 3, "x.bed: is a pipe, a socket or a device")
 
 
 @pytest.mark.parametrize("option", ["--pheno", "--bfile", "--out", "--work-dir"])
 def test_a_path_that_is_not_utf8_is_one_line(cohort, tmp_path, option) -> None:
     result = cohort.release(option, os.fsdecode(os.fsencode(tmp_path) + b"/p\xff"))
-    ended_in_one_line(result)
-    assert result.exit_code == 2 and "not UTF-8" in result.stderr
+    refused(result, 2, "not UTF-8")
     assert not cohort.out.exists()

@@ -163,9 +163,6 @@ WITHOUT_PROOF: dict[tuple[object, ...], str] = {
     ("--subsample", 10, "--method", "ssp"): "--subsample",
     ("--privacy", "feature", "--pheno-moments"): "--pheno-moments",
     ("--subsample", 10, "--pheno-moments"): "no common account",
-    ("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://127.0.0.1:1"): (
-        "shared scheduler"
-    ),
     ("--ridge", 1, "--shrinkage", "sure"): "exclude each other",
 }
 

@@ -1,9 +1,11 @@
-"""Options for the tables of a simulated cohort, and the digest and errors that commands print."""
+"""The demo's panel, options for a cohort made of it, and the digest and errors of commands."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
 
 
 def table_options(prefix: Path | str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
+from command_io import error_in
 
 from primo_scale.cli import accumulate, finalize, ingest, release
 from primo_scale.ledger.ledger import Ledger
@@ -21,15 +22,27 @@ def command(main, *arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def write_cohort(folder, *, n_variants=D, names=("T",)):
-    """Write a cohort of 44 people, and phenotypes that are all the same; return its folder."""
-    packed = np.random.default_rng(0).integers(0, 256, (n_variants, N // 4), dtype=np.uint8)
+def refused(result, code, *words):
+    """Check the exit code of a command, and that its one error line contains the words."""
+    assert result.exit_code == code, result.stderr
+    error = error_in(result.stderr)
+    assert [word for word in words if word not in error] == []
+
+
+def write_cohort(folder, *, n_people=N, n_variants=D, names=("T",)):
+    """Write random genotypes, and phenotypes that are all the same; return the folder.
+
+    The number of people is a multiple of four.
+    """
+    packed = np.random.default_rng(0).integers(0, 256, (n_variants, n_people // 4), dtype=np.uint8)
     folder.mkdir()
     (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
     variants = (f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(n_variants))
     (folder / "cohort.bim").write_text("".join(variants))
-    (folder / "cohort.fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(N)))
-    rows = "".join(f"f{i}\tp{i}" + f"\t{i % 5}" * len(names) + "\n" for i in range(N))
+    (folder / "cohort.fam").write_text(
+        "".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(n_people))
+    )
+    rows = "".join(f"f{i}\tp{i}" + f"\t{i % 5}" * len(names) + "\n" for i in range(n_people))
     (folder / "pheno.tsv").write_text("\t".join(["FID", "IID", *names]) + "\n" + rows)
     bounds = "".join(f"{name}\t0\t4\t2\t1\n" for name in names)
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
@@ -86,11 +99,13 @@ class Cohort:
             *budget, *options,
         )  # fmt: skip
 
+    def publication(self, budget=BUDGET):
+        """Words of the command line of gwas_release."""
+        words = ["--bfile", self.folder / "cohort", *outcomes(self.folder), *budget]
+        return list(map(str, [*words, "--out", self.out, "--ledger", self.ledger]))
+
     def release(self, *options, budget=BUDGET):
-        return command(
-            release.main, "--bfile", self.folder / "cohort", *outcomes(self.folder), *budget,
-            "--out", self.out, "--ledger", self.ledger, *options,
-        )  # fmt: skip
+        return command(release.main, *self.publication(budget), *options)
 
     def charges(self):
         """Return the charges of the cohort's account, none without a ledger."""

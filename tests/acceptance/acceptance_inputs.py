@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -153,6 +154,27 @@ def scaled(row: list[int], ratio: int | None) -> list[int]:
     if ratio is None:
         return row
     return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]
+
+
+def coded(
+    values: pd.Series,
+    lower: float,
+    upper: float,
+    centre: float,
+    scale: float,
+    sd: float = 1.0,
+    *,
+    truncate: bool = True,
+) -> Float64:
+    """Return ``(clamp(v) - centre) / sd scale``, truncated unless told otherwise; 0 if missing."""
+    units = (np.clip(values, lower, upper) - centre) / sd * scale
+    return np.where(values.isna(), 0, np.trunc(units) if truncate else units)
+
+
+def blocks(boundaries: npt.ArrayLike) -> Iterator[slice]:
+    """Return the variants of every LD block."""
+    edges = np.asarray(boundaries)
+    return map(slice, edges[:-1], edges[1:])
 
 
 def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from acceptance_inputs import RealSet, write_bounds
+from click.testing import Result
+from small_cohort import command
 
-
-@dataclass(frozen=True)
-class Finished:
-    """Output of a command."""
-
-    stdout: str
-    stderr: str
-
-
-Run = Callable[..., Finished]
+Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,16 +30,10 @@ def run() -> Run:
     This saves the imports of a new process. Tests of crashes and full disks start processes.
     """
 
-    def run_command(command: str, *arguments: object, exit_code: int = 0) -> Finished:
-        main = importlib.import_module(f"pipelines.{command}").main
-        stdout, stderr, ended = io.StringIO(), io.StringIO(), 0
-        try:
-            with redirect_stdout(stdout), redirect_stderr(stderr):
-                main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            ended = end.code
-        assert ended == exit_code, f"exit code {ended}: {stderr.getvalue()}"
-        return Finished(stdout.getvalue(), stderr.getvalue())
+    def run_command(name: str, *arguments: object, exit_code: int = 0) -> Result:
+        result = command(importlib.import_module(f"pipelines.{name}").main, *arguments)
+        assert result.exit_code == exit_code, result.stderr
+        return result
 
     return run_command
 

@@ -6,14 +6,14 @@ This module does not import the product. Public numbers of the coding come from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import zarr
-from acceptance_inputs import Float64, scaled, shrinkage
+from acceptance_inputs import Float64, blocks, scaled, shrinkage
 from edge_cohorts import Column, EdgeCohort
 from sklearn.linear_model import Ridge
 
@@ -158,8 +158,3 @@ def noise_scales(
         scales[f"gram/{number}"] = np.array(of("gram", number))
         scales[f"cross/{number}"] = np.array(cross)
     return scales
-
-
-def blocks(boundaries: list[int]) -> Iterator[slice]:
-    """Return the variants of every LD block."""
-    return map(slice, boundaries[:-1], boundaries[1:])

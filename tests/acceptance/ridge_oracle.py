@@ -8,12 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from acceptance_inputs import (
-    Float64,
-    Published,
-    RealSet,
-    public_coding,
-)
+from acceptance_inputs import Float64, Published, RealSet, blocks, coded, public_coding
 from sklearn.linear_model import Ridge
 
 # Weights are printed with nine digits, and solving loses a few of them.
@@ -78,35 +73,28 @@ def regression(release: Release, *, on_lattice: bool) -> Regression:
     docs/maths/clipping-and-integers.md; otherwise they are clamped, centred and scaled floats.
     """
     inputs, public = release.inputs, release.published.statement["public_inputs"]
-    truncate = np.trunc if on_lattice else np.asarray
     k, m = coding_of(release)
     dosages = inputs.dosages(variants_of(release))
     genotypes = np.where(np.isnan(dosages), 0.0, k * dosages - m)
     n = len(genotypes)
 
-    kappa, step = public["constant"], public["phenotype_unit"]
-    columns = [np.full(n, 1.0 if not on_lattice else kappa)]
-    units = [1.0 if not on_lattice else kappa]
+    constant = public["constant"] if on_lattice else 1.0
+    columns, units = [np.full(n, constant)], [constant]
     table = inputs.table(inputs.covar)
-    for bounds in public["covariates"]:
-        farthest = max(bounds["upper"] - bounds["centre"], bounds["centre"] - bounds["lower"])
-        scale = bounds["scale"] if on_lattice else 1 / farthest
-        values = table[bounds["name"]].to_numpy(np.float64)
-        inside = np.clip(values, bounds["lower"], bounds["upper"])
-        coded = truncate((inside - bounds["centre"]) * scale)
-        columns.append(np.where(np.isnan(values), 0.0, coded))
-        units.append(scale)
+    for b in public["covariates"]:
+        farthest = max(b["upper"] - b["centre"], b["centre"] - b["lower"])
+        units.append(b["scale"] if on_lattice else 1 / farthest)
+        place = b["lower"], b["upper"], b["centre"], units[-1]
+        columns.append(coded(table[b["name"]], *place, truncate=on_lattice))
 
+    step = public["phenotype_unit"] if on_lattice else 1
     phenotypes, rescale, phenotype_units = [], [], []
     table = inputs.table(inputs.pheno)
-    for bounds in public["phenotypes"]:
-        values = table[bounds["name"]].to_numpy(np.float64)
-        inside = np.clip(values, bounds["lower"], bounds["upper"])
-        coded = (inside - bounds["mean"]) / bounds["sd"]
-        coded = truncate(coded * step) if on_lattice else coded
-        phenotypes.append(np.where(np.isnan(values), 0.0, coded))
-        rescale.append(n / np.count_nonzero(~np.isnan(values)))
-        phenotype_units.append(bounds["sd"] / (step if on_lattice else 1))
+    for b in public["phenotypes"]:
+        place = b["lower"], b["upper"], b["mean"], step, b["sd"]
+        phenotypes.append(coded(table[b["name"]], *place, truncate=on_lattice))
+        rescale.append(n / table[b["name"]].notna().sum())
+        phenotype_units.append(b["sd"] / step)
     return Regression(
         multiplier=k,
         centre=m,
@@ -119,10 +107,10 @@ def regression(release: Release, *, on_lattice: bool) -> Regression:
     )
 
 
-def blocks(release: Release) -> Iterator[slice]:
+def blocks_of(release: Release) -> Iterator[slice]:
     """Return the variants of every LD block."""
-    edges = np.cumsum([0, *release.published.statement["cohort"]["block_sizes"]])
-    return map(slice, edges[:-1], edges[1:])
+    sizes = release.published.statement["cohort"]["block_sizes"]
+    return blocks(np.cumsum([0, *sizes]))
 
 
 def penalty_of(release: Release) -> float:
@@ -140,7 +128,7 @@ def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Flo
     basis = np.linalg.qr(problem.fixed)[0]
     targets = problem.phenotypes - basis @ (basis.T @ problem.phenotypes)
     weights = np.empty((problem.genotypes.shape[1], targets.shape[1]))
-    for block in blocks(release):
+    for block in blocks_of(release):
         x = problem.genotypes[:, block]
         model = Ridge(alpha=penalty_of(release), fit_intercept=False).fit(
             x - basis @ (basis.T @ x), targets

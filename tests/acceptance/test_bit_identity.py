@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from command_io import digest_in
+from command_io import PANEL, digest_in
 from design_partials import partials_of_design
 
 from primo_scale.accumulation.partials import Partials
@@ -22,8 +22,6 @@ from primo_scale.accumulation.summation import accumulate
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.accumulation.thread_stream import run_on_threads
 
-ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE = 5_003  # three row groups, the last byte of a packed row not full
 N_VARIANTS = 600
 PARTIAL_ARRAYS = ["row_multipliers", "outcome_planes", "outcome_gram", "gram/4", "cross/4"]

@@ -10,17 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
-from command_io import table_options
+from command_io import PANEL, table_options
+from small_cohort import outcomes, write_cohort
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 LARGEST_GROWTH = 1.10
@@ -78,13 +77,24 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
     assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
 
 
+def test_a_simulation_does_not_grow_with_people(environment, tmp_path) -> None:
+    """Four times the people, whose genotypes take 60 MB instead of 15 MB, and states 28 bytes."""
+
+    def measure_people(n: int) -> Callable[[Path], list[int]]:
+        words = ["--bfile", PANEL, "--samples", n, "--seed", 1, "--phenotypes", 2]
+        return lambda own: peak_bytes(environment, "simulate", *words, "--out", own / "cohort")
+
+    few, many = tmp_path / "few", tmp_path / "many"
+    (small,) = least(measure_people(SMALL), lambda peaks: False, few)
+    has_not_grown = lambda peaks: peaks[0] < small + (8 << 20)  # noqa: E731
+    assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
+
+
 def test_an_ingest_keeps_its_memory_budget(environment, tmp_path):
     """Both runs hold tables of 300,000 people, and only the genotypes differ."""
     peaks = []
     for d in (64, 2_000):
-        folder = tmp_path / str(d)
-        folder.mkdir()
-        write_cohort(folder, 300_000, d, phenotypes=1)
+        folder = write_cohort(tmp_path / str(d), n_people=300_000, n_variants=d)
         store = folder / "genotypes.zarr"
         peaks += peak_bytes(environment, "ingest", "--bfile", folder / "cohort", "--out", store)
     few, many = peaks
@@ -97,14 +107,15 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
     """Options of accumulate for cohorts with many phenotypes and with many blocks."""
     made = {}
     for name, (n, d, phenotypes) in COHORTS.items():
-        folder = tmp_path_factory.mktemp("cohort")
-        write_cohort(folder, n, d, phenotypes)
+        names = [f"y{j}" for j in range(phenotypes)]
+        folder = tmp_path_factory.mktemp("made") / "cohort"
+        write_cohort(folder, n_people=n, n_variants=d, names=names)
         run("ingest", "--bfile", folder / "cohort", "--out", folder / "genotypes.zarr")
-        made[name] = [
-            "--genotypes", folder / "genotypes.zarr", "--pheno", folder / "pheno.tsv",
-            "--pheno-bounds", folder / "bounds.tsv",
-        ]  # fmt: skip
+        made[name] = ["--genotypes", folder / "genotypes.zarr", *outcomes(folder)]
         if name == "LD blocks":  # with norms and clipped records in every block
+            rows = "".join(f"1\trs{j}\tG\tA\t{0.05 + 0.9 * j / d:.4f}\t2000\n" for j in range(d))
+            header = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+            (folder / "panel.afreq").write_text(header + rows)
             made[name] += ["--ld-blocks", "window:25", "--ref-freq", folder / "panel.afreq"]
     return made
 
@@ -157,23 +168,6 @@ def shares_of(peaks: list[int], said: str, folder: Path) -> list[int]:
 def are_as_said(shares: list[int]) -> bool:
     """Return whether all peaks are close to the predicted memory."""
     return all(100 * LEAST_USED <= share <= 100 * MOST_BEYOND for share in shares)
-
-
-def write_cohort(folder: Path, n: int, d: int, phenotypes: int) -> None:
-    """Write a fileset of random genotypes, a panel of frequencies, and phenotypes with bounds."""
-    rng = np.random.default_rng(0)
-    genotypes = rng.integers(0, 256, (d, n // 4), dtype=np.uint8).tobytes()
-    (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + genotypes)
-    (folder / "cohort.bim").write_text("".join(f"1\tv{j}\t0\t{j + 1}\tA\tG\n" for j in range(d)))
-    (folder / "cohort.fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(n)))
-    panel = "".join(f"1\tv{j}\tG\tA\t{0.05 + 0.9 * j / d:.4f}\t2000\n" for j in range(d))
-    (folder / "panel.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + panel)
-    names = [f"y{j}" for j in range(phenotypes)]
-    values = "\t".join("01"[j % 2] for j in range(phenotypes))
-    rows = "".join(f"f{i}\tp{i}\t{values}\n" for i in range(n))
-    (folder / "pheno.tsv").write_text("\t".join(["FID", "IID", *names]) + "\n" + rows)
-    bounds = "".join(f"{name}\t-4\t4\t0\t1\n" for name in names)
-    (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
 
 
 def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:

@@ -1,4 +1,4 @@
-"""Private numbers of people, subsamples, and options that exclude each other.
+"""Private numbers of people, and subsamples.
 
 ``test_degenerate_cohorts.py`` releases a cohort with every kind of privacy and every method.
 """
@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import zarr
 from acceptance_inputs import Published, texts
-from command_io import table_options
+from command_io import PANEL, table_options
 
-ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE = 1_987  # does not occur by chance
 # Matches the number itself, not digits within a digest, a key or another number.
 NUMBER_OF_PEOPLE = rf"(?<![\w.])({N_PEOPLE}|{N_PEOPLE:,})(?!\w|\.\d*[1-9])"
@@ -66,26 +64,3 @@ def test_a_subsample_serves_one_release(cohort, run, tmp_path) -> None:
     refused = run("finalize", "--work-dir", work, "--out", tmp_path / "second", *HALF,
                   "--ledger", ledger, exit_code=3)  # fmt: skip
     assert "the subsample has served a release already" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--adjacency", "add-remove"), "--nominal-n"),
-        (("--nominal-n", 10), "public and needs no stand-in"),
-        (("--privacy", "label", "--method", "naive"), "not for label privacy"),
-        (("--method", "nonsense"), "no such method"),
-        (("--method", "sub-samp-reuse-cov"), "--subsample"),
-        (("--subsample", 10, "--method", "ssp"), "--subsample"),
-        (("--privacy", "feature", "--pheno-moments"), "--pheno-moments"),
-        (("--subsample", 10, "--pheno-moments"), "no common account"),
-        (("--adjacency", "add-remove", "--nominal-n", 10, "--scheduler", "tcp://127.0.0.1:1"),
-         "shared scheduler"),
-        (("--ridge", 1, "--shrinkage", "sure"), "exclude each other"),
-    ],
-)  # fmt: skip
-def test_combinations_without_a_proof_are_usage_errors(cohort, options, said, run, tmp_path):
-    refused = run("gwas_release", "--bfile", cohort, *table_options(cohort), "--epsilon", 1,
-                  "--delta", 1e-6, "--out", tmp_path / "out", *options, exit_code=2)  # fmt: skip
-    assert said in refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1 or "Usage" in refused.stderr

@@ -26,7 +26,7 @@ from ridge_oracle import (
     Release,
     assert_equal_columns,
     at_raw_units,
-    blocks,
+    blocks_of,
     dosages_at_centre,
     penalty_of,
     regression,
@@ -116,9 +116,9 @@ def test_weights_equal_ridge_on_raw_numbers_up_to_truncation(
     difference = release.published.variant_weights.to_numpy(np.float64) / unit - expected
     allowed = [
         truncation_error(release, on_floats, on_lattice, block, expected[block])
-        for block in blocks(release)
+        for block in blocks_of(release)
     ]
-    found = [np.linalg.norm(difference[block], axis=0) for block in blocks(release)]
+    found = [np.linalg.norm(difference[block], axis=0) for block in blocks_of(release)]
     assert np.all(np.array(found) <= np.array(allowed))
     # The allowed error is small compared with the weights, so that wrong weights are detected.
     assert np.linalg.norm(allowed) < 0.05 * np.linalg.norm(expected)
@@ -175,7 +175,8 @@ def test_one_variant_and_covariates_equal_plink2_glm(
     raw, lattice = regression(release, on_lattice=False), regression(release, on_lattice=True)
     expected, _ = solve_by_blocks(release, raw)
     allowed = raw.phenotype_unit * [
-        truncation_error(release, raw, lattice, block, expected[block]) for block in blocks(release)
+        truncation_error(release, raw, lattice, block, expected[block])
+        for block in blocks_of(release)
     ]
     for index, phenotype in enumerate(phenotypes):
         truth = plink2_glm(inputs, phenotype, listed, plink2, tmp_path / "glm").loc[chosen]

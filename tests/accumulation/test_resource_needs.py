@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import psutil
 import pytest
-from small_cohort import command, outcomes, write_cohort
 
 from primo_scale import machine
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.resource_needs import Where, needs_of, refuse_if_too_small
 from primo_scale.accumulation.speed import Rates, bytes_read, core_seconds, measure_rates
 from primo_scale.accumulation.task_memory import Workload, tile_task_bytes
-from primo_scale.cli.accumulate import main as accumulate
-from primo_scale.cli.ingest import main as ingest
-from primo_scale.cli.release import main as gwas_release
 from primo_scale.errors import ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -34,25 +29,6 @@ def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):
         multiplier_columns=1 if len(sizes) == 1 else len(sizes),
         subsampled=False,
     )
-
-
-@pytest.fixture
-def cohort(tmp_path):
-    return write_cohort(tmp_path / "inputs")
-
-
-@pytest.fixture
-def store(cohort):
-    path = cohort / "genotypes.zarr"
-    assert command(ingest, "--bfile", cohort / "cohort", "--out", path).exit_code == 0
-    return path
-
-
-def release(cohort, tmp_path):
-    return [
-        "--bfile", cohort / "cohort", *outcomes(cohort), "--epsilon", 1, "--delta", 1e-6,
-        "--out", tmp_path / "release", "--ledger", tmp_path / "ledger.sqlite",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -135,112 +111,3 @@ def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
     with pytest.raises(ResourceError, match="disk"):
         refuse_if_too_small(needs, Where(0, 0, None, tmp_path))
     refuse_if_too_small(needs, Where(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ["--workers", 2 + psutil.virtual_memory().total // (200 << 20)],
-            ["not enough memory", "iB available", "fewer workers"],
-        ),
-        (["--memory-limit", "200MiB"], ["--memory-limit", "200 MiB"]),
-    ],
-)
-def test_too_little_memory_is_refused_with_numbers(store, cohort, tmp_path, dry_run, options, said):
-    result = command(
-        accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work",
-        *options, *(["--dry-run"] if dry_run else []),
-    )  # fmt: skip
-    assert result.exit_code == 4
-    assert [words for words in said if words not in result.stderr.splitlines()[-1]] == []
-    assert not (tmp_path / "work" / "partials.zarr").exists()
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_full_disk_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch, dry_run):
-    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
-    result = command(gwas_release, *release(cohort, tmp_path), *(["--dry-run"] if dry_run else []))
-    assert result.exit_code == 4
-    assert "disk" in result.stderr.splitlines()[-1]
-    assert not (tmp_path / "release.work" / "genotypes.zarr").exists()
-    assert not (tmp_path / "ledger.sqlite").exists()
-
-
-def test_a_dry_run_reports_needs_and_writes_nothing(store, cohort, tmp_path):
-    before = sorted(tmp_path.rglob("*"))
-    for main, arguments in (
-        (gwas_release, release(cohort, tmp_path)),
-        (accumulate, ["--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work"]),
-    ):
-        result = command(main, *arguments, "--dry-run")
-        assert result.exit_code == 0, result.stderr
-        tasks, memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
-        assert "2 tasks" in tasks
-        assert "kernel" in tasks
-        assert "free" in memory
-        assert "noise and weights take" in after
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (["--pheno-name", "absent"], 3),
-        (["--epsilon", -1], 2),
-        (["--ld-blocks", "window:x"], 2),
-        (["--method", "no-such-method"], 2),
-        (["--row-norm", 3], 2),
-        (["--extract", "none.txt"], 3),
-    ],
-)
-def test_a_dry_run_refuses_what_the_run_would(cohort, tmp_path, change, code):
-    result = command(gwas_release, *release(cohort, tmp_path), *change, "--dry-run")
-    real = command(gwas_release, *release(cohort, tmp_path), *change)
-    assert result.exit_code == real.exit_code == code
-    assert result.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
-
-
-def test_a_dry_run_refuses_a_damaged_fileset(cohort, tmp_path):
-    bed = cohort / "cohort.bed"
-    bed.write_bytes(bed.read_bytes()[:-1])
-    assert command(gwas_release, *release(cohort, tmp_path), "--dry-run").exit_code == 3
-
-
-def test_a_dry_run_refuses_a_work_directory_open_to_others(store, cohort, tmp_path):
-    work = tmp_path / "work"
-    work.mkdir(mode=0o755)
-    result = command(
-        accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", work, "--dry-run"
-    )
-    assert result.exit_code == 3
-    assert list(work.iterdir()) == []
-
-
-def test_a_dry_run_uses_an_existing_genotype_store(cohort, tmp_path):
-    arguments = release(cohort, tmp_path)
-    work = tmp_path / "release.work"
-    work.mkdir(mode=0o700)
-    made = command(ingest, "--bfile", cohort / "cohort", "--out", work / "genotypes.zarr")
-    assert made.exit_code == 0
-    assert command(gwas_release, *arguments, "--dry-run").exit_code == 0
-    (cohort / "keep").write_text("p1\np2\n")
-    result = command(gwas_release, *arguments, "--keep", cohort / "keep", "--dry-run")
-    assert result.exit_code == 3
-    assert "another ingest" in result.stderr
-
-
-@pytest.mark.parametrize("left", ["genotypes.zarr.partial/store.zarr/c", "statistics.zarr/c"])
-def test_files_of_an_interrupted_run_reduce_needed_space(cohort, tmp_path, monkeypatch, left):
-    """An ingest continues, and old statistics are deleted before new ones are written."""
-    arguments = [*release(cohort, tmp_path), "--dry-run"]
-    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
-    assert command(gwas_release, *arguments).exit_code == 4
-    file = tmp_path / "release.work" / left
-    file.parent.mkdir(parents=True)
-    (tmp_path / "release.work").chmod(0o700)
-    with file.open("wb") as written:
-        written.truncate(1 << 30)
-    result = command(gwas_release, *arguments)
-    assert result.exit_code == 0, result.stderr

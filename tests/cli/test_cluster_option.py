@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_cohort import command
 
-from primo_scale.cli import show_cluster
+from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import (
     JobQueueProfile,
     LocalProfile,
     SchedulerProfile,
     ThreadsProfile,
 )
-from primo_scale.errors import UsageError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.run.execution import Execution
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.request_parts import OutcomeTables, Privacy
@@ -73,15 +72,11 @@ def test_where_n_is_private_nobody_may_count_tasks(slurm: Path, tmp_path: Path) 
             profile_of(ADD_REMOVE, **where)
 
 
-def test_a_wrong_profile_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "p.toml"
-    path.write_text('kind = "slrum"')
-    result = command(show_cluster.main, path)
-    assert result.exit_code == 3
-    assert result.output.splitlines() == [
-        f"error: {path}: kind is unknown (got slrum; limit local, slurm, pbs, lsf, sge, "
-        "kubernetes, scheduler)"
-    ]
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    profile = SchedulerProfile("localhost:nonsense")
+    said = "--scheduler: no Dask scheduler .*got localhost:nonsense"
+    with pytest.raises(InputError, match=said), dask_client(profile, tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("size", ["0.5", "1", "0", "4", "4 apples"])

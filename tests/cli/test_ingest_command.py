@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_cohort import command
+from small_cohort import command, refused
 
 from primo_scale.cli.ingest import main
 
@@ -21,30 +21,14 @@ def test_prints_filters_hazards_and_what_was_written(reference: Path, tmp_path: 
     assert "60 variants of 2 " in result.output
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("bad_truncated", 3), ("bad_magic", 3), ("not_there", 3)]
-)
-def test_bad_input_ends_in_one_line(reference: Path, tmp_path: Path, name: str, code: int) -> None:
-    result = command(
-        main, "--bfile", reference / "data/edge/plink_made" / name, "--out", tmp_path / "g.zarr"
-    )
-    assert result.exit_code == code
-    errors = [line for line in result.stderr.splitlines() if line.strip()]
-    assert len(errors) == 1
-    assert errors[0].startswith("error: ")
-    assert name in errors[0]
+@pytest.mark.parametrize("name", ["bad_truncated", "bad_magic", "not_there"])
+def test_bad_input_ends_in_one_line(reference: Path, tmp_path: Path, name: str) -> None:
+    prefix = reference / "data/edge/plink_made" / name
+    refused(command(main, "--bfile", prefix, "--out", tmp_path / "g.zarr"), 3, name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_impossible_chunks_are_a_usage_error(reference: Path, tmp_path: Path) -> None:
+def test_an_unwritable_destination_is_named(reference: Path) -> None:
     prefix = reference / "data/edge/plink_made/base_n43_m61"
-    result = command(main, "--bfile", prefix, "--out", tmp_path / "g", "--chunk-samples", 6)
-    assert result.exit_code == 2
-
-
-def test_unwritable_destination(reference: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    prefix = reference / "data/edge/plink_made/base_n43_m61"
-    result = command(main, "--bfile", prefix, "--out", tmp_path / "file/g.zarr")
-    assert result.exit_code == 3
-    assert "cannot be written" in result.stderr
+    result = command(main, "--bfile", prefix, "--out", "/dev/null/g.zarr")
+    refused(result, 3, "/dev/null/g.zarr", "cannot be written")

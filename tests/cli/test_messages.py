@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from small_cohort import Cohort, N, write_cohort
+from small_cohort import Cohort, N, command, refused, write_cohort
 
 from primo_scale.accumulation.blocks import block_boundaries
+from primo_scale.cli import release
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filesets import open_filesets
 from primo_scale.genotypes.filters import read_identifiers, read_people
@@ -31,14 +34,11 @@ def dry_run(cohort: Path, *options: object):
     return Cohort(cohort).release(*options, "--dry-run")
 
 
-def test_a_mistyped_phenotype_is_not_a_matter_of_bounds(cohort: Path) -> None:
-    (cohort / "pheno.tsv").write_text("FID\tIID\tHEIGHT\tBMI\tAGE\nf1\tp1\t1\t2\t3\n")
-    said = dry_run(cohort, "--pheno-name", "HEIGTH").stderr.splitlines()[-1]
-    assert f"{cohort / 'pheno.tsv'}:1: no column 'HEIGTH'" in said
-    assert "Did you mean HEIGHT?" in said
-    assert "bounds" not in said.replace("bounds.tsv", "")
-    assert "Did you mean BMI?" in dry_run(cohort, "--pheno-name", "bmi").stderr
-    assert "The columns are: HEIGHT, BMI, AGE" in dry_run(cohort, "--pheno-name", "LDL").stderr
+@pytest.mark.parametrize("option", ["--bfile", "--pheno", "--pheno-bounds", "--epsilon", "--out"])
+def test_an_option_that_is_needed_is_named(cohort: Path, option: str) -> None:
+    words = Cohort(cohort).publication()
+    first = words.index(option)
+    refused(command(release.main, *words[:first], *words[first + 2 :]), 2, option)
 
 
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
@@ -86,13 +86,6 @@ def test_lists_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     assert read_people(listed) == {(None, "a"), (None, "b")}
     listed.write_bytes(BOM + b"rs1\nrs2\n")
     assert read_identifiers(listed) == {"rs1", "rs2"}
-
-
-def test_a_table_without_a_header_shows_what_it_begins_with(tmp_path: Path) -> None:
-    table = tmp_path / "table.tsv"
-    table.write_text("Person;BMI\np1;3\n")
-    with pytest.raises(InputError, match=r"does not begin with a header .got 'Person;BMI'"):
-        open_outcome_table(table)
 
 
 def test_sizes_that_differ_are_found_and_expected(cohort: Path) -> None:
@@ -149,9 +142,6 @@ def test_other_formats_are_named_with_the_conversion(
 
 def test_the_conversions_are_those_of_plink2(cohort: Path, plink2: str, tmp_path: Path) -> None:
     """The printed command is run as it is, for the formats that plink2 writes here."""
-    import re
-    import subprocess
-
     for export in (["--make-pgen"], ["--export", "vcf", "bgz"], ["--export", "bgen-1.3"]):
         folder = tmp_path / export[-1].strip("-")
         folder.mkdir()
@@ -181,16 +171,6 @@ def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
     assert "family identifiers (FID) differ" in said
     assert "(found 0 p0, expected f0 p0)" in said
     assert "--update-ids" in said
-
-
-def test_people_are_counted_with_the_subject_first(cohort: Path) -> None:
-    rows = (cohort / "pheno.tsv").read_text().splitlines(keepends=True)
-    (cohort / "pheno.tsv").write_text("".join(rows[:41]) + "x\ty\t1\n")
-    said = dry_run(cohort).stderr
-    assert (
-        f"{cohort / 'pheno.tsv'}: 40 of 44 genotyped people matched; 1 rows without genotypes; "
-        "4 genotyped people without a row" in said
-    )
 
 
 def test_half_the_range_is_said_where_no_sd_is_given(cohort: Path) -> None:

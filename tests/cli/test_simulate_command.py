@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,13 @@ import pandas as pd
 import pytest
 from bed_reader import open_bed
 from click.testing import Result
+from command_io import PANEL
 from scipy import stats
 from small_cohort import command
 
 from primo_scale.cli.simulate import main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
 
-ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 TRAITS = (
     *("--phenotypes", 2, "--prevalence", 0.1),
     *("--heritability", 0.5, "--causal-fraction", 0.02),
@@ -117,33 +115,6 @@ def test_more_variants_than_the_panel_has(tmp_path: Path) -> None:
         assert bed.shape == (10, 7_000)
         assert len(set(bed.sid)) == 7_000
     assert not list(tmp_path.glob("wide.pheno*"))
-
-
-PEAK = """
-import sys
-from pathlib import Path
-from primo_scale.cli.simulate import main
-main(sys.argv[1:], standalone_mode=False)
-status = Path("/proc/self/status").read_text()
-print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
-def test_peak_memory_does_not_grow_with_people(tmp_path: Path) -> None:
-    def peak_kib(n_people: int) -> int:
-        out = tmp_path / str(n_people)
-        words = ["--bfile", PANEL, "--out", out, "--samples", n_people, "--seed", 1, *TRAITS]
-        # VmHWM, not ru_maxrss: the latter keeps the peak of the process that started this one.
-        command = [sys.executable, "-c", PEAK, *map(str, words)]
-        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-        return int(done.stdout.split()[-1])
-
-    # Four times the people, 60 MB instead of 15 MB of genotypes; their state takes 28 bytes each.
-    most = min(peak_kib(20_000) for _ in range(2)) + 8 * 1024
-    # The allocator keeps more in some runs, of either size.
-    assert any(peak_kib(80_000) < most for _ in range(3))
 
 
 @pytest.mark.parametrize(

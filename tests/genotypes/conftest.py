@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ingest_runs import copy_fileset
+from filesets import copy_fileset
 
 
 @pytest.fixture

@@ -45,12 +45,6 @@ def bed_reader_dosages(prefix: Path) -> np.ndarray:
     return np.where(values == -127, np.int8(-1), values)
 
 
-def copy_fileset(source: Path, target: Path) -> Path:
-    for kind in (".bed", ".bim", ".fam"):
-        shutil.copy(f"{source}{kind}", f"{target}{kind}")
-    return target
-
-
 def split_by_chromosome(base: Path, directory: Path) -> list[Path]:
     """Split a variant-major fileset by chromosome, and return the prefixes."""
     lines = Path(f"{base}.bim").read_text().splitlines(keepends=True)

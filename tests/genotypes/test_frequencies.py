@@ -29,26 +29,6 @@ def panel(path: Path, *rows: str, header: str = HEADER) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("prefix", "frequencies"),
-    [
-        ("1000g_eur343_chr22/eur343_chr22", "1000g_eur343_chr22/truth/chr22.afreq.gz"),
-        ("hapmap3_chr1-10/hm3_chr1-10", "hapmap3_chr1-10/truth/hm3.afreq.gz"),
-        ("regenie_example/example", "regenie_example/truth/ex.afreq"),
-    ],
-)
-def test_plink2_frequencies_equal_those_of_the_genotypes(reference, prefix, frequencies):
-    real = reference / "data/real"
-    variants = read_bim(real / f"{prefix}.bim").variants
-    matched = read_reference_frequencies(real / frequencies, variants)
-    genotypes = open_bed(real / f"{prefix}.bed").read(dtype="float64")
-    np.testing.assert_allclose(
-        matched.a1_frequency, np.nanmean(genotypes, axis=0) / 2, rtol=0, atol=2e-6
-    )
-    assert matched.n_matched == len(variants)
-    assert matched.n_swapped == matched.n_flipped == matched.n_mismatched == 0
-
-
 @pytest.mark.oracle
 @pytest.mark.parametrize(
     ("other", "swapped", "flipped"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ingest_runs import bed_reader_dosages, run
+from small_cohort import write_cohort
 from tiers import thinned
 
 from primo_scale import machine
@@ -159,23 +160,14 @@ def test_a_full_disk_is_explained_and_the_run_can_continue(base, tmp_path, monke
     run(base, tmp_path / "g.zarr")
 
 
-def random_fileset(prefix: Path, n_people: int, n_variants: int) -> Path:
-    """Write a fileset of random genotypes."""
-    Path(f"{prefix}.fam").write_text("".join(f"0 {i + 1} 0 0 0 -9\n" for i in range(n_people)))
-    Path(f"{prefix}.bim").write_text("".join(f"1 v{j} 0 {j + 1} A C\n" for j in range(n_variants)))
-    content = np.random.default_rng(1).bytes(n_variants * -(-n_people // 4))
-    Path(f"{prefix}.bed").write_bytes(b"\x6c\x1b\x01" + content)
-    return prefix
-
-
 @pytest.mark.parametrize("kept", thinned(["every third person", "everyone"], every=2))
 def test_genotypes_in_memory_stay_within_the_read_budget(tmp_path, kept):
     n_people, n_variants = 40_000, 4 * 2048
-    prefix = random_fileset(tmp_path / "big", n_people, n_variants)
+    prefix = write_cohort(tmp_path / "in", n_people=n_people, n_variants=n_variants) / "cohort"
     keep = None
     if kept != "everyone":
         keep = tmp_path / "keep"
-        keep.write_text("".join(f"0 {i + 1}\n" for i in range(0, n_people, 3)))
+        keep.write_text("".join(f"f{i} p{i}\n" for i in range(0, n_people, 3)))
     run(prefix, tmp_path / "warm.zarr", Selection(keep=keep), chunk_shape=(2048, 8192))
     peak = 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
-import numpy as np
 import pytest
-from ingest_runs import copy_fileset, run
+from filesets import copy_fileset
+from ingest_runs import run
 
 from primo_scale.genotypes.filters import Selection
 
@@ -39,10 +39,7 @@ def test_each_fixture_has_exactly_its_warnings(reference, tmp_path, name, expect
 @pytest.mark.oracle
 def test_heterozygous_haploids_equal_those_of_plink(reference, plink19, tmp_path):
     source = reference / "data/edge/plink_made/sexchr_numeric_unknown_sex"
-    prefix = copy_fileset(source, tmp_path / "random")
-    content = np.fromfile(prefix.with_suffix(".bed"), dtype=np.uint8)
-    content[3:] = np.random.default_rng(1).integers(0, 256, len(content) - 3)
-    content.tofile(prefix.with_suffix(".bed"))
+    prefix = copy_fileset(source, tmp_path / "random", random_genotypes=True)
     command = [plink19, "--bfile", str(prefix), "--freq", "--out", str(prefix)]
     subprocess.run(command, check=True, capture_output=True)
     on_x = {

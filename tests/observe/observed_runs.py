@@ -1,4 +1,4 @@
-"""Accumulations of many tiny tasks, in processes that tests watch."""
+"""Accumulations of many tiny tasks in processes that tests watch, and commands that only log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import sys
 import time
 from pathlib import Path
 
-from small_cohort import Cohort
+import click
+from attrs import frozen
+from click.testing import Result
+from small_cohort import Cohort, command
+
+from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.errors import PrimoError
+from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
 ROOT = Path(__file__).resolve().parents[2]
 D = 400  # variants, each of which is an LD block and a tile task
@@ -30,6 +37,31 @@ progress._RECORD_GAP_SECONDS = 0
 run_log.ProgressFile = Dying
 accumulate.main(sys.argv[1:])
 """
+
+
+@frozen
+class Asked:
+    """A request of two options."""
+
+    out: str = "/r"
+    keep: Path | None = None
+    workers: int = 0
+
+
+def logged(
+    work_dir: Path, *options: str, said: str = "24 people", error: PrimoError | None = None
+) -> Result:
+    """Return the result of a command with one stage, which logs a line and may raise an error."""
+
+    @click.command(cls=ContractCommand)
+    @log_format_option
+    def main() -> None:
+        with run_logged(work_dir, "accumulate", Asked()), stage("ingest"):
+            LOGGER.info("%s", said, extra=about("filter", {"left": 24, "of": Path("x.fam")}))
+            if error is not None:
+                raise error
+
+    return command(main, *options)
 
 
 def accumulate_and_die(cohort: Cohort, *options: str) -> None:

@@ -8,42 +8,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
+from observed_runs import logged
 from small_cohort import Cohort, command, write_cohort
 
 from primo_scale.cli import ingest
-from primo_scale.cli.command_line import BATCH_JOB_SIGNS, ContractCommand, log_format_option
-from primo_scale.errors import InputError, InterruptedRun, PrimoError
-from primo_scale.run.execution import Execution
-from primo_scale.run.run_log import LOGGER, run_logged, stage
+from primo_scale.cli.command_line import BATCH_JOB_SIGNS
+from primo_scale.errors import InputError, InterruptedRun
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = InputError("11 people have text", where="pheno.tsv", value="Smith")
 
 
-def ended(work_dir: Path, error: PrimoError, *options: str):
-    """Return the result of a command with one stage that ends with an error."""
-
-    @click.command(cls=ContractCommand)
-    @log_format_option
-    def main() -> None:
-        with run_logged(work_dir, "accumulate", Execution()):
-            with stage("outcomes"):
-                LOGGER.info("24 people")
-            raise error
-
-    return command(main, *options)
-
-
 @pytest.mark.parametrize("sign", BATCH_JOB_SIGNS)
 def test_an_error_of_a_batch_job_is_told_in_the_log_alone(sign, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(sign, "7")
-    done = ended(tmp_path, PRIVATE)
+    done = logged(tmp_path, error=PRIVATE)
     assert done.exit_code == 3
-    begins, ended_after, last = done.stderr.splitlines()
-    assert begins == "stage outcomes: begins"
-    assert ended_after.startswith("stage outcomes: ended after ")
+    begins, last = done.stderr.splitlines()
+    assert begins == "stage ingest: begins"
     assert last == f"error: exit code 3; {tmp_path / 'run.log'} says why"
     log = (tmp_path / "run.log").read_text()
     assert "24 people" in log and "11 people have text (got Smith)" in log
@@ -51,14 +34,14 @@ def test_an_error_of_a_batch_job_is_told_in_the_log_alone(sign, tmp_path, monkey
 
 def test_an_interruption_of_a_batch_job_is_told_with_the_command(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    done = ended(tmp_path, InterruptedRun("interrupted"))
+    done = logged(tmp_path, error=InterruptedRun("interrupted"))
     assert done.exit_code == 5
     assert "\nerror: interrupted. To continue: " in done.stderr
 
 
 def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PBS_JOBID", "7")
-    lines = ended(tmp_path, PRIVATE, "--log-format", "json").stderr.splitlines()
+    lines = logged(tmp_path, "--log-format", "json", error=PRIVATE).stderr.splitlines()
     (error,) = [line for line in map(json.loads, lines) if line["event"] == "error"]
     assert error["fields"] == {"exit_code": 3}
     assert "Smith" not in "".join(lines) and "people" not in "".join(lines)
@@ -72,7 +55,8 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
     bfile = write_cohort(tmp_path / "in") / "cohort"
     done = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
     assert done.exit_code == 0, done.stderr
-    assert "people" not in done.stderr and "stage ingest: begins" in done.stderr
+    assert "people" not in done.stderr
+    assert "stage ingest: begins" in done.stderr and "stage ingest: ended after " in done.stderr
     failed = command(ingest.main, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
     assert failed.exit_code == 3
     assert "no such file" in failed.stderr.splitlines()[-1]

@@ -10,47 +10,21 @@ from pathlib import Path
 
 import click
 import pytest
-from attrs import frozen
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from observed_runs import Asked, logged
+from small_cohort import command
 
-from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.run.run_log import LOGGER, about, run_logged, stage
+from primo_scale.run.run_log import LOGGER, run_logged
 
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)
 
 
-@frozen
-class Asked:
-    """A request of two options."""
-
-    out: str = "/r"
-    keep: Path | None = None
-    workers: int = 0
-
-
-@click.command(cls=ContractCommand)
-@click.option("--log", type=click.Path(path_type=Path))
-@click.option("--say", default="24 people")
-@click.option("--fail", is_flag=True)
-@log_format_option
-def command(log: Path, say: str, fail: bool) -> None:
-    """A command with one stage."""
-    with run_logged(log.parent, "accumulate", Asked()), stage("ingest"):
-        LOGGER.info("%s", say, extra=about("filter", {"left": 24, "of": Path("x.fam")}))
-        if fail:
-            raise ResourceError("the disk is full", where=log, value=1, remedy="Free space")
-
-
-def run(path: Path, *options: str):
-    return CliRunner().invoke(command, ["--log", str(path), *options])
-
-
 def test_json_lines_have_all_that_a_text_line_says(tmp_path) -> None:
-    result = run(tmp_path / "run.log", "--log-format", "json")
+    result = logged(tmp_path, "--log-format", "json")
     assert result.exit_code == 0, result.output
     on_file = [json.loads(line) for line in (tmp_path / "run.log").read_text().splitlines()]
     on_screen = [json.loads(line) for line in result.stderr.splitlines()]
@@ -67,7 +41,7 @@ def test_json_lines_have_all_that_a_text_line_says(tmp_path) -> None:
 
 
 def test_text_stays_as_it_was(tmp_path) -> None:
-    result = run(tmp_path / "run.log")
+    result = logged(tmp_path)
     assert result.stderr == "24 people\n"
     assert all(line[10] == "T" for line in (tmp_path / "run.log").read_text().splitlines())
     assert stat.S_IMODE((tmp_path / "run.log").stat().st_mode) == 0o600
@@ -76,16 +50,17 @@ def test_text_stays_as_it_was(tmp_path) -> None:
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
     log = tmp_path / "run.log"
-    result = run(log, "--fail", "--log-format", log_format)
+    error = ResourceError("the disk is full", where=log, value=1, remedy="Free space")
+    result = logged(tmp_path, "--log-format", log_format, error=error)
     assert result.exit_code == 4
     words = f"error: {log}: the disk is full (got 1). Free space"
     last = result.stderr.splitlines()[-1]
-    logged = log.read_text().splitlines()[-1]
+    in_log = log.read_text().splitlines()[-1]
     if log_format == "text":
         assert last == words
-        assert logged.split(" ", 1)[1] == words
+        assert in_log.split(" ", 1)[1] == words
         return
-    line, on_file = json.loads(last), json.loads(logged)
+    line, on_file = json.loads(last), json.loads(in_log)
     assert {**on_file, "time": line["time"]} == line
     assert (line["level"], line["stage"], line["message"]) == ("error", "ingest", words)
     assert line["fields"] == {
@@ -98,10 +73,10 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
 @given(message=MESSAGES)
 def test_both_formats_say_the_same(tmp_path_factory, message) -> None:
     """One log, continued by a run in the other format, as a resumed run may do."""
-    log = tmp_path_factory.mktemp("log") / "run.log"
+    folder = tmp_path_factory.mktemp("log")
     for log_format in ("text", "json"):
-        run(log, f"--say={message}", "--log-format", log_format)
-    lines = log.read_text().split("\n")[:-1]
+        logged(folder, "--log-format", log_format, said=message)
+    lines = (folder / "run.log").read_text().split("\n")[:-1]
     text, as_json = lines[: len(lines) // 2], [json.loads(x) for x in lines[len(lines) // 2 :]]
     said = [line.split(" ", 1)[1] for line in text]
     assert message in said
@@ -126,6 +101,6 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
             LOGGER.info("goes on")
             raise InputError("is refused", where="--x")
 
-    result = CliRunner().invoke(broken, [])
+    result = command(broken)
     assert result.exit_code == 3
     assert result.stderr.splitlines() == ["goes on", "error: --x: is refused"]

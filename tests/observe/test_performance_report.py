@@ -8,7 +8,6 @@ import stat
 from types import SimpleNamespace
 
 import pytest
-from small_cohort import Cohort, write_cohort
 
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.performance import performance_reported
@@ -49,14 +48,3 @@ def test_without_bokeh_the_option_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"needs Bokeh\. pip install 'primo-scale\[report\]'$"):
         Execution(performance_report="r.html")
-
-
-@pytest.mark.parametrize("place", ["release/report.html", "work/../release/deep/report.html"])
-def test_a_report_inside_the_release_is_refused(monkeypatch, tmp_path, place) -> None:
-    # Bokeh may be absent; it is not imported.
-    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: "found")
-    cohort = Cohort(write_cohort(tmp_path / "cohort"))
-    result = cohort.release("--performance-report", cohort.folder / place)
-    assert result.exit_code == 2
-    assert "--performance-report: is private, and lies in what gets published" in result.stderr
-    assert not list(cohort.folder.glob("release*"))

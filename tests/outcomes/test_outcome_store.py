@@ -7,12 +7,11 @@ import logging
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from durable import flushes_seen
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import SampleTable, read_fam
+from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes import store as store_module
 from primo_scale.outcomes import tables
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -196,48 +195,3 @@ def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, cap
     assert store.read_rows(slice(0, 4)).tolist() == same.read_rows(slice(0, 4)).tolist()
     assert store.observed.tolist() == same.observed.tolist() == [3, 2]
     assert "cc: 1 values other than its codes 1 and 2 count as missing" in caplog.text
-
-
-REAL = {
-    "1000g_eur343_chr22": ("eur343_chr22", "pheno_geuvadis_expr.tsv", "covar.tsv"),
-    "hapmap3_chr1-10": ("hm3_chr1-10", "pheno_simulated.tsv", "covar_simulated.tsv"),
-    "regenie_example": ("example", "phenotype_bin_wNA.txt", "covariates.txt"),
-}
-
-
-@pytest.mark.parametrize("folder", REAL)
-def test_real_files_are_read_as_by_pandas(reference, tmp_path, folder):
-    data = reference / "data/real" / folder
-    prefix, phenotype_file, covariate_file = REAL[folder]
-    samples = read_fam(data / f"{prefix}.fam")
-    ids = pd.MultiIndex.from_arrays([samples.family, samples.individual])
-
-    def frame_of(name: str) -> pd.DataFrame:
-        frame = pd.read_csv(data / name, sep=r"\s+", dtype={"FID": str, "IID": str})
-        return frame.set_index(["FID", "IID"]).reindex(ids)
-
-    y, c = frame_of(phenotype_file), frame_of(covariate_file)
-    phenotypes = []
-    for name in y:
-        kind = "binary" if set(y[name].dropna()) in ({0, 1}, {1, 2}) else "quantitative"
-        lower, upper = (0, 1) if set(y[name].dropna()) == {0, 1} else (1, 2)
-        bounds = (lower, upper) if kind == "binary" else (-5.0, 30.0)
-        phenotypes.append(PhenotypeBounds(str(name), *bounds, sum(bounds) / 2, 2.0, kind))
-    covariates = [CovariateBounds(str(name), -10, 110, 0) for name in c]
-    coding = code_outcomes(phenotypes, covariates, weight=0.5)
-    files = OutcomeFiles(data / phenotype_file, data / covariate_file)
-    store = align_outcomes(tmp_path / "o.zarr", samples, files, coding)
-
-    rows = store.read_rows(slice(0, len(samples)))
-    assert (rows[:, 0] == coding.constant).all()
-    scale = np.array([covariate.scale for covariate in coding.covariates])
-    np.testing.assert_allclose(rows[:, 1 : 1 + c.shape[1]] / scale, c, rtol=0, atol=1 / scale.min())
-    mean = np.array([p.mean for p in phenotypes])
-    lattice = rows[:, 1 + c.shape[1] :]
-    natural = lattice * (2.0 / coding.unit) + mean
-    clamped = y.clip([p.lower for p in phenotypes], [p.upper for p in phenotypes], axis=1)
-    present = y.notna().to_numpy()
-    error = np.abs(natural - clamped.to_numpy())[present].max()
-    assert error < 2.0 / coding.unit + 1e-12
-    assert not lattice[~present].any()
-    assert store.observed.tolist() == present.sum(axis=0).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +83,27 @@ def test_names_must_occur_once(tmp_path):
     assert read_all(path, ["B"])[0].values.tolist() == [[2]]
 
 
-@pytest.mark.parametrize("text", ["", "1 1 2.5\n", "fid iid A\n1 1 2\n", "FID A\n1 2\n"])
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("HEIGTH", "Did you mean HEIGHT?"),
+        ("bmi", "Did you mean BMI?"),
+        ("LDL", "The columns are: HEIGHT, BMI, AGE"),
+    ],
+)
+def test_similar_names_are_suggested(tmp_path, name, remedy):
+    table = open_outcome_table(write(tmp_path, "FID IID HEIGHT BMI AGE\n1 1 1 2 3\n"))
+    with pytest.raises(InputError, match=re.escape(remedy)):
+        table.check_names([name])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1 1 2.5\n", "fid iid A\n1 1 2\n", "Person;BMI\np1;3\n", "FID A\n1 2\n"]
+)
 def test_a_file_without_header_is_refused(tmp_path, text):
-    with pytest.raises(InputError, match="does not begin with a header"):
+    with pytest.raises(InputError, match="does not begin with a header") as caught:
         open_outcome_table(write(tmp_path, text))
+    assert not text or repr(text.splitlines()[0]) in str(caught.value)
 
 
 def test_unreadable_files(tmp_path):

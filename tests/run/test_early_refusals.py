@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_cohort import BUDGET, Cohort, D, N
+from command_io import PANEL
+from small_cohort import BUDGET, Cohort, D, N, refused, write_cohort
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
@@ -19,6 +21,12 @@ Spoil = Callable[[Path], list[object]]
 
 def edit(path: Path, change: Callable[[list[str]], list[str]]) -> list[object]:
     path.write_text("".join(f"{line}\n" for line in change(path.read_text().splitlines())))
+    return []
+
+
+def cut_bed(folder: Path) -> list[object]:
+    bed = folder / "cohort.bed"
+    bed.write_bytes(bed.read_bytes()[:-1])
     return []
 
 
@@ -101,6 +109,11 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
         3, ["one person in two rows of the genotypes"],
     ),
+    "a variant twice": (
+        lambda folder: edit(folder / "cohort.bim", lambda rows: [rows[1], *rows[1:]]),
+        3, ["variant ID", "--set-all-var-ids"],
+    ),
+    "a .bed that is too short": (cut_bed, 3, ["cohort.bed", "found 68 bytes", "expected 69 bytes"]),
     "a panel of other identifiers": (
         lambda folder: write_panel(folder, 9), 3, ["for 9 of 100 variants", "at least 10%"],
     ),
@@ -123,9 +136,35 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: ["--ledger", folder / "bounds.tsv" / "ledger.sqlite"],
         3, ["ledger.sqlite", "cannot be created"],
     ),
+    "a work directory where none can be": (
+        lambda folder: ["--work-dir", folder / "bounds.tsv" / "work"], 3, ["bounds.tsv/work"],
+    ),
+    "a release where none can be": (
+        lambda folder: ["--work-dir", folder / "work", "--out", folder / "bounds.tsv" / "release"],
+        3, ["bounds.tsv/release: cannot be created"],
+    ),
+    "an epsilon that is no number": (lambda folder: ["--epsilon", "nan"], 2, ["epsilon"]),
+    "an epsilon of zero": (lambda folder: ["--epsilon", 0], 2, ["epsilon"]),
+    "a delta of zero": (lambda folder: ["--delta", 0], 2, ["delta"]),
+    "a delta of one": (lambda folder: ["--delta", 1], 2, ["delta"]),
+    "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),
+    "a row norm without frequencies": (lambda folder: ["--row-norm", 3], 2, ["--row-norm"]),
+    "a list that is not there": (lambda folder: ["--extract", "none.txt"], 3, ["none.txt"]),
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip
+# Options without a proof of privacy, and what the one line must say.
+WITHOUT_PROOF: dict[tuple[object, ...], str] = {
+    ("--adjacency", "add-remove"): "--nominal-n",
+    ("--nominal-n", 10): "public and needs no stand-in",
+    ("--privacy", "label", "--method", "naive"): "not for label privacy",
+    ("--method", "nonsense"): "no such method",
+    ("--method", "sub-samp-reuse-cov"): "--subsample",
+    ("--subsample", 10, "--method", "ssp"): "--subsample",
+    ("--privacy", "feature", "--pheno-moments"): "--pheno-moments",
+    ("--subsample", 10, "--pheno-moments"): "no common account",
+    ("--ridge", 1, "--shrinkage", "sure"): "exclude each other",
+}
 
 
 def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
@@ -133,13 +172,6 @@ def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
         return []
     with sqlite3.connect(cohort.ledger) as database:
         return database.execute("SELECT * FROM events").fetchall()
-
-
-def refused(result, code: int, *words: str) -> None:
-    error = result.stderr.splitlines()[-1]
-    assert result.exit_code == code, result.stderr
-    assert error.startswith("error: ")
-    assert [word for word in words if word not in error] == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -154,10 +186,34 @@ def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str
     assert ledger_events(cohort) == spent
 
 
+@pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))
+def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) -> None:
+    refused(cohort.release(*options), 2, WITHOUT_PROOF[options])
+    assert not cohort.ledger.exists() and not cohort.out.exists()
+
+
 def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
     result = cohort.release(*write_panel(cohort.folder, 10), "--dry-run")
     assert result.exit_code == 0, result.stderr
     assert "10 variants matched" in result.stderr
+
+
+def test_builds_are_inferred_refused_and_missed(tmp_path: Path) -> None:
+    """The variants are those of the demo's panel, whose positions are in GRCh37."""
+    cohort, few = Cohort(write_cohort(tmp_path / "cohort", n_variants=3_000)), tmp_path / "few"
+    shutil.copy(f"{PANEL}.bim", cohort.folder / "cohort.bim")
+    rows = Path(f"{PANEL}.bim").read_text().splitlines()[:50]
+    few.write_text("\n".join(row.split()[1] for row in rows))
+
+    def dry_run(*options: object):
+        return cohort.release("--ld-blocks", "window:100", "--dry-run", *options)
+
+    assert "genome build: GRCh37 (positions of known variants)" in dry_run().stderr
+    refused(dry_run("--genome-build", "hg38"), 3, "known variants are at their GRCh37 positions")
+    refused(dry_run("--genome-build", "GRCh39"), 2, "GRCh39")
+    warning = "refuse scoring files without a genome build"
+    assert warning in dry_run("--extract", few).stderr
+    assert warning not in dry_run("--extract", few, "--genome-build", "NR").stderr
 
 
 def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:
@@ -232,6 +288,8 @@ def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) 
     for dry_run in (["--dry-run"], []):
         other = ingested.accumulate(*BUDGET, "--ld-blocks", "window:2", *dry_run)
         refused(other, 3, "statistics of other inputs or options")
+    edit(ingested.folder / "pheno.tsv", lambda rows: [rows[0], *rows[2:]])
+    refused(ingested.accumulate(*BUDGET), 3, "statistics of other inputs or options")
 
 
 def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Cohort) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from command_io import PANEL
 
 from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
 from primo_scale.simulation.panel import lay_out_sites, read_panel
 
-PANEL_PREFIX = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
-
 
 @pytest.fixture(scope="session")
 def panel():
-    return read_panel(str(PANEL_PREFIX))
+    return read_panel(str(PANEL))
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bed_reader import open_bed
+from command_io import PANEL
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def small_panel(chromosomes, positions):
@@ -27,7 +24,7 @@ def small_panel(chromosomes, positions):
 
 
 def test_the_panel_equals_what_bed_reader_reads(panel):
-    with open_bed(ROOT / "demo" / "1000g_eur343_chr22.bed") as bed:
+    with open_bed(f"{PANEL}.bed") as bed:
         expected = bed.read(dtype="float64").T
         assert panel.variants.identifier.tolist() == bed.sid.tolist()
     np.testing.assert_array_equal(np.array([2, np.nan, 1, 0])[panel.codes], expected)

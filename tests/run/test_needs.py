@@ -1,11 +1,13 @@
-"""What a release says that it needs, and what is refused before it is paid for."""
+"""What the pre-flight says that a run needs, and refuses where there is too little."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
+from small_cohort import BUDGET, refused
 
 from primo_scale import machine
 from primo_scale.errors import ResourceError
@@ -13,8 +15,6 @@ from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import resources
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.storage.block_matrices import BlockLayout
-
-BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 
 
 @pytest.fixture
@@ -34,30 +34,93 @@ def small_memory(patch):
 @pytest.mark.parametrize("options", [["--dry-run"], []])
 def test_too_little_memory_is_refused_before_the_ingest(cohort, monkeypatch, options):
     small_memory(monkeypatch)
-    result = cohort.release(*options)
-    assert result.exit_code == 4
-    last = result.stderr.splitlines()[-1]
-    assert "100 MiB there" in last
-    assert "where there is more memory" in last
+    refused(cohort.release(*options), 4, "100 MiB there", "where there is more memory")
     assert not list(cohort.folder.rglob("genotypes.zarr"))
     assert not cohort.ledger.exists()
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_a_full_disk_is_refused_before_the_ingest(cohort, monkeypatch, options):
+    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
+    refused(cohort.release(*options), 4, "disk")
+    assert not list(cohort.folder.rglob("genotypes.zarr"))
+    assert not cohort.ledger.exists()
+
+
+@pytest.mark.parametrize("left", ["genotypes.zarr.partial/store.zarr/c", "statistics.zarr/c"])
+def test_files_of_an_interrupted_run_reduce_needed_space(cohort, monkeypatch, left):
+    """An ingest continues, and old statistics are deleted before new ones are written."""
+    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+    assert cohort.release("--dry-run").exit_code == 4
+    work = cohort.folder / "release.work"
+    file = work / left
+    file.parent.mkdir(parents=True)
+    work.chmod(0o700)
+    with file.open("wb") as written:
+        written.truncate(1 << 30)
+    result = cohort.release("--dry-run")
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("dry_run", [["--dry-run"], []])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ["--workers", 2 + psutil.virtual_memory().total // (200 << 20)],
+            ["not enough memory", "iB available", "fewer workers"],
+        ),
+        (["--memory-limit", "200MiB"], ["--memory-limit", "200 MiB"]),
+    ],
+)
+def test_too_little_memory_for_workers_is_refused_with_numbers(cohort, dry_run, options, words):
+    cohort.ingest()
+    refused(cohort.accumulate(*options, *dry_run), 4, *words)
+    assert not (cohort.work / "partials.zarr").exists()
+
+
+def test_a_dry_run_reports_needs_and_writes_nothing(cohort):
+    cohort.ingest()
+    before = sorted(cohort.folder.rglob("*"))
+    for run in (cohort.release, cohort.accumulate):
+        result = run("--dry-run")
+        assert result.exit_code == 0, result.stderr
+        tasks, memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
+        assert "2 tasks" in tasks
+        assert "kernel" in tasks
+        assert "free" in memory
+        assert "noise and weights take" in after
+    assert sorted(cohort.folder.rglob("*")) == before
+
+
+def test_a_dry_run_refuses_a_work_directory_open_to_others(cohort):
+    cohort.ingest()
+    cohort.work.mkdir(mode=0o755)
+    assert cohort.accumulate("--dry-run").exit_code == 3
+    assert list(cohort.work.iterdir()) == []
+
+
+def test_a_dry_run_uses_an_existing_genotype_store(cohort):
+    cohort.ingest()
+    work = cohort.folder / "release.work"
+    work.mkdir(mode=0o700)
+    cohort.store.rename(work / "genotypes.zarr")
+    assert cohort.release("--dry-run").exit_code == 0
+    (cohort.folder / "keep").write_text("p1\np2\n")
+    refused(cohort.release("--keep", cohort.folder / "keep", "--dry-run"), 3, "another ingest")
 
 
 def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, monkeypatch):
     with monkeypatch.context() as patch:
         small_memory(patch)
-        refused = summed.finalize()
-    assert refused.exit_code == 4
-    assert "not enough memory" in refused.stderr
+        refused(summed.finalize(), 4, "not enough memory")
     assert not summed.ledger.exists()
 
 
 def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(summed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(machine, "free_disk", lambda _: 10)
-        refused = summed.finalize()
-        assert refused.exit_code == 4
-        assert "not enough free disk for the private statistics" in refused.stderr
+        refused(summed.finalize(), 4, "not enough free disk for the private statistics")
         assert summed.charges() == ()
     assert summed.finalize().exit_code == 0
     assert len(summed.charges()) == 1

@@ -1,0 +1,76 @@
+"""Full disks end a release with one line and exit code 4, and the same command continues it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_io import error_in
+from small_cohort import Cohort, command
+from tiers import thinned
+
+from primo_scale.cli import verify
+
+ROOT = Path(__file__).resolve().parents[2]
+MOUNT = 'mount -t tmpfs -o size="$0" tmpfs "$1"'
+
+
+@pytest.fixture
+def disk(cohort: Cohort) -> Path:
+    """Directory where `on_small_disk` mounts a very small disk."""
+    disk = cohort.folder / "disk"
+    disk.mkdir()
+    return disk
+
+
+@pytest.fixture
+def on_small_disk(cohort: Cohort, disk: Path):
+    """Provide a function that runs a release with its directories on a very small disk."""
+    namespace = ["unshare", "--mount"]
+    if os.geteuid() != 0:
+        namespace += ["--user", "--map-root-user"]
+    tried = subprocess.run(
+        [*namespace, "sh", "-c", MOUNT, "64k", disk], capture_output=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip("this machine does not allow tests to mount a small disk")
+
+    def run_on(size: str, *options: object) -> tuple[str, list[str]]:
+        """Return the error of a release, and the names in the directories of the disk."""
+        listing = cohort.folder / "listing"
+        script = f"""
+            {MOUNT} || exit 99
+            disk="$1"; listing="$2"; shift 2
+            "$@"; code=$?
+            ls -A "$disk"/* > "$listing"
+            exit $code
+        """
+        done = subprocess.run(
+            [*namespace, "sh", "-c", script, size, disk, listing, sys.executable, "-m",
+             "pipelines.gwas_release", *cohort.publication(), *options],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 4, done.stderr
+        return error_in(done.stderr), listing.read_text().split()
+
+    return run_on
+
+
+@pytest.mark.parametrize("size", thinned(["220k", "4k", "120k"], every=3))
+def test_full_disk_for_the_work_directory(size: str, on_small_disk, cohort, disk) -> None:
+    error, _ = on_small_disk(size, "--work-dir", disk / "work")
+    assert "disk" in error
+    assert not cohort.out.exists()
+
+
+def test_full_disk_for_the_release(on_small_disk, cohort, disk) -> None:
+    work = ("--work-dir", cohort.work)
+    error, names = on_small_disk("16k", *work, "--out", disk / "parent" / "release")
+    assert "disk" in error
+    assert "release" not in names
+    assert cohort.release(*work).exit_code == 0  # with the paid noise
+    assert len(cohort.charges()) == 1
+    assert command(verify.main, cohort.out).exit_code == 0

@@ -68,6 +68,24 @@ def test_chosen_clip_is_the_best(n_samples, n_phenotypes):
     assert planned(sizes, chosen) >= 0.999 * max(others)
 
 
+def test_effective_sample_size_is_that_of_a_simulated_release():
+    """The squared correlation of noisy with true covariances, over many unlinked variants."""
+    generator = np.random.default_rng(8)
+    sizes = replace(SIZES, n_samples=2_000, phenotype_scale=1, variant_variance=1.0)
+    clip, sigma, n_variants = 0.7, 40.0, 4_000
+    phenotype = generator.standard_normal(2_000)
+    clipped = np.clip(phenotype, -clip, clip)
+    # Every variant has correlation rho with the phenotype.
+    rho = 0.1
+    variants = rho * phenotype + math.sqrt(1 - rho**2) * generator.standard_normal(
+        (n_variants, 2_000)
+    )
+    noisy = variants @ clipped + sigma * generator.standard_normal(n_variants)
+    signal_to_noise = noisy.mean() ** 2 / noisy.var()
+    predicted = forecast(sizes, np.ones(1), clip=clip, cross_sigma=sigma).effective_sample_size
+    assert signal_to_noise == pytest.approx(rho**2 * predicted, rel=0.12)
+
+
 def test_phenotype_norm_is_the_least_of_its_three_limits():
     scale = 1024**2
     sizes = replace(SIZES, n_phenotypes=10)

@@ -1,4 +1,4 @@
-"""Processes that a test starts, watches and kills, and the journal of their work."""
+"""The journal of the work of processes, and schedulers and workers that a user starts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 from free_ports import free_ports
 from journal import GATE, JOURNAL
-
-ROOT = Path(__file__).resolve().parents[2]
-# Only detects hangs.
-PATIENCE_SECONDS = 600
-Seen = TypeVar("Seen")
+from processes import started, wait_until
 
 
 @dataclass(frozen=True)
@@ -106,44 +100,6 @@ def kill(pids: Sequence[int]) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(is_alive(pid) for pid in pids))
-
-
-def wait_until(condition: Callable[[], Seen], *, of: subprocess.Popen[str] | None = None) -> Seen:
-    """Wait until `condition` is true or the process `of` has ended; return the last value."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not (seen := condition()):
-        if of is not None and of.poll() is not None:
-            break
-        assert time.monotonic() < until, "timeout"
-        time.sleep(0.005)
-    return seen
-
-
-def command_of(command: str, arguments: Sequence[object]) -> list[str]:
-    return [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
-
-
-@contextmanager
-def started(
-    command: Sequence[str], environment: dict[str, str], log: Path
-) -> Iterator[subprocess.Popen[str]]:
-    """Start a command in its own process group, which is killed at the end."""
-    with log.open("a") as stderr:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        kill_group(process)
-
-
-def kill_group(process: subprocess.Popen[str]) -> None:
-    """Send SIGKILL to the process group of a command."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def free_address() -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from command_io import digest_in, table_options
-from commands import PATIENCE_SECONDS, ROOT, Journal, command_of
+from commands import Journal
+from processes import ROOT, command_of, run
 
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 N_PEOPLE, N_VARIANTS = 3_000, 600
@@ -28,13 +28,6 @@ class Cohort:
             "--genotypes", f"{self.prefix}.zarr", *table_options(self.prefix),
             "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *options,
         ])  # fmt: skip
-
-
-def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-        timeout=2 * PATIENCE_SECONDS,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

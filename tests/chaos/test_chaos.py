@@ -10,15 +10,9 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in
-from commands import (
-    PATIENCE_SECONDS,
-    Journal,
-    kill,
-    kill_group,
-    started,
-    wait_until,
-)
+from commands import Journal, kill
 from conftest import Finished
+from processes import PATIENCE_SECONDS, kill_group, started, wait_until
 
 SEED = 5
 KILLS = [

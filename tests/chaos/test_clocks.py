@@ -17,18 +17,10 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in
-from commands import (
-    PATIENCE_SECONDS,
-    Journal,
-    dask_process,
-    free_address,
-    scheduler_at,
-    started,
-    wait_until,
-    worker_of,
-)
-from conftest import Cohort, Finished, run
+from commands import Journal, dask_process, free_address, scheduler_at, worker_of
+from conftest import Cohort, Finished
 from presence import missing
+from processes import PATIENCE_SECONDS, run, started, wait_until
 
 pytestmark = [pytest.mark.alone, pytest.mark.chaos]
 

@@ -13,18 +13,9 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in, error_in
-from commands import (
-    PATIENCE_SECONDS,
-    Journal,
-    dask_process,
-    free_address,
-    kill_group,
-    scheduler_at,
-    started,
-    wait_until,
-    worker_of,
-)
-from conftest import Cohort, Finished, run
+from commands import Journal, dask_process, free_address, scheduler_at, worker_of
+from conftest import Cohort, Finished
+from processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
 
 from primo_scale.storage.files import exclusive_lock
 from primo_scale.storage.groups import is_complete

@@ -20,14 +20,8 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in, error_in, table_options
-from commands import (
-    PATIENCE_SECONDS,
-    command_of,
-    kill_group,
-    started,
-    wait_until,
-)
-from conftest import PANEL, run
+from conftest import PANEL
+from processes import PATIENCE_SECONDS, command_of, kill_group, run, started, wait_until
 from small_cohort import command
 
 from primo_scale.cli.release import main as release_command
@@ -112,13 +106,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         ["accumulate", "--genotypes", work / "genotypes.zarr", *table_options(prefix), *MODEL,
          "--work-dir", work],
     ):  # fmt: skip
-        done = run(command_of(words[0], words[1:]), dict(os.environ))
+        done = run(command_of(words[0], words[1:]))
         assert done.returncode == 0, done.stderr
     assert done is not None
     whole = Trial(directory / "whole")
     whole.directory.mkdir()
     start = time.monotonic()
-    assert run(whole.command(prefix), dict(os.environ)).returncode == 0
+    assert run(whole.command(prefix)).returncode == 0
     seconds = time.monotonic() - start
     completed(whole, prefix, digest_in(done.stdout))
     return Prepared(prefix, work, digest_in(done.stdout), seconds)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 from command_io import digest_in
 from free_ports import free_ports
 from presence import missing
-from slurm_runs import ROOT, Cohort, Slurm
+from processes import ROOT, command_of, run
+from slurm_runs import Cohort, Slurm
 
 HERE = Path(__file__).parent
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
@@ -51,5 +51,6 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 
 def _run(command: str, *arguments: object) -> str:
-    words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    done = run(command_of(command, arguments))
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -96,56 +96,42 @@ def test_constant_column_adds_to_the_norm(adjacency):
     assert found <= sensitivity.gram(16 + 1, adjacency)
 
 
-def smallest_eigenvalue(rows):
-    return math.floor(np.linalg.eigvalsh(rows.T @ rows)[0])
+def smallest_eigenvalue(rows, sizes):
+    """Return the smallest eigenvalue of all blocks of X'X, rounded down."""
+    return math.floor(min(np.linalg.eigvalsh(part.T @ part)[0] for part in parts(rows, sizes)))
 
 
-@pytest.mark.parametrize("n_columns", [1, 2, 3])
-def test_smallest_eigenvalue_is_not_exceeded(n_columns):
-    generator = np.random.default_rng(5)
-    candidates = rows_within(n_columns, 12)
-    for _ in range(400):
-        n_samples = int(generator.integers(1, 7))
-        cohort = candidates[generator.integers(0, len(candidates), n_samples)]
-        bound = sensitivity.smallest_eigenvalue(12, n_samples=n_samples, n_columns=n_columns)
-        before = smallest_eigenvalue(cohort)
-        replaced = cohort.copy()
-        replaced[0] = candidates[generator.integers(len(candidates))]
-        assert abs(before - smallest_eigenvalue(replaced)) <= bound
-        assert abs(before - smallest_eigenvalue(cohort[1:])) <= bound
-
-
-def test_smallest_eigenvalue_is_attained():
-    cohort = np.diag([100.0, 100.0])
-    bound = sensitivity.smallest_eigenvalue(100**2, n_samples=2, n_columns=2)
-    assert_bound(
-        smallest_eigenvalue(cohort) - smallest_eigenvalue(cohort[1:]), bound, attained=True
-    )
-
-
-def smallest_eigenvalue_of_blocks(rows, sizes):
-    return min(smallest_eigenvalue(part) for part in parts(rows, sizes))
-
-
-@pytest.mark.parametrize(("sizes", "norms"), [((1, 1), (4, 9)), ((2, 1), (9, 5)), ((2, 2), (4, 4))])
-def test_smallest_eigenvalue_of_blocks(sizes, norms):
+@pytest.mark.parametrize(
+    ("sizes", "norms"),
+    [*(((size,), (12,)) for size in (1, 2, 3)), ((1, 1), (4, 9)), ((2, 1), (9, 5)),
+     ((2, 2), (4, 4))],
+)  # fmt: skip
+def test_smallest_eigenvalue_is_not_exceeded(sizes, norms):
     generator = np.random.default_rng(8)
     candidates = within_blocks(rows_within(sum(sizes), 12), sizes, norms)
-    bound = sensitivity.smallest_eigenvalue(max(norms), n_samples=6, n_columns=max(sizes))
     for _ in range(400):
-        cohort = candidates[generator.integers(0, len(candidates), int(generator.integers(2, 7)))]
-        before = smallest_eigenvalue_of_blocks(cohort, sizes)
+        n_samples = int(generator.integers(2, 7))
+        bound = sensitivity.smallest_eigenvalue(
+            max(norms), n_samples=n_samples, n_columns=max(sizes)
+        )
+        cohort = candidates[generator.integers(0, len(candidates), n_samples)]
+        before = smallest_eigenvalue(cohort, sizes)
         replaced = cohort.copy()
         replaced[0] = candidates[generator.integers(len(candidates))]
-        assert abs(before - smallest_eigenvalue_of_blocks(replaced, sizes)) <= bound
-        assert abs(before - smallest_eigenvalue_of_blocks(cohort[1:], sizes)) <= bound
-    # The second block is large in everybody, the first in one person.
-    cohort = np.array([[100.0, 0.0], [0.0, 200.0]])
-    change = smallest_eigenvalue_of_blocks(cohort, (1, 1))
-    change -= smallest_eigenvalue_of_blocks(cohort[1:], (1, 1))
-    assert_bound(
-        change, sensitivity.smallest_eigenvalue(100**2, n_samples=2, n_columns=1), attained=True
-    )
+        assert abs(before - smallest_eigenvalue(replaced, sizes)) <= bound
+        assert abs(before - smallest_eigenvalue(cohort[1:], sizes)) <= bound
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes"),
+    [((100.0, 100.0), (2,)),
+     ((100.0, 200.0), (1, 1))],  # the second block is large in everybody, the first in one person
+)  # fmt: skip
+def test_smallest_eigenvalue_is_attained(lengths, sizes):
+    cohort = np.diag(lengths)
+    change = smallest_eigenvalue(cohort, sizes) - smallest_eigenvalue(cohort[1:], sizes)
+    bound = sensitivity.smallest_eigenvalue(100**2, n_samples=2, n_columns=sizes[0])
+    assert_bound(change, bound, attained=True)
 
 
 def centred_scatter(rows):

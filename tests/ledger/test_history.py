@@ -37,13 +37,14 @@ def test_events_of_a_release_have_no_problem():
     [
         ((BUDGET, reserved(), reserved(epsilon=0.5)), "event 4 (reserved): reserves charge first "),
         ((BUDGET, reserved(delta=1e-9)), "event 3 (reserved): has another delta than cohort c"),
-        ((reserved(),), "event 2 (reserved): "),
+        ((reserved(),), "event 2 (reserved): spends from cohort c, which has no budget"),
         ((BUDGET, reserved(epsilon=5.0)), "event 3 (reserved): overspends the budget of cohort c"),
-        ((BUDGET, reserved(), DRAWN, DRAWN), "event 5 (drawn): "),
-        ((BUDGET, reserved(), PUBLISHED), "event 4 (published): "),
-        ((BUDGET, DRAWN), "event 3 (drawn): "),
+        ((BUDGET, reserved(), DRAWN, DRAWN), "event 5 (drawn): records a second noise"),
+        ((BUDGET, reserved(), PUBLISHED), "event 4 (published): charge first was published before"),
+        ((BUDGET, DRAWN), "event 3 (drawn): charge first was never reserved"),
         ((BUDGET, ("budget", {**BUDGET[1], "delta": 1e-9})), "event 3 (budget): changes the delta"),
-        ((("gift", {}),), "event 2 (gift): "),
+        ((("gift", {}),), "event 2 (gift): is of an unknown kind"),
+        ((("drawn", {}),), "event 2 (drawn): cannot be read"),
     ],
 )
 def test_an_event_that_no_payment_appends_is_reported(events, problem):

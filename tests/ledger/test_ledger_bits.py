@@ -10,6 +10,7 @@ from tiers import thinned
 
 from primo_scale.errors import PrimoError
 from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Balance
 
 USES = {
     "verify": lambda ledger: ledger.verify(),
@@ -20,13 +21,15 @@ USES = {
 }
 
 
-def used_ledger(path) -> bytes:
+def used_ledger(path) -> tuple[bytes, list[Balance]]:
+    """Return the content of a ledger with a published release, and its balances."""
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=8.0, delta=DELTA)
         charge = ledger.reserve(request()).charge
         ledger.mark_drawn(charge, "noised")
         ledger.mark_published(charge, "release")
-    return path.read_bytes()
+        balances = ledger.balances()
+    return path.read_bytes(), balances
 
 
 def damaged(content: bytes, generator: random.Random) -> bytes:
@@ -43,34 +46,32 @@ def damaged(content: bytes, generator: random.Random) -> bytes:
     return bytes(changed)
 
 
+def use_damaged(path, content, before) -> None:
+    """Use a damaged file in every way: each ends in one line, or with the balances before."""
+    for name, use in USES.items():
+        path.write_bytes(content)
+        try:
+            with Ledger(path, create=False) as ledger:
+                use(ledger)
+                if name == "balances" and not ledger.verify():
+                    assert ledger.balances() == before
+        except PrimoError as error:
+            assert "\n" not in str(error)
+
+
 @pytest.mark.parametrize("seed", thinned(range(3), every=3))
 def test_damage_causes_no_traceback_and_no_other_balance(tmp_path, seed) -> None:
-    content = used_ledger(tmp_path / "ledger.sqlite")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        before = ledger.balances()
+    content, before = used_ledger(tmp_path / "ledger.sqlite")
     for trial in range(150):
-        path = tmp_path / f"{trial}.sqlite"
-        for name, use in USES.items():
-            path.write_bytes(damaged(content, random.Random(f"{seed} {trial}")))
-            try:
-                with Ledger(path, create=False) as ledger:
-                    use(ledger)
-                    if name == "balances" and not ledger.verify():
-                        assert ledger.balances() == before, (seed, trial)
-            except PrimoError as error:
-                assert "\n" not in str(error)
+        changed = damaged(content, random.Random(f"{seed} {trial}"))
+        use_damaged(tmp_path / f"{trial}.sqlite", changed, before)
 
 
 @pytest.mark.parametrize("at", [3938, 15351])
 @pytest.mark.parametrize("bit", range(8))
 def test_bits_that_caused_a_traceback(tmp_path, at, bit) -> None:
     """A byte of the schema, and a byte of an event that is then not text."""
-    content = bytearray(used_ledger(tmp_path / "ledger.sqlite"))
-    content[at] ^= 1 << bit
-    (tmp_path / "damaged.sqlite").write_bytes(content)
-    for use in USES.values():
-        try:
-            with Ledger(tmp_path / "damaged.sqlite", create=False) as ledger:
-                use(ledger)
-        except PrimoError as error:
-            assert "\n" not in str(error)
+    content, before = used_ledger(tmp_path / "ledger.sqlite")
+    changed = bytearray(content)
+    changed[at] ^= 1 << bit
+    use_damaged(tmp_path / "damaged.sqlite", bytes(changed), before)

@@ -14,9 +14,7 @@ from ledger_examples import (
     DELTA,
     VERSION_1_CHARGE,
     VERSION_1_MU_SQUARED,
-    report_public_key,
     request,
-    together,
     write_version_1,
 )
 
@@ -62,28 +60,38 @@ def test_the_database_rejects_changes_of_events(used):
         ("UPDATE events SET digest = 'x' WHERE number = 5", "event 5 (published): changed"),
         ("UPDATE events SET body = replace(body, '5.0', '0.1') WHERE kind = 'reserved'",
          "costs more than its epsilon and delta"),
-        ("UPDATE events SET body = replace(body, '5.0', '4.0') WHERE kind = 'budget'",
-         "overspends the budget"),
-        ("UPDATE events SET body = '{}' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
         ("UPDATE events SET body = 'x' WHERE kind = 'drawn'", "event 4 (drawn): cannot be read"),
-        ("UPDATE events SET kind = 'gift' WHERE kind = 'budget'", "unknown kind"),
         ("DELETE FROM events WHERE kind = 'drawn'", "event 4: missing"),
-        ("DELETE FROM events WHERE kind = 'drawn'", "published before its noise was recorded"),
         ("DELETE FROM events WHERE kind = 'published'", "event 5: missing at the end"),
-        ("DELETE FROM events WHERE kind = 'reserved'", "was never reserved"),
-        ("DELETE FROM events WHERE kind = 'budget'", "which has no budget"),
         ("UPDATE secret SET key = x'00'", "event 1 (created): changed"),
-        ("UPDATE signing SET key = randomblob(32)", "signing key is not the one that was recorded"),
-        ("UPDATE signing SET key = 'text'", "signing key is not the one that was recorded"),
-        ("DELETE FROM signing", "signing key is not the one that was recorded"),
-        ("INSERT INTO signing VALUES (randomblob(32))", "signing key is not the one that was"),
-        ("DROP TABLE signing", "signing key is not the one that was recorded"),
     ],
 )  # fmt: skip
 def test_tampering_is_detected_and_blocks_payments(used, statement, problem):
     tamper(used, statement)
     with Ledger(used, create=False) as ledger:
         assert any(problem in line for line in ledger.verify())
+        with pytest.raises(InputError, match="the ledger is damaged"):
+            ledger.reserve(request())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE signing SET key = randomblob(32)",
+        "UPDATE signing SET key = 'text'",
+        "DELETE FROM signing",
+        "INSERT INTO signing VALUES (randomblob(32))",
+        "DROP TABLE signing",
+    ],
+)
+def test_a_key_that_was_not_recorded_neither_signs_nor_pays(used, statement):
+    tamper(used, statement)
+    problem = "signing key is not the one that was recorded"
+    with Ledger(used, create=False) as ledger:
+        assert any(problem in line for line in ledger.verify())
+        assert ledger.public_key
+        with pytest.raises(InputError, match=problem):
+            ledger.sign(b"release")
         with pytest.raises(InputError, match="the ledger is damaged"):
             ledger.reserve(request())
 
@@ -162,18 +170,6 @@ def test_a_ledger_signs_with_one_key_of_its_own(path, tmp_path):
         assert again.sign(b"release") == signature
 
 
-@pytest.mark.parametrize(
-    "statement",
-    ["UPDATE signing SET key = randomblob(32)", "DELETE FROM signing", "DROP TABLE signing"],
-)
-def test_a_key_that_was_not_recorded_does_not_sign(used, statement):
-    tamper(used, statement)
-    with Ledger(used, create=False) as ledger:
-        assert ledger.public_key
-        with pytest.raises(InputError, match="signing key is not the one that was recorded"):
-            ledger.sign(b"release")
-
-
 @pytest.mark.parametrize("create", [True, False])
 def test_version_1_is_upgraded_on_opening(version_1, create):
     with Ledger(version_1, create=create) as ledger:
@@ -208,14 +204,6 @@ def test_a_concurrent_upgrade_happens_once(tmp_path, monkeypatch):
     monkeypatch.setattr(EventLog, "_upgrade", upgrade_second)
     with Ledger(path) as ledger:
         assert ledger.verify() == []
-        assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
-
-
-def test_processes_that_upgrade_together_create_one_key(version_1):
-    keys = together(report_public_key, version_1, [(), (), ()])
-    assert len(keys) == 3
-    with Ledger(version_1, create=False) as ledger:
-        assert set(keys) == {ledger.public_key}
         assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from methods_examples import inputs_for, integer_cohort, ridge_weights, solved, statistics_of
 from sklearn.linear_model import Ridge as SklearnRidge
 
@@ -12,16 +11,6 @@ from primo_scale.methods.adjustment import missing_rescale
 
 def ridge(X, fixed, Y, penalty, *, boundaries=None):
     return ridge_weights(statistics_of(X, fixed, Y, boundaries), len(X), penalty)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 30.0, 4000.0])
-def test_one_block_with_a_constant_is_scikit_learns_ridge(alpha):
-    X, _, Y = integer_cohort(200, 40, 0, 7, seed=1)
-    constant = np.full((200, 1), 50)
-    ours = ridge(X, constant, Y, alpha)
-    theirs = SklearnRidge(alpha=alpha, fit_intercept=True).fit(X, Y)
-    np.testing.assert_allclose(ours.genotypes, theirs.coef_.T, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(50 * ours.fixed[0], theirs.intercept_, rtol=1e-9)
 
 
 def test_covariates_are_not_penalised():

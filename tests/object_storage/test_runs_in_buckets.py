@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from bucket_runs import ROOT, ledger, options, run
+from bucket_runs import ledger, options, run
 from command_io import digest_in
 from faulty_proxy import SECRET, seeded
+from processes import command_of, started, wait_until
 
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.storage.stores import store_at
@@ -67,10 +64,6 @@ def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, pro
     run("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", genotypes)
     arguments = [*options(cohort, tmp_path / "work"), "--genotypes", str(genotypes),
                  "--object-store", str(shared)]  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.accumulate", *arguments], cwd=ROOT,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
     partials = store_at(shared / "partials.zarr")
 
     def committed() -> set[str]:
@@ -79,13 +72,9 @@ def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, pro
     def sums_of(blocks: set[str]) -> set[str]:
         return {key for key in blocks if "outcome_gram" not in key}
 
-    try:
-        end = time.monotonic() + 600
-        while len(sums_of(committed())) < 4 and time.monotonic() < end and process.poll() is None:
-            time.sleep(0.2)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    command = command_of("accumulate", arguments)
+    with started(command, os.environ, tmp_path / "stderr") as process:
+        wait_until(lambda: len(sums_of(committed())) >= 4, of=process)
     said = run("status", tmp_path / "work", exit_code=5)
     assert ": accumulate, stopped" in said and " tasks, " in said
     before = sums_of(committed())

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import click
 from attrs import frozen
 from click.testing import Result
+from processes import ROOT, command_of
 from small_cohort import Cohort, command
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import PrimoError
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
-ROOT = Path(__file__).resolve().parents[2]
 D = 400  # variants, each of which is an LD block and a tile task
 BLOCKS = ["--ld-blocks", "window:1"]
-_LIMIT_S = 600
 # Records every task, and dies without a word after it has recorded the twentieth.
 _DIES = """
 import os, sys
@@ -72,20 +69,8 @@ def accumulate_and_die(cohort: Cohort, *options: str) -> None:
 
 def start(cohort: Cohort) -> subprocess.Popen[bytes]:
     """Start an accumulation with one worker."""
-    words = [*cohort.accumulation, *BLOCKS, "--workers", "1"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.accumulate", *words], cwd=ROOT,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
-def wait_until(condition, process: subprocess.Popen[bytes]) -> None:
-    """Wait for something that a living process is about to do."""
-    end = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert process.poll() is None, "it ended before"
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.005)
+    words = command_of("accumulate", [*cohort.accumulation, *BLOCKS, "--workers", "1"])
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def committed_tiles(cohort: Cohort) -> int:

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from observed_runs import ROOT, D, accumulate_and_die, committed_tiles, start, wait_until
+from observed_runs import D, accumulate_and_die, committed_tiles, start
+from processes import ROOT, wait_until
 from small_cohort import Cohort, command, refused, write_cohort
 
 from primo_scale.cli import status
@@ -114,7 +115,7 @@ def test_a_run_is_watched_from_its_resumption_to_its_release(killed, tmp_path) -
     cohort = killed.copy_to(tmp_path / "copy")
     before = read_progress(cohort.work).done
     process = start(cohort)
-    wait_until(lambda: lock_is_held(cohort.work / "lock"), process)
+    wait_until(lambda: lock_is_held(cohort.work / "lock"), of=process)
     seen = []
     while process.poll() is None:
         seen.append(read_status(cohort.work))

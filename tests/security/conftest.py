@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from security_runs import Cohort, RunningCluster, start
+from processes import started, wait_until
+from security_runs import Cohort, RunningCluster
 
 from primo_scale.cluster.certificates import make_certificates
 
@@ -30,35 +33,18 @@ def running_cluster(tmp_path_factory) -> Iterator[RunningCluster]:
         tls / "key.pem", "--protocol", "tls", "--host", "127.0.0.1", "--no-dashboard",
         "--scheduler-file", directory / "scheduler.json",
     ]  # fmt: skip
-    processes = [start(directory, "scheduler", [*shared, "--port", 0])]
-    try:
-        wait_for_file(directory / "scheduler.json", processes[0])
-        worker = ["--nthreads", 1, "--no-nanny", "--local-directory", directory / "scratch"]
-        processes.append(start(directory, "worker", [*shared, *worker]))
-        log = (directory / "scheduler.log").read_text()
-        address = next(word for word in log.split() if word.startswith("tls://"))
+    log = directory / "scheduler.log"
+    environment = {**os.environ, "DASK_LOGGING__DISTRIBUTED": "debug"}
+    dask = [sys.executable, "-m", "dask"]
+    with ExitStack() as stack:
+
+        def start(*words: object, log: Path) -> subprocess.Popen[str]:
+            command = [*dask, *map(str, words), *map(str, shared)]
+            return stack.enter_context(started(command, environment, log, umask=0))
+
+        scheduler = start("scheduler", "--port", 0, log=log)
+        assert wait_until((directory / "scheduler.json").is_file, of=scheduler), log.read_text()
+        scratch = ("--local-directory", directory / "scratch")
+        start("worker", "--nthreads", 1, "--no-nanny", *scratch, log=directory / "worker.log")
+        address = next(word for word in log.read_text().split() if word.startswith("tls://"))
         yield RunningCluster(["--scheduler", address, "--tls", tls], directory)
-    finally:
-        end(processes)
-
-
-def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until `process` has written a file."""
-    for _ in range(3000):
-        if path.is_file():
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    pytest.fail(f"no {path}: " + path.with_name("scheduler.log").read_text())
-
-
-def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes in reverse order, because a worker may wait for a lost scheduler."""
-    for process in reversed(processes):
-        process.terminate()
-        try:
-            process.wait(timeout=300)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

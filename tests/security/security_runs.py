@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import processes
+from processes import command_of
 
-ROOT = Path(__file__).resolve().parents[2]
 N_PEOPLE, N_VARIANTS = 7919, 37  # a number of people that stands in no log by chance
 N_OBSERVED = 6151
 
 
-@dataclass(frozen=True)
-class Result:
-    """Exit code and output of a command."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-
-def run(command: str, *arguments: object, environment: dict[str, str] | None = None) -> Result:
+def run(command: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run ``python -m pipelines.COMMAND ARGUMENTS`` under an open umask."""
-    words = [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
-    ended = subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, check=False, umask=0, timeout=1200,
-        env={**os.environ, **(environment or {})},
-    )  # fmt: skip
-    return Result(ended.returncode, ended.stdout, ended.stderr)
+    return processes.run(command_of(command, arguments), umask=0)
 
 
 @dataclass(frozen=True)
@@ -89,12 +73,3 @@ class RunningCluster:
     @property
     def logs(self) -> str:
         return "".join(path.read_text() for path in sorted(self.directory.glob("*.log")))
-
-
-def start(directory: Path, name: str, arguments: Sequence[object]) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", f"distributed.cli.dask_{name}", *map(str, arguments)]
-    environment = {**os.environ, "DASK_LOGGING__DISTRIBUTED": "debug"}
-    with (directory / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
-            words, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment, umask=0
-        )

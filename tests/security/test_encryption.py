@@ -287,7 +287,7 @@ def release(cohort, directory: Path, *options: object) -> str:
         "--epsilon", 3, "--delta", 1e-6, "--workers", 1, "--out", directory / "release",
         "--ledger", directory / "ledger.sqlite", *options,
     )  # fmt: skip
-    assert result.code == 0, result.stderr
+    assert result.returncode == 0, result.stderr
     return next(line for line in result.stdout.splitlines() if "statistics sha256" in line)
 
 
@@ -332,7 +332,7 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
         secret / "release.work", "--encryption-key", key, *running_cluster.options,
         "--ledger", secret / "ledger.sqlite",
     )  # fmt: skip
-    assert result.code == 3
+    assert result.returncode == 3
     assert "is encrypted" in result.stderr
     assert KEY_VARIABLE in result.stderr
 

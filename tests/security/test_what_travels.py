@@ -38,9 +38,9 @@ def outcomes_aligned(cohort, running_cluster, tmp_path_factory) -> Path:
     """Make a genotype store, and a work directory with aligned outcomes that must sum again."""
     directory = tmp_path_factory.mktemp("aligned")
     genotypes, work = directory / "genotypes.zarr", directory / "work"
-    assert run("ingest", "--bfile", cohort.directory / "cohort", "--out", genotypes).code == 0
+    assert run("ingest", "--bfile", cohort.directory / "cohort", "--out", genotypes).returncode == 0
     result = accumulate(cohort, genotypes, running_cluster, work)
-    assert result.code == 0, result.stderr
+    assert result.returncode == 0, result.stderr
     shutil.rmtree(work / "statistics.zarr")
     return directory
 
@@ -74,7 +74,7 @@ def test_a_failed_task_names_the_file_and_nothing_else(
     before = running_cluster.logs
 
     result = accumulate(cohort, genotypes, running_cluster, work)
-    assert result.code == 3, result.stderr
+    assert result.returncode == 3, result.stderr
     last = result.stderr.strip().splitlines()[-1]
     assert re.fullmatch(r"error: \S+(zarr|/c/0/0\S*|rows|genotypes): a stored chunk is .*", last)
     said = running_cluster.logs[len(before) :]

@@ -1,0 +1,67 @@
+"""Commands in processes of their own, which a test starts, waits for and kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+ROOT = Path(__file__).resolve().parents[1]
+# Only detects hangs.
+PATIENCE_SECONDS = 600
+Seen = TypeVar("Seen")
+
+
+def command_of(command: str, arguments: Sequence[object]) -> list[str]:
+    """Return the words of ``python -m pipelines.COMMAND ARGUMENTS``."""
+    return [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
+
+
+def run(
+    command: Sequence[str], environment: Mapping[str, str] = os.environ, *, umask: int = -1
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; return its exit code and output."""
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+        umask=umask, timeout=2 * PATIENCE_SECONDS,
+    )  # fmt: skip
+
+
+@contextmanager
+def started(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, *, umask: int = -1
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a command in its own process group, which is killed at the end."""
+    with log.open("a") as stderr:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True,
+            start_new_session=True, umask=umask,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """Send SIGKILL to the process group of a command."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_until(condition: Callable[[], Seen], *, of: subprocess.Popen[str] | None = None) -> Seen:
+    """Wait until `condition` is true or the process `of` has ended; return the last value."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not (seen := condition()):
+        if of is not None and of.poll() is not None:
+            break
+        assert time.monotonic() < until, "timeout"
+        time.sleep(0.005)
+    return seen

@@ -18,7 +18,6 @@ from sklearn.linear_model import Ridge
 
 # Weights are printed with nine digits, and solving loses a few of them.
 RELATIVE_TOLERANCE = 1e-6
-PRINTED_BY_PLINK2 = 1e-5  # six digits
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,8 @@ def test_a_private_number_of_people_changes_nothing_in_the_release(mode, tmp_pat
         out = publish(tmp_path / str(people), example_weights(), statement)
         texts.append([path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()])
     hidden = MODES[mode].privacy == "full"
+    words = "a private number of people (planned for 1000)"
+    assert (f"cohort: {words}, 7 variants" in (out / "release.log").read_text()) is hidden
     assert (texts[0] == texts[1]) is hidden
     assert any(str(PEOPLE).encode() in content for content in texts[0]) is not hidden
 

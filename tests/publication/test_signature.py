@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from release_edits import put
+from release_edits import holder_of, places, put
 
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.signature import (
@@ -68,21 +68,6 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(st.text().filter(lambda name: name != "signature"), VALUES, max_size=6)
 
 
-def places(value, path=()):
-    """Yield the paths to every member and element of a document."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in inside:
-        yield (*path, key)
-        if isinstance(inner, dict | list):
-            yield from places(inner, (*path, key))
-
-
-def container(document, path):
-    for key in path[:-1]:
-        document = document[key]
-    return document
-
-
 def as_written(value):
     """Return JSON, which differs for 1, 1.0 and True; Python compares them as equal."""
     return json.dumps(value, sort_keys=True)
@@ -101,7 +86,7 @@ def test_any_changed_value_is_found(document, value, data):
     assume(document)
     changed = copy.deepcopy(signed(document))
     path = data.draw(st.sampled_from([p for p in places(changed) if p[0] != "signature"]))
-    inner = container(changed, path)
+    inner = holder_of(changed, path)
     assume(as_written(inner[path[-1]]) != as_written(value))
     inner[path[-1]] = value
     assert signature_problem(changed, None) == CHANGED

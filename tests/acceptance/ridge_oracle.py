@@ -212,9 +212,3 @@ def variants_of(release: Release) -> npt.NDArray[np.intp]:
     """Return the rows of the .bim file that are in the release."""
     position = pd.Series(np.arange(len(release.inputs.bim)), index=release.inputs.bim["ID"])
     return position.loc[release.published.variant_weights.index].to_numpy()
-
-
-def dosages_at_centre(release: Release) -> Float64:
-    """Return the dosages of the release's variants, with missing ones at the published centre."""
-    dosages = release.inputs.dosages(variants_of(release))
-    return np.where(np.isnan(dosages), release.published.centre, dosages)

@@ -19,7 +19,7 @@ from acceptance_inputs import (
     Published,
     RealSet,
 )
-from readme_scores import PRINTED_BY_PLINK2, readme_scores
+from readme_scores import PRINTED_BY_PLINK2, own_scores, readme_scores
 from ridge_oracle import (
     RELATIVE_TOLERANCE,
     Regression,
@@ -27,7 +27,6 @@ from ridge_oracle import (
     assert_equal_columns,
     at_raw_units,
     blocks,
-    dosages_at_centre,
     penalty_of,
     regression,
     solve_by_blocks,
@@ -126,16 +125,17 @@ def test_weights_equal_ridge_on_raw_numbers_up_to_truncation(
 
 @pytest.mark.oracle
 def test_plink2_score_reproduces_predictions(release: Release, plink2: str) -> None:
-    weights, published = release.published.variant_weights, release.published.path
-    found = readme_scores(plink2, published, release.inputs.bfile, weights.columns)
-    expected = dosages_at_centre(release) @ weights.to_numpy(np.float64)
-    assert_equal_columns(found, expected, relative=PRINTED_BY_PLINK2)
+    published, bfile = release.published.path, release.inputs.bfile
+    expected = own_scores(published, bfile)
+    found = readme_scores(plink2, published, bfile, expected.columns)
+    assert_equal_columns(found, expected.to_numpy(), relative=PRINTED_BY_PLINK2)
 
 
 @pytest.mark.oracle
 def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: Path) -> None:
-    weights = release.published.variant_weights.iloc[:, -1]
-    text = gzip.decompress((release.published.path / f"pgs/{weights.name}.txt.gz").read_bytes())
+    expected = own_scores(release.published.path, release.inputs.bfile).iloc[:, -1:]
+    (name,) = expected.columns
+    text = gzip.decompress((release.published.path / f"pgs/{name}.txt.gz").read_bytes())
     table = tmp_path / "pgs.txt"  # without comments, because plink2 reads names in the first line
     lines = text.decode().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if not line.startswith("#")))
@@ -147,8 +147,7 @@ def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: 
         check=True, capture_output=True,
     )  # fmt: skip
     found = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")["effect_weight_SUM"]
-    expected = dosages_at_centre(release) @ weights.to_numpy(np.float64)
-    assert_equal_columns(found.to_numpy()[:, None], expected[:, None], relative=PRINTED_BY_PLINK2)
+    assert_equal_columns(found.to_numpy()[:, None], expected.to_numpy(), relative=PRINTED_BY_PLINK2)
 
 
 # With one LD block for each variant, every weight is that of a regression on this variant and the

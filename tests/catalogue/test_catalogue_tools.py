@@ -11,13 +11,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from bed_reader import open_bed
 from command_io import table_options
 from presence import missing
-from readme_scores import assert_equal_scores
+from readme_scores import assert_equal_scores, own_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".venv-catalogue" / "bin"
@@ -126,15 +124,3 @@ def test_a_scoring_file_without_a_build_is_refused(release: Path, tmp_path: Path
 def run_plink2(plink2: str, folder: Path, *arguments: object) -> None:
     words = [plink2, "--bfile", folder / "fresh", "--out", folder / SCORED, *arguments]
     subprocess.run([str(word) for word in words], check=True, capture_output=True)
-
-
-def own_scores(release: Path, prefix: Path) -> pd.DataFrame:
-    """Dosage times weight, missing calls at the centre; people by phenotypes."""
-    table = pd.read_csv(release / "weights.tsv.gz", sep="\t").set_index("ID").iloc[:, 5:]
-    centre = pd.read_csv(release / "centre.afreq", sep="\t", skiprows=1).set_index("ID")
-    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
-        dosages, people, variants = bed.read(dtype="float64"), bed.iid, bed.sid
-    assert np.isnan(dosages).any()
-    filled = np.where(np.isnan(dosages), 2 * centre["ALT_FREQS"].loc[variants].to_numpy(), dosages)
-    scores = filled @ table.loc[variants].to_numpy()
-    return pd.DataFrame(scores, index=people, columns=table.columns)

@@ -59,6 +59,14 @@ def put(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return document
 
 
+def resize(document: dict[str, Any], sizes: list[int]) -> None:
+    """State LD blocks of other sizes, and the shapes of the statistics that follow."""
+    before, after = document["cohort"]["n_variants"], sum(sizes)
+    document["cohort"] |= {"n_variants": after, "block_sizes": sizes}
+    for each in document["mechanism"]["queries"]:
+        each["shape"] = [after if length == before else length for length in each["shape"]]
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path to every member and element of a document."""
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

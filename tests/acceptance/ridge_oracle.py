@@ -13,7 +13,6 @@ from sklearn.linear_model import Ridge
 
 # Weights are printed with nine digits, and solving loses a few of them.
 RELATIVE_TOLERANCE = 1e-6
-PRINTED_BY_PLINK2 = 1e-5  # six digits
 
 
 @dataclass(frozen=True)
@@ -201,9 +200,3 @@ def variants_of(release: Release) -> npt.NDArray[np.intp]:
     """Return the rows of the .bim file that are in the release."""
     position = pd.Series(np.arange(len(release.inputs.bim)), index=release.inputs.bim["ID"])
     return position.loc[release.published.variant_weights.index].to_numpy()
-
-
-def dosages_at_centre(release: Release) -> Float64:
-    """Return the dosages of the release's variants, with missing ones at the published centre."""
-    dosages = release.inputs.dosages(variants_of(release))
-    return np.where(np.isnan(dosages), release.published.centre, dosages)

@@ -1,66 +1,35 @@
-"""Private numbers of people, and subsamples.
+"""A subsample.
 
 ``test_degenerate_cohorts.py`` releases a cohort with every kind of privacy and every method.
 """
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 import zarr
-from acceptance_inputs import Published, texts
-from command_io import PANEL, table_options
+from small_cohort import Cohort, write_cohort
 
-N_PEOPLE = 1_987  # does not occur by chance
-# Matches the number itself, not digits within a digest, a key or another number.
-NUMBER_OF_PEOPLE = rf"(?<![\w.])({N_PEOPLE}|{N_PEOPLE:,})(?!\w|\.\d*[1-9])"
-BUDGET = ("--epsilon", 4, "--delta", 1e-7, "--cohort", "c", "--accept-noise")
-HALF = ("--epsilon", 2, *BUDGET[2:])
-ADD_REMOVE = ("--adjacency", "add-remove", "--nominal-n", 2_000)
+from primo_scale.publication.verify import verify_release
 
 
-@pytest.fixture(scope="module")
-def cohort(run, tmp_path_factory) -> Path:
-    """Provide the prefix of a cohort that is simulated from the panel in this repository."""
-    prefix = tmp_path_factory.mktemp("cohort") / "c"
-    run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", N_PEOPLE, "--seed", 3,
-        "--variants", 120, "--missing", 0.01, "--phenotypes", 2)  # fmt: skip
-    return prefix
+@pytest.fixture
+def cohort(tmp_path) -> Cohort:
+    return Cohort(write_cohort(tmp_path / "cohort"))
 
 
-def release(cohort: Path, folder: Path, run, *options: object) -> Path:
-    """Release the cohort with a ledger of its own, and return the release directory."""
-    out, ledger = folder / "release", folder / "ledger.sqlite"
-    run("gwas_release", "--bfile", cohort, *table_options(cohort), "--ref-freq", f"{PANEL}.afreq",
-        "--ld-blocks", "window:60", *BUDGET, "--ledger", ledger, "--out", out,
-        *options)  # fmt: skip
-    assert "verified:" in run("verify", out, "--ledger", ledger).stdout
-    return out
-
-
-@pytest.mark.parametrize(("options", "stated"), [(ADD_REMOVE, False), ((), True)])
-def test_only_a_public_number_of_people_is_published(
-    options, stated, cohort, run, tmp_path
-) -> None:
-    out = release(cohort, tmp_path, run, *options)
-    found = {name for name, text in texts(out).items() if re.search(NUMBER_OF_PEOPLE, text)}
-    assert ("release.json" in found) is stated
-    assert stated or not found
-
-
-def test_a_subsample_serves_one_release(cohort, run, tmp_path) -> None:
-    out = release(cohort, tmp_path, run, "--subsample", 700)
-    work, ledger = tmp_path / "release.work", tmp_path / "ledger.sqlite"
+def test_a_subsample_serves_one_release(cohort) -> None:
+    assert cohort.release("--subsample", 20, "--cohort", "c").exit_code == 0
+    assert all(finding.ok for finding in verify_release(cohort.out))
+    work = cohort.folder / "release.work"
     assert not (work / "partials.zarr").exists()
-    charge = Published(out).statement["ledger"]["charges"][-1]["id"]
-    drawn = zarr.open_group(work / "private_statistics" / f"{charge}.zarr", mode="r")
+    (charge,) = cohort.charges()
+    drawn = zarr.open_group(work / "private_statistics" / f"{charge.id}.zarr", mode="r")
     exact = zarr.open_group(work / "statistics.zarr", mode="r")
-    for name in ("gram/0", "gram/1", "cross/0", "cross/1", "outcome_gram", "observed"):
-        # Noise of a thousand lattice steps is rarely zero.
-        assert np.mean(drawn[name][:] != exact[name][:]) > 0.98, name
-    refused = run("finalize", "--work-dir", work, "--out", tmp_path / "second", *HALF,
-                  "--ledger", ledger, exit_code=3)  # fmt: skip
+    for name in ("gram/0", "cross/0", "outcome_gram", "observed"):
+        # Noise of hundreds of lattice steps is rarely zero.
+        assert np.mean(drawn[name][:] != exact[name][:]) > 0.8, name
+    second = ("--work-dir", work, "--out", cohort.folder / "second", "--epsilon", 0.5)
+    refused = cohort.finalize(*second, "--cohort", "c")
+    assert (refused.exit_code, len(cohort.charges())) == (3, 1)
     assert "the subsample has served a release already" in refused.stderr

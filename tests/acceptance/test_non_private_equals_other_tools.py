@@ -19,15 +19,14 @@ from acceptance_inputs import (
     Published,
     RealSet,
 )
+from readme_scores import PRINTED_BY_PLINK2, own_scores, readme_scores
 from ridge_oracle import (
-    PRINTED_BY_PLINK2,
     RELATIVE_TOLERANCE,
     Regression,
     Release,
     assert_equal_columns,
     at_raw_units,
     blocks_of,
-    dosages_at_centre,
     penalty_of,
     regression,
     solve_by_blocks,
@@ -125,29 +124,30 @@ def test_weights_equal_ridge_on_raw_numbers_up_to_truncation(
 
 
 @pytest.mark.oracle
-def test_plink2_score_reproduces_predictions(release: Release, plink2: str, tmp_path: Path) -> None:
-    weights = release.published.variant_weights
-    scores = plink2_sums(
-        plink2, release, tmp_path / "scores",
-        [release.published.path / "weights.tsv.gz", 1, 2, "header-read", "cols=+scoresums",
-         "--score-col-nums", f"7-{6 + weights.shape[1]}"],
-    )  # fmt: skip
-    found = scores[[f"{name}_SUM" for name in weights.columns]].to_numpy(np.float64)
-    expected = dosages_at_centre(release) @ weights.to_numpy(np.float64)
-    assert_equal_columns(found, expected, relative=PRINTED_BY_PLINK2)
+def test_plink2_score_reproduces_predictions(release: Release, plink2: str) -> None:
+    published, bfile = release.published.path, release.inputs.bfile
+    expected = own_scores(published, bfile)
+    found = readme_scores(plink2, published, bfile, expected.columns)
+    assert_equal_columns(found, expected.to_numpy(), relative=PRINTED_BY_PLINK2)
 
 
 @pytest.mark.oracle
 def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: Path) -> None:
-    weights = release.published.variant_weights.iloc[:, -1]
-    text = gzip.decompress((release.published.path / f"pgs/{weights.name}.txt.gz").read_bytes())
+    expected = own_scores(release.published.path, release.inputs.bfile).iloc[:, -1:]
+    (name,) = expected.columns
+    text = gzip.decompress((release.published.path / f"pgs/{name}.txt.gz").read_bytes())
     table = tmp_path / "pgs.txt"  # without comments, because plink2 reads names in the first line
     lines = text.decode().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if not line.startswith("#")))
-    score = [table, 1, 4, 6, "header-read", "cols=+scoresums"]
-    found = plink2_sums(plink2, release, tmp_path / "scores", score)["effect_weight_SUM"]
-    expected = dosages_at_centre(release) @ weights.to_numpy(np.float64)
-    assert_equal_columns(found.to_numpy()[:, None], expected[:, None], relative=PRINTED_BY_PLINK2)
+    centre = release.published.path / "centre.afreq"
+    subprocess.run(
+        [plink2, "--bfile", release.inputs.bfile, "--read-freq", centre, "--threads", "1",
+         "--out", tmp_path / "scores", "--score", table, "1", "4", "6", "header-read",
+         "cols=+scoresums"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    found = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")["effect_weight_SUM"]
+    assert_equal_columns(found.to_numpy()[:, None], expected.to_numpy(), relative=PRINTED_BY_PLINK2)
 
 
 # With one LD block for each variant, every weight is that of a regression on this variant and the
@@ -186,17 +186,6 @@ def test_one_variant_and_covariates_equal_plink2_glm(
         difference = np.abs(release.published.variant_weights.loc[chosen, phenotype][given] - beta)
         assert np.all(difference <= allowed[given, index] + PRINTED_BY_PLINK2 * np.abs(beta))
         assert np.all(allowed[given, index] < 0.05 * error)
-
-
-def plink2_sums(plink2: str, release: Release, out: Path, score: list[object]) -> pd.DataFrame:
-    """Run ``plink2 --score`` with the public centres, and return its table."""
-    centre = release.published.path / "centre.afreq"
-    subprocess.run(
-        [plink2, "--bfile", release.inputs.bfile, "--read-freq", centre, "--threads", "1",
-         "--out", out, "--score", *map(str, score)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return pd.read_csv(f"{out}.sscore", sep=r"\s+")
 
 
 def common_variants_without_missing(inputs: RealSet, *, count: int) -> list[str]:

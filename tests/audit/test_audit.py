@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from audited_mechanisms import ADD, EPSILON, FULL, LABEL, REPLACE, mechanism
 from opendp_noise import OpenDPNoise
 from tiers import thinned
 from whole_matrices import write_cross, write_gram
@@ -32,23 +33,13 @@ from primo_scale.audit.worst_pairs import (
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.private_statistics import KIND, Draw, privatise
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 
-FULL, LABEL, FEATURE = PrivacyUnit
-REPLACE, ADD = Adjacency
 FALSE_ALARM = 1e-8
-EPSILON, DELTA = 3.0, 1e-3
-
-
-def mechanism(unit=FULL, adjacency=REPLACE, *, epsilon=EPSILON, by_block=False, recipe=None):
-    promise = Promise(epsilon, DELTA, unit, adjacency)
-    bounds = audit_bounds(by_block=by_block)
-    return calibrate(bounds, promise, recipe or Recipe(), split=SPLIT)
 
 
 def every_mechanism():

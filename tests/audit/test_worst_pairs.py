@@ -7,31 +7,28 @@ import math
 
 import numpy as np
 import pytest
+from audited_mechanisms import (
+    ADD,
+    DELTA,
+    EPSILON,
+    FEATURE,
+    FULL,
+    LABEL,
+    REPLACE,
+    mechanism,
+)
 
 from primo_scale.audit.mechanism_audit import StatedNoise
 from primo_scale.audit.worst_pairs import (
     N_SAMPLES,
-    SPLIT,
-    audit_bounds,
     statistics_of,
     worst_pairs,
 )
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import COUNTS_SHARE, Promise, Recipe
-from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.mechanism import COUNTS_SHARE, Recipe
 
-FULL, LABEL, FEATURE = PrivacyUnit
-REPLACE, ADD = Adjacency
-EPSILON, DELTA = 3.0, 1e-3
 MU = release_mu(EPSILON, DELTA)
-
-
-def mechanism(unit, adjacency, *, by_block=False, recipe=Recipe(), split=SPLIT):  # noqa: B008
-    promise = Promise(EPSILON, DELTA, unit, adjacency)
-    return calibrate(audit_bounds(by_block=by_block), promise, recipe, split=split)
-
-
 EVERY = pytest.mark.parametrize("unit", list(PrivacyUnit))
 BOTH = pytest.mark.parametrize("adjacency", list(Adjacency))
 LAYOUTS = pytest.mark.parametrize("by_block", [False, True], ids=["dense", "blocks"])

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,27 @@ def put(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     holder = value_at(document, above)
     holder[int(last) if isinstance(holder, list) else last] = value
     return document
+
+
+def resize(document: dict[str, Any], sizes: list[int]) -> None:
+    """State LD blocks of other sizes, and the shapes of the statistics that follow."""
+    before, after = document["cohort"]["n_variants"], sum(sizes)
+    document["cohort"] |= {"n_variants": after, "block_sizes": sizes}
+    for each in document["mechanism"]["queries"]:
+        each["shape"] = [after if length == before else length for length in each["shape"]]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to every member and element of a document."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*path, key))
+
+
+def holder_of(document: Any, path: tuple[Any, ...]) -> Any:
+    """Return the object or list that directly contains the value at a path of `places`."""
+    return functools.reduce(operator.getitem, path[:-1], document)
 
 
 def value_at(document: dict[str, Any], path: str) -> Any:

@@ -11,36 +11,47 @@ from typing import Any
 import mpmath
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from scipy.optimize import brentq
 
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit, phenotype_moments
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
+from primo_scale.ledger.spending import Account, AccountBudget, Balance, Charge, ChargeRequest
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import ESTIMATORS
+from primo_scale.methods.solution import LatticeWeights, Solution
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
+from primo_scale.privacy.clip_response import ClipResponse
+from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import moments_sigma
 from primo_scale.privacy.scales import calibrate
+from primo_scale.publication import recompute_method
 from primo_scale.publication import statement as said
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import Signer
-from primo_scale.publication.statement_inputs import (
-    PublicInputs,
-    Source,
-    StatedCovariate,
-    StatedPhenotype,
-)
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import public_by_assumption
-from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
-from primo_scale.version import __version__
+from primo_scale.run.describe_release import Payment, make_statement
+from primo_scale.run.design import Budget, Design, PaidMoments
+from primo_scale.run.estimation import Solved
+from primo_scale.run.release_forecast import Chosen
 
 OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
-ROW_NORM, FIXED_NORM, PHENOTYPE_NORM = 3_000_017, 700_001, 4_194_304
+CONSTANT = 3
+# Ages from 18 to 99 about 50 in tenths.
+FIXED_NORM = CONSTANT**2 + 490**2
+ROW_NORM, PHENOTYPE_NORM = 3_000_017, 4_194_304
 BLOCK_NORMS = (1_900_003, 1_700_021)
 PEOPLE = 1000
+BUDGET = Budget(5.0, 1e-7)
+BUILD = GenomeBuild("GRCh37", "--genome-build")
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
 SIGNER = Signer(PUBLIC_KEY, KEY.sign)
-_EVERYTHING_ONCE = Recipe()
+_LABEL, _FEATURE = PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 
@@ -52,9 +63,9 @@ class Mode:
     privacy: PrivacyUnit = PrivacyUnit.FULL
     adjacency: Adjacency = _REPLACE
     block_norms: tuple[int, ...] | None = None
-    recipe: Recipe = _EVERYTHING_ONCE
-    share: float = 1.0
     method: str = "reuse-cov-gauss"
+    subsample: int | None = None
+    buys_moments: bool = False
 
 
 MODES = {
@@ -63,32 +74,21 @@ MODES = {
     "full-blocks-within-the-row": Mode("stacked", block_norms=(1_300_003, 1_700_014)),
     "full-add-remove": Mode("add-remove", adjacency=_ADD),
     "full-add-remove-blocks": Mode("add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS),
-    "label": Mode("label", PrivacyUnit.LABEL),
-    "label-add-remove": Mode("label", PrivacyUnit.LABEL, _ADD),
-    "feature": Mode("stacked", PrivacyUnit.FEATURE),
-    "feature-blocks": Mode("by-block", PrivacyUnit.FEATURE, block_norms=BLOCK_NORMS),
-    "feature-add-remove": Mode("add-remove", PrivacyUnit.FEATURE, _ADD),
-    "subsampled": Mode("subsampled", recipe=Recipe(subsample=100), method="sub-samp-reuse-cov"),
-    "subsampled-feature": Mode(
-        "subsampled",
-        PrivacyUnit.FEATURE,
-        recipe=Recipe(subsample=900),
-        method="sub-samp-reuse-cov",
-    ),
-    "naive": Mode("stacked", recipe=Recipe(gram_copies=2), method="naive"),
-    "naive-blocks": Mode(
-        "by-block", block_norms=BLOCK_NORMS, recipe=Recipe(gram_copies=2), method="naive"
-    ),
-    "ada-ssp": Mode("stacked", recipe=Recipe(eigenvalue_share=1 / 3), method="ada-ssp"),
+    "label": Mode("label", _LABEL),
+    "label-add-remove": Mode("label", _LABEL, _ADD),
+    "feature": Mode("stacked", _FEATURE),
+    "feature-blocks": Mode("by-block", _FEATURE, block_norms=BLOCK_NORMS),
+    "feature-add-remove": Mode("add-remove", _FEATURE, _ADD),
+    "subsampled": Mode("subsampled", method="sub-samp-reuse-cov", subsample=100),
+    "subsampled-feature": Mode("subsampled", _FEATURE, method="sub-samp-reuse-cov", subsample=900),
+    "naive": Mode("stacked", method="naive"),
+    "naive-blocks": Mode("by-block", block_norms=BLOCK_NORMS, method="naive"),
+    "ada-ssp": Mode("stacked", method="ada-ssp"),
     "ada-ssp-add-remove": Mode(
-        "add-remove",
-        adjacency=_ADD,
-        block_norms=BLOCK_NORMS,
-        recipe=Recipe(eigenvalue_share=0.05),
-        method="ada-ssp-budget",
+        "add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS, method="ada-ssp-budget"
     ),
-    "moments": Mode("stacked", share=0.95),
-    "moments-label-add-remove": Mode("label", PrivacyUnit.LABEL, _ADD, share=0.95),
+    "moments": Mode("stacked", buys_moments=True),
+    "moments-label-add-remove": Mode("label", _LABEL, _ADD, buys_moments=True),
 }
 
 
@@ -130,70 +130,102 @@ def profile(epsilon: float, mu: float, *, digits: int = 60) -> mpmath.mpf:
         return mpmath.ncdf(half - ratio) - mpmath.exp(epsilon) * mpmath.ncdf(-half - ratio)
 
 
-def epsilon_at(mu: float, delta: float) -> float:
-    """Return the epsilon at which the profile of `mu` falls to delta."""
-    if profile(0.0, mu) <= delta:
-        return 0.0
-    return float(
-        brentq(lambda epsilon: float(mpmath.log(profile(epsilon, mu) / delta)), 0, 30 * mu + mu**2)
-    )
-
-
-def example_mechanism(
+def example_design(
     mode: str = "full",
-    *,
-    epsilon: float = 5.0,
-    delta: float = 1e-7,
-    block_sizes: tuple[int, ...] = (3, 4),
-    n_phenotypes: int = 2,
-) -> Mechanism:
-    kind = MODES[mode]
-    bounds = PublicBounds(
+    weights: ScoringWeights | None = None,
+    budget: Budget = BUDGET,
+    **changes: Any,
+) -> Design:
+    """Return the public choices of a release in two LD blocks; `changes` replace fields."""
+    weights = example_weights() if weights is None else weights
+    kind, d = MODES[mode], len(weights.variants)
+    design = Design(
+        n_samples=PEOPLE,
+        nominal_n=None,
+        privacy=kind.privacy,
+        adjacency=kind.adjacency,
+        subsample=kind.subsample,
+        boundaries=(0, d // 2, d),
+        ld_blocks="window:4",
+        genotypes=GenotypeCoding(
+            multiplier=np.ones(d, np.int16),
+            centre=np.ones(d, np.int16),
+            unit=1,
+            variances=np.full(d, 0.5),
+            source="nothing",
+        ),
+        outcomes=OutcomeCoding(
+            CONSTANT,
+            tuple(CovariateCoding(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates),
+            tuple(
+                PhenotypeBounds(name, -4.0, 4.0, 0.0, 1.0, "quantitative")
+                for name in weights.phenotypes
+            ),
+            unit=1024,
+        ),
+        reference=None,
         row_norm=ROW_NORM,
         block_norms=kind.block_norms,
-        fixed_norm=FIXED_NORM,
         phenotype_norm=PHENOTYPE_NORM,
-        block_sizes=block_sizes,
-        n_samples=PEOPLE,
-        n_phenotypes=n_phenotypes,
+        moments=None,
+        clipped=True,
+        genotype_store="/secret/place/genotypes.zarr",
     )
-    promise = Promise(epsilon, delta, kind.privacy, kind.adjacency, kind.share)
-    return calibrate(bounds, promise, kind.recipe, split=1.5)
+    if design.promise(budget).n_is_private:
+        design = dataclasses.replace(design, nominal_n=PEOPLE)
+    if kind.buys_moments:
+        sigma = moments_sigma(len(weights.phenotypes), design.promise(budget))
+        moments = PaidMoments(NoisyMoments(((0, 0),) * 3, sigma, "charge-1"), budget)
+        design = dataclasses.replace(design, moments=moments)
+    return dataclasses.replace(design, **changes)
 
 
-def example_charges(mechanism: Mechanism) -> list[Cost]:
-    """Return the cost of each charge of a release; a charge for phenotype moments is the first."""
+def example_mechanism(mode: str, design: Design, budget: Budget = BUDGET) -> Mechanism:
+    recipe = METHODS[MODES[mode].method].recipe(design.layout.n_phenotypes, design.subsample)
+    return calibrate(design.bounds, design.promise(budget), recipe, split=1.5)
+
+
+def example_costs(mechanism: Mechanism) -> list[Cost]:
+    """Return the cost of an earlier release of the cohort, and of each charge of this one.
+
+    A charge for phenotype moments precedes that for the statistics.
+    """
     promise = mechanism.promise
     whole = release_mu(promise.epsilon, promise.delta) ** 2
-    first = [] if promise.share == 1 else [Cost((1 - promise.share) * whole)]
-    return [*first, mechanism.cost]
+    moments = [] if promise.share == 1 else [Cost((1 - promise.share) * whole)]
+    paid = [*moments, mechanism.cost]
+    return [Cost(0.1 * sum(cost.mu_squared for cost in paid)), *paid]
 
 
-def example_ledger(mechanism: Mechanism, *, identifiers: tuple[str, ...] = ("charge-1", "charge-2")
-                   ) -> said.LedgerEntry:  # fmt: skip
-    promise, costs = mechanism.promise, example_charges(mechanism)
-    delta = promise.delta
-    paid = sum(costs[1:], costs[0])
-    earlier = Cost(0.1 * paid.mu_squared, 0.0, 0.0)
-    budget = 3 * promise.epsilon
-    return said.LedgerEntry(
-        cohort="biobank",
-        unit=str(promise.privacy),
-        adjacency=str(promise.adjacency),
-        delta=delta,
-        charges=tuple(
-            said.LedgerCharge(name, said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta))
-            for name, cost in zip(identifiers, costs, strict=False)
-        ),
-        before=_balance(earlier, delta),
-        after=_balance(earlier + paid, delta),
-        budget=said.LedgerBudget(budget, release_mu(budget, delta) ** 2),
+def example_payment(mechanism: Mechanism) -> Payment:
+    promise = mechanism.promise
+    epsilon, delta = promise.epsilon, promise.delta
+    account = Account("biobank", promise.privacy, promise.adjacency)
+    charges = tuple(
+        Charge(f"charge-{number}", ChargeRequest(account, f"{number}", epsilon, delta, cost))
+        for number, cost in enumerate(example_costs(mechanism))
     )
+    balance = Balance(account, AccountBudget(3 * epsilon, delta), charges)
+    return Payment(mechanism, charges[1:], balance, 123.4)
 
 
-def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
-    epsilon = epsilon_at(cost.mu_squared**0.5, delta - cost.delta) + cost.epsilon
-    return said.LedgerBalance(said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta), epsilon)
+def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solved:
+    """Return a solution by an estimator of the method; by its only one if it leaves no choice."""
+    method, layout = METHODS[MODES[mode].method], design.layout
+    chosen = ESTIMATORS[estimator] if method.estimator.is_choice else method.estimator
+    facts = recompute_method.METHODS[method.name]
+    names = (*recompute_method.PARAMETERS[chosen.name], *facts.parameters)
+    copies = method.recipe(layout.n_phenotypes, design.subsample).gram_copies
+    weights = LatticeWeights(
+        np.zeros((layout.n_variants, layout.n_phenotypes)),
+        np.zeros((layout.n_fixed, layout.n_phenotypes)),
+    )
+    penalties = (1.5,) * (layout.n_blocks * copies)
+    solution = Solution(weights, "a rule", "a floor", dict.fromkeys(names, 1.5), penalties)
+    slope = np.full(layout.n_phenotypes, 0.9)
+    slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
+    response = ClipResponse(slope, np.zeros(layout.n_phenotypes))
+    return Solved(Chosen(method, "as given", chosen), solution, response)
 
 
 def example_statement(
@@ -201,84 +233,23 @@ def example_statement(
     *,
     mode: str = "full",
     private: bool = True,
-    epsilon: float = 5.0,
-    delta: float = 1e-7,
+    epsilon: float = BUDGET.epsilon,
+    delta: float = BUDGET.delta,
+    estimator: str = "ridge",
+    **changes: Any,
 ) -> said.Statement:
-    d, names = len(weights.variants), weights.phenotypes
-    sizes = (d // 2, d - d // 2)
-    mechanism = example_mechanism(
-        mode, epsilon=epsilon, delta=delta, block_sizes=sizes, n_phenotypes=len(names)
-    )
-    promise, costs = mechanism.promise, example_charges(mechanism)
-    hidden = private and promise.n_is_private
-    penalties = (1.5,) * (len(sizes) * (mechanism.recipe.gram_copies if private else 1))
-    return said.Statement(
-        software=said.Software("primo_scale", __version__),
-        created="2026-11-20",
-        private=private,
-        guarantee=state_guarantee(promise, sum(costs[1:], costs[0])) if private else None,
-        mechanism=state_mechanism(mechanism, _also(mode, mechanism, weights)) if private else None,
-        cohort=said.Cohort(
-            n_samples=None if hidden else PEOPLE,
-            nominal_n=PEOPLE if hidden else None,
-            n_variants=d,
-            n_phenotypes=len(names),
-            n_covariates=len(weights.covariates),
-            block_sizes=sizes,
-        ),
-        public_inputs=_inputs(weights),
-        estimation=_estimation(MODES[mode].method if private else "", penalties, len(names)),
-        accuracy=said.Accuracy(123.4, "n c^2 / (v + sigma2^2 / (n var))"),
-        ledger=example_ledger(mechanism) if private else None,
-        public_by_assumption=(
-            public_by_assumption(promise.privacy, promise.adjacency) if private else ()
-        ),
-        unprotected=() if private else ("everything",),
-    )  # fmt: skip
+    """Return the statement of a release; `changes` replace fields of its design."""
+    budget = Budget(epsilon, delta)
+    changes = {"clipped": private, **changes}
+    design = example_design(mode, weights, budget, **changes)
+    payment = example_payment(example_mechanism(mode, design, budget)) if private else None
+    return state(design, example_solved(mode, design, estimator), payment)
 
 
-def _estimation(method: str, penalties: tuple[float, ...], n_phenotypes: int) -> said.Estimation:
-    """State a rule by the smallest eigenvalue if it is paid for, else a given ridge."""
-    estimator, numbers = "ridge", {}
-    if method.startswith("ada-ssp"):
-        estimator, numbers = "ridge-beyond-smallest-eigenvalue", {"smallest_eigenvalue_bound": 1.5}
-    attenuation = (0.9,) * n_phenotypes
-    return said.Estimation(
-        estimator, "ridge, as given", "floor at 0.3", numbers, penalties, attenuation
-    )
-
-
-def _also(mode: str, mechanism: Mechanism, weights: ScoringWeights) -> Stated:
-    promise, moments = mechanism.promise, None
-    if promise.share < 1:
-        change = phenotype_moments(len(weights.phenotypes), promise.adjacency)
-        moments = change / example_charges(mechanism)[0].mu_squared ** 0.5
-    return Stated(
-        method=MODES[mode].method,
-        summary="one noisy X'X for all phenotypes",
-        reason="as given",
-        n_fixed=1 + len(weights.covariates),
-        moments_sigma=moments,
-    )
-
-
-def _inputs(weights: ScoringWeights) -> PublicInputs:
-    return PublicInputs(
-        reference_frequencies="uninformative",
-        genotype_unit=1,
-        phenotype_unit=1024,
-        constant=3,
-        phenotypes=tuple(
-            StatedPhenotype(name, "quantitative", -4.0, 4.0, 0.0, 1.0)
-            for name in weights.phenotypes
-        ),
-        covariates=tuple(
-            StatedCovariate(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates
-        ),
-        ld_blocks="window:4",
-        genome_build="GRCh37",
-        sources=(Source("LD blocks", "window:4", "--ld-blocks"),),
-    )
+def state(design: Design, solved: Solved, payment: Payment | None) -> said.Statement:
+    """Return the product's statement, with a date that does not change."""
+    statement = make_statement(design, solved, payment, genome_build=BUILD)
+    return dataclasses.replace(statement, created="2026-11-20")
 
 
 def publish_example(directory: Path, *, mode: str = "full", private: bool = True) -> Path:

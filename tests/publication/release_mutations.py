@@ -13,7 +13,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jinja2 import TemplateError
-from release_edits import forge, read_document, restate
+from release_edits import forge, holder_of, places, read_document, restate
 
 from primo_scale.publication.signature import Signer
 
@@ -43,22 +43,9 @@ def mutate(directory: Path, generator: random.Random) -> str:
     return change.__name__
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inside = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [path] if path else []
-    if isinstance(value, dict | list):
-        for key, part in inside:
-            found += (
-                _places(part, (*path, key)) if isinstance(part, dict | list) else [(*path, key)]
-            )
-    return found
-
-
 def _change_value(document: dict[str, Any], generator: random.Random) -> None:
-    *above, last = generator.choice(_places(document))
-    holder: Any = document
-    for key in above:
-        holder = holder[key]
+    path = generator.choice(list(places(document)))
+    holder, last = holder_of(document, path), path[-1]
     kind, old = generator.randrange(7), holder[last]
     if kind == 0 and isinstance(holder, dict):
         del holder[last]

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from release_edits import forge, put, read_document, value_at
 from release_examples import (
     OPTIONS,
-    example_charges,
-    example_ledger,
+    example_costs,
+    example_design,
     example_mechanism,
-    example_statement,
+    example_solved,
     example_weights,
+    state,
 )
+from small_cohort import command
 
 from primo_scale.cli.verify import main
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Charge, ChargeRequest
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.publication.check_ledger import ledger_findings
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.signature import Signer
+from primo_scale.run.describe_release import Payment
 from primo_scale.storage.files import sha256_of_file
 
 
@@ -54,35 +56,27 @@ class Paid:
             ledger.mark_published(charge, sha256_of_file(self.directory / "release.json"))
 
 
-def pay(ledger: Ledger, mode: str) -> tuple[Charge, ...]:
-    """Charge an earlier release of the cohort, and then a release of `mode`."""
-    mechanism = example_mechanism(mode)
-    promise, costs = mechanism.promise, example_charges(mechanism)
+def pay(ledger: Ledger, mechanism: Mechanism) -> Payment:
+    """Charge an earlier release of the cohort, and then one with this noise."""
+    promise = mechanism.promise
     account = ledger.account_named("biobank", unit=promise.privacy, adjacency=promise.adjacency)
     ledger.set_budget(account, epsilon=3 * promise.epsilon, delta=promise.delta)
-    earlier = Cost(0.1 * sum(cost.mu_squared for cost in costs))
-    charges = [
-        ledger.reserve(
-            ChargeRequest(account, f"request {i}", promise.epsilon, promise.delta, cost)
-        ).charge
-        for i, cost in enumerate([earlier, *costs])
-    ]
-    for charge in charges:
+    for number, cost in enumerate(example_costs(mechanism)):
+        request = ChargeRequest(account, f"{number}", promise.epsilon, promise.delta, cost)
+        charge = ledger.reserve(request).charge
         ledger.mark_drawn(charge, f"statistics {charge.id}")
-    return tuple(charges[1:])
+    (balance,) = ledger.balances()
+    return Payment(mechanism, balance.charges[1:], balance, 123.4)
 
 
 def make(root: Path, mode: str) -> Paid:
+    weights, design = example_weights(), example_design(mode)
     with Ledger(root / "ledger.sqlite") as ledger:
-        charges = pay(ledger, mode)
-        weights, names = example_weights(), tuple(charge.id for charge in charges)
-        statement = dataclasses.replace(
-            example_statement(weights, mode=mode),
-            ledger=example_ledger(example_mechanism(mode), identifiers=names),
-        )
+        payment = pay(ledger, example_mechanism(mode, design))
+        statement = state(design, example_solved(mode, design), payment)
         signer = Signer(ledger.public_key, ledger.sign)
         publish_release(root / "out", weights, statement, OPTIONS, signer=signer)
-        paid = Paid(root / "out", root / "ledger.sqlite", charges)
+        paid = Paid(root / "out", root / "ledger.sqlite", payment.charges)
         paid.publish(ledger)
     return paid
 
@@ -108,11 +102,11 @@ def test_the_ledger_that_paid_agrees(mode, tmp_path):
 
 
 def test_the_command_line(paid):
-    arguments = [str(paid.directory), "--ledger", str(paid.ledger)]
-    result = CliRunner().invoke(main, arguments)
+    arguments = [paid.directory, "--ledger", paid.ledger]
+    result = command(main, *arguments)
     assert result.exit_code == 0, result.output
     assert "ok       charges" in result.output
-    result = CliRunner().invoke(main, [*arguments[:2], str(paid.ledger) + ".absent"])
+    result = command(main, *arguments[:2], f"{paid.ledger}.absent")
     assert result.exit_code == 3
     assert "no ledger here" in result.output
     paid.ledger.write_text("no ledger")

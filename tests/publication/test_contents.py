@@ -20,7 +20,7 @@ from primo_scale.genotypes.coding import reference_coding
 from primo_scale.publication.centres import possible_frequencies
 from primo_scale.publication.document import serialise
 from primo_scale.publication.signature import Signer
-from primo_scale.publication.verify import verify_release
+from primo_scale.publication.verify import verify, verify_release
 from primo_scale.publication.weights import centre_frequency
 
 
@@ -28,6 +28,7 @@ def test_an_honest_release_signed_again_verifies(release, open_release):
     for directory in (release, open_release):
         forge(directory, read_document(directory))
         assert problems(directory) == []
+        assert verify(directory).private is (directory == release)
 
 
 # ------------------------------------------------------------------------ files with the weights

@@ -15,7 +15,6 @@ import pytest
 from release_examples import (
     MODES,
     OPTIONS,
-    PEOPLE,
     PUBLIC_KEY,
     SIGNER,
     example_statement,
@@ -179,7 +178,8 @@ def test_the_report_answers_a_privacy_officer(pristine):
 @pytest.mark.parametrize(
     "mode, phrases",
     [
-        ("full-add-remove", ["any one person is missing", "planned for 1000"]),
+        ("full-add-remove", ["any one person is missing",
+                             "a private number of people (planned for 1000)"]),
         ("label", ["phenotypes (their values", "every person's genotypes and covariates",
                    "public under the promise: X'X by LD block; X'C, genotypes by"]),
         ("label-add-remove", ["contributes no phenotype at all"]),
@@ -217,18 +217,6 @@ def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
         at_most = Context(prec=3, rounding=ROUND_CEILING).plus(power)
         sentence = f"a false alarm in {level} of cases tells the two cohorts apart in {at_most} %"
         assert sentence in text_of(pristine[True])
-
-
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("full-add-remove")])
-def test_a_private_number_of_people_is_in_no_file(mode, tmp_path, monkeypatch):
-    """The statement has only the nominal size, so that no file depends on the real one."""
-    statement = example_statement(example_weights(), mode=mode)
-    assert (statement.cohort.n_samples, statement.cohort.nominal_n) == (None, PEOPLE)
-    directory = publish(tmp_path / "out", example_weights(), statement)
-    assert "a private number of people (planned for 1000)" in text_of(directory)
-    log = (directory / "release.log").read_text()
-    assert "cohort: a private number of people (planned for 1000), 7 variants" in log
-    assert "None" not in log + text_of(directory)
 
 
 def test_a_release_without_noise_begins_with_a_warning(pristine):

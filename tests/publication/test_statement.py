@@ -55,6 +55,10 @@ def test_the_shipped_schema_is_that_of_the_dataclasses():
         ("mechanism.queries.0.observed_total", 12),
         ("cohort.n_phenotyped", 900),
         ("cohort.n_samples", 0),
+        ("cohort.n_samples", 7.0),  # written as a float
+        ("cohort.n_variants", 7.0),
+        ("cohort.n_phenotypes", 2.0),
+        ("cohort.n_covariates", 1.0),
         ("ledger", None),
         ("ledger.charges", []),
         ("public_by_assumption", []),

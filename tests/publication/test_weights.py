@@ -1,25 +1,19 @@
-"""weights.tsv.gz and centre.afreq: format, refusals, and scores by plink2."""
+"""weights.tsv.gz and covariates.tsv: format and refusals."""
 
 from __future__ import annotations
 
 import dataclasses
 import gzip
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from bed_reader import open_bed
 from release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import VariantTable, read_bim
-from primo_scale.publication.pgs import write_pgs_files
 from primo_scale.publication.releasable import check_releasable, refuse_formulas
 from primo_scale.publication.weights import (
     ScoringWeights,
-    write_centre_afreq,
     write_covariates,
     write_weights,
 )
@@ -131,82 +125,3 @@ def test_an_absent_allele_and_a_sign_within_a_name_are_text():
     ids = np.array([f"1:{k}:A:-" for k in range(len(variants))], dtype=object)
     changed = dataclasses.replace(variants, allele2=absent, identifier=ids)
     refuse_formulas(changed, phenotypes=["HDL-C", "a=b"], covariates=["age@visit"])
-
-
-# -------------------------------------------------------------------------------- against plink2
-
-
-def real_set(reference: Path, name: str) -> tuple[Path, VariantTable, np.ndarray]:
-    """Return a real fileset, its variants, and bed-reader's copies of A1 (NaN: missing)."""
-    prefix = {
-        "regenie": reference / "data/real/regenie_example/example",
-        "hapmap3": reference / "data/real/hapmap3_chr1-10/hm3_chr1-10",
-    }[name]
-    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
-        dosage = bed.read(dtype="float64")
-    return prefix, read_bim(Path(f"{prefix}.bim")).variants, dosage
-
-
-def genetic_score(weights: ScoringWeights, dosage: np.ndarray) -> np.ndarray:
-    return np.where(np.isnan(dosage), weights.centre_dosage, dosage) @ weights.per_allele
-
-
-def plink2_sums(plink2: str, prefix: Path, score: list[str], out: Path) -> pd.DataFrame:
-    where = ["--bfile", str(prefix), "--threads", "1", "--out", str(out)]
-    subprocess.run([plink2, *where, "--score", *score], check=True, capture_output=True)
-    return pd.read_csv(f"{out}.sscore", sep=r"\s+")
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("name", ["regenie", "hapmap3"])
-def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(name, reference, plink2, tmp_path):
-    prefix, variants, dosage = real_set(reference, name)
-    weights = example_weights(variants, phenotypes=("Y1", "Y2", "Y3"))
-    write_weights(tmp_path / "weights.tsv.gz", weights, DOCUMENT)
-    write_centre_afreq(tmp_path / "centre.afreq", weights, DOCUMENT)
-    # The contract's command, with sums beside the averages.
-    score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
-    score += ["--score-col-nums", "7-9", "--read-freq", str(tmp_path / "centre.afreq")]
-    sums = plink2_sums(plink2, prefix, score, tmp_path / "out")
-    expected = genetic_score(weights, dosage)
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(
-        sums[["Y1_SUM", "Y2_SUM", "Y3_SUM"]], expected, rtol=1e-5, atol=1e-6 * scale
-    )
-    # The centres matter: with the sample's own frequencies, missing genotypes score otherwise.
-    if np.isnan(dosage).any():
-        sums = plink2_sums(plink2, prefix, score[:-2], tmp_path / "no_centre")
-        assert np.abs(sums["Y1_SUM"] - expected[:, 0]).max() > 1e-3 * scale
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("name", ["regenie", "hapmap3"])
-def test_plink2_scores_the_pgs_files_alike(name, reference, plink2, tmp_path):
-    prefix, variants, dosage = real_set(reference, name)
-    weights = example_weights(variants)
-    write_centre_afreq(tmp_path / "centre.afreq", weights, DOCUMENT)
-    write_pgs_files(tmp_path / "pgs", weights, DOCUMENT)
-    expected = genetic_score(weights, dosage)
-    for index, phenotype in enumerate(weights.phenotypes):
-        text = gzip.decompress((tmp_path / f"pgs/{phenotype}.txt.gz").read_bytes()).decode()
-        table = tmp_path / f"{phenotype}.txt"
-        table.write_text("\n".join(line for line in text.split("\n") if not line.startswith("#")))
-        score = [str(table), "1", "4", "6", "header-read", "cols=+scoresums"]
-        score += ["--read-freq", str(tmp_path / "centre.afreq")]
-        sums = plink2_sums(plink2, prefix, score, tmp_path / phenotype)["effect_weight_SUM"]
-        scale = np.abs(expected[:, index]).max()
-        np.testing.assert_allclose(sums, expected[:, index], rtol=1e-5, atol=1e-6 * scale)
-
-
-@pytest.mark.oracle
-def test_plink2_reads_weights_of_variants_without_a_second_allele(reference, plink2, tmp_path):
-    prefix = reference / "data/edge/plink_made/rare_indels_a1zero"
-    weights = example_weights(read_bim(Path(f"{prefix}.bim")).variants)
-    write_weights(tmp_path / "weights.tsv.gz", weights, DOCUMENT)
-    write_centre_afreq(tmp_path / "centre.afreq", weights, DOCUMENT)
-    with open_bed(f"{prefix}.bed", count_A1=True) as bed:
-        expected = genetic_score(weights, bed.read(dtype="float64"))
-    score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
-    score += ["--score-col-nums", "7-8", "--read-freq", str(tmp_path / "centre.afreq")]
-    sums = plink2_sums(plink2, prefix, score, tmp_path / "out")
-    np.testing.assert_allclose(sums[["height_SUM", "LDL_SUM"]], expected, rtol=1e-4, atol=1e-4)

@@ -7,14 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
-from genotype_headers import write_header
-from zero_commits import commit_zeros
+from example_partials import commit_zeros, partials_below
 
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation import summation as run
-from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.partials import KIND, Inputs, Partials
+from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Plan, RowTask, TileTask
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import remove_partials
@@ -30,10 +28,7 @@ PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)
 
 
 def store(path, subsample=None, rule=None):
-    genotypes = write_header(path / "g", "of g")
-    digests = {"genotypes": "of g", "outcomes": "x"}
-    inputs = Inputs(genotypes, path / "o", rule, subsample, digests)
-    return open_partials(path / "partials.zarr", PLAN, inputs, np.ones((8, 4), np.int8))
+    return partials_below(path, PLAN, np.ones((8, 4), np.int8), rule=rule, subsample=subsample)
 
 
 def every_task():

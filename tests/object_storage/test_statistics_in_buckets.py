@@ -12,14 +12,14 @@ import pytest
 from bucket_runs import contents, ledger, options, run
 from command_io import digest_in
 from faulty_proxy import seeded
-from whole_matrices import write_cross, write_gram
+from whole_matrices import write_matrices
 
 from primo_scale import machine
 from primo_scale.accumulation.statistics import finished_plan_digest, open_raw_statistics
 from primo_scale.errors import InputError
 from primo_scale.run.work_directory import STATISTICS, claim
 from primo_scale.storage import bucket_store
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -34,13 +34,11 @@ def numbers(*shape: int) -> np.ndarray:
 
 def summed(location: Location, inputs: dict[str, str] | None = None) -> None:
     """Write finished statistics."""
-    writer = BlockMatricesWriter(location, "statistics", LAYOUT)
-    q = LAYOUT.n_outcomes
-    for block, size in enumerate(LAYOUT.sizes):
-        write_gram(writer, LAYOUT, block, numbers(size, size))
-        write_cross(writer, LAYOUT, block, numbers(size, q))
-    writer.write_outcome_gram(numbers(q, q) + 1)
-    writer.write_observed(np.array([5, 6]))
+    (size,), q = LAYOUT.sizes, LAYOUT.n_outcomes
+    writer = write_matrices(
+        location, LAYOUT, [numbers(size, size)], [numbers(size, q)], numbers(q, q) + 1,
+        np.array([5, 6]),
+    )  # fmt: skip
     writer.finish({"sha256": writer.sha256(), "inputs": inputs or {}, "plan_digest": "the plan's"})
 
 

@@ -11,7 +11,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
-from whole_matrices import write_cross, write_gram
+from whole_matrices import write_gram, write_matrices
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage import block_matrices
@@ -41,16 +41,9 @@ def statistics(layout, largest, seed=0, copies=1):
 
 def written(path, layout, content, *, largest=None, eigenvalue=None):
     """Return a writer to which all of `content` was written."""
-    grams, crosses, outcome_gram, observed = content
-    copies = max(copy for _, copy in grams) + 1
+    copies = max(copy for _, copy in content[0]) + 1
     known = {} if largest is None else {"largest_gram": largest}
-    writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies, **known)
-    for (block, copy), gram in grams.items():
-        write_gram(writer, layout, block, gram, copy)
-    for block, cross in enumerate(crosses):
-        write_cross(writer, layout, block, cross)
-    writer.write_outcome_gram(outcome_gram)
-    writer.write_observed(observed)
+    writer = write_matrices(path, layout, *content, gram_copies=copies, **known)
     if eigenvalue is not None:
         writer.write_smallest_eigenvalue(eigenvalue)
     return writer

@@ -44,6 +44,14 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+def encrypted(request: pytest.FixtureRequest) -> bool:
+    """Run the test without and with an encryption key, and provide which."""
+    if request.param:
+        request.getfixturevalue("key")
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """Reference data and vectors: `PROVENANCE.md` there tells where they come from."""

@@ -23,13 +23,7 @@ def bytes_below(path):
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-@pytest.fixture(params=["unencrypted", "encrypted"])
-def _encryption(request):
-    if request.param == "encrypted":
-        request.getfixturevalue("key")
-
-
-@pytest.mark.usefixtures("_encryption")
+@pytest.mark.usefixtures("encrypted")
 def test_partial_sums_fit_the_predicted_size(tmp_path):
     """Z'Z of every stripe, and multipliers of 17 blocks in chunks of 16."""
     layout = BlockLayout(tuple(range(0, SIDE * N_BLOCKS + 1, SIDE)), 2, 38)
@@ -44,7 +38,7 @@ def test_partial_sums_fit_the_predicted_size(tmp_path):
     assert 0.9 * partial_bytes(work) <= there <= partial_bytes(work)
 
 
-@pytest.mark.usefixtures("_encryption")
+@pytest.mark.usefixtures("encrypted")
 @pytest.mark.parametrize("copies", [1, 3])
 def test_statistics_fit_the_predicted_size(tmp_path, copies):
     """The last of two panels holds 53 rows, and fills a chunk of 1047."""

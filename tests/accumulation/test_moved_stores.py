@@ -82,13 +82,11 @@ def undisturbed(path, *asked):
     return summed(partials, path)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.usefixtures("encrypted")
 @pytest.mark.parametrize("rule", [RULE, None])
 @pytest.mark.parametrize("rows", ["outcomes.zarr", "moved_outcomes.zarr"])
-def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, request, encrypted, rule, rows):
+def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, rule, rows):
     """Another store takes the old location, while workers that know the old one still run."""
-    if encrypted:
-        request.getfixturevalue("key")
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)
     expected = undisturbed(tmp_path / "whole", genotypes, outcomes, rule)
     begun = opened(tmp_path, genotypes, outcomes, rule)

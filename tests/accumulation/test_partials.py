@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 
 import numpy as np
 import pytest
 from example_partials import commit_zeros, partials_below
+from example_stores import flip_a_bit
 
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation import summation as run
@@ -63,9 +65,10 @@ def test_only_damaged_chunks_are_dropped(harm, tmp_path):
     assert partials.drop_damaged() == 0
     hit = TileTask(0, 0, 0, 1)
     chunk = chunk_path(partials.array("gram/0"), (0, 0, 1))
-    content = bytearray(chunk.read_bytes())
-    content[7] ^= 16
-    chunk.write_bytes({"truncated": content[:9], "flipped": content, "emptied": b""}[harm])
+    if harm == "flipped":
+        flip_a_bit(chunk)
+    else:
+        os.truncate(chunk, 9 if harm == "truncated" else 0)
     assert partials.committed() == set(tasks)  # only the existence of chunks is checked
     assert partials.drop_damaged() == 1
     assert partials.committed() == set(tasks) - {hit}

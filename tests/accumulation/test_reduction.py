@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from example_partials import partials_below
+from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
@@ -133,9 +134,7 @@ def test_missing_and_damaged_tiles_are_refused(tmp_path, name, index, damage):
     if damage == "removed":
         chunk.unlink()
     else:
-        content = bytearray(chunk.read_bytes())
-        content[3] ^= 1
-        chunk.write_bytes(content)
+        flip_a_bit(chunk)
     with pieces_of(8, 16):
         with pytest.raises(InputError, match="chunk is"):
             reduced(partials, tmp_path / "s")

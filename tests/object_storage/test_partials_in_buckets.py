@@ -76,13 +76,6 @@ def test_encrypted_partial_sums_reveal_no_sums_or_digests(prefix, key, tmp_path,
         is_complete(prefix / "partials.zarr", KIND)
 
 
-@pytest.fixture(params=[False, True])
-def encrypted(request) -> bool:
-    if request.param:
-        request.getfixturevalue("key")
-    return request.param
-
-
 def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, encrypted):
     partials = opened(prefix)
     done = commit_all(partials)

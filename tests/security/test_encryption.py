@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from damage import swap
 from durable import disk_seen
+from example_stores import EVERYTHING, VALUES, swap, write_store
 from security_runs import run
 from small_cohort import command
 
@@ -33,26 +33,14 @@ from primo_scale.storage.groups import (
     create_array,
     create_group,
     is_complete,
-    mark_complete,
     open_group,
 )
-
-VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
-EVERYTHING = (slice(None), slice(None))
 
 
 @pytest.fixture
 def another_key(tmp_path) -> Path:
     make_key_file(tmp_path / "another.key")
     return tmp_path / "another.key"
-
-
-def write_store(path: Path) -> None:
-    group = create_group(path, "statistics", {"first": "guess-me"})
-    for name in ("a", "b"):
-        array = create_array(group, name, shape=(4, 6), chunks=(2, 6), dtype=np.int64)
-        write_block(array, EVERYTHING, VALUES)
-    mark_complete(group, {"sha256": "confirm-me"})
 
 
 def array_at(path: Path, name: str = "a"):

@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 import zarr
+from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
@@ -191,10 +192,7 @@ def test_damage_to_any_array_is_detected(tmp_path, name, index, forged):
             corner = (slice(i * s, i * s + 1) for i, s in zip(index, array.chunks, strict=True))
             array[tuple(corner)] = 10**6
         else:
-            chunk = chunk_path(array, index)
-            content = bytearray(chunk.read_bytes())
-            content[len(content) // 2] ^= 16
-            chunk.write_bytes(content)
+            flip_a_bit(chunk_path(array, index))
         gram = [lambda: read.gram(0), lambda: list(read.gram_tiles(0))]
         for reading in [read.sha256, *(gram if name == "gram/0" else [])]:
             with pytest.raises(DamagedChunk, match="chunk is damaged"):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from presence import missing
 
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
+from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 
 # A machine that is slow, or that compiles for the first time, is no failure.
 settings.register_profile(
@@ -32,6 +33,23 @@ def umask_of_the_shell() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put an encryption key into effect, and provide its file."""
+    path = tmp_path / "user.key"
+    make_key_file(path)
+    monkeypatch.setenv(KEY_VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+def encrypted(request: pytest.FixtureRequest) -> bool:
+    """Run the test without and with an encryption key, and provide which."""
+    if request.param:
+        request.getfixturevalue("key")
+    return request.param
 
 
 @pytest.fixture(scope="session")

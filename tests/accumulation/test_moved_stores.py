@@ -23,7 +23,6 @@ from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 
 LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
 PLAN = Plan(LAYOUT, N, row_group=16, stripe=16, rows_per_read=8, tile=3)
@@ -83,16 +82,11 @@ def undisturbed(path, *asked):
     return summed(partials, path)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.usefixtures("encrypted")
 @pytest.mark.parametrize("rule", [RULE, None])
 @pytest.mark.parametrize("rows", ["outcomes.zarr", "moved_outcomes.zarr"])
-def test_moved_stores_are_read_at_new_locations(
-    cohorts, tmp_path, monkeypatch, encrypted, rule, rows
-):
+def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, rule, rows):
     """Another store takes the old location, while workers that know the old one still run."""
-    if encrypted:
-        make_key_file(tmp_path / "user.key")
-        monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)
     expected = undisturbed(tmp_path / "whole", genotypes, outcomes, rule)
     begun = opened(tmp_path, genotypes, outcomes, rule)

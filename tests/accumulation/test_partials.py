@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 
 import numpy as np
 import pytest
-from genotype_headers import write_header
-from zero_commits import commit_zeros
+from example_partials import commit_zeros, partials_below
+from example_stores import flip_a_bit
 
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation import summation as run
-from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.partials import KIND, Inputs, Partials
+from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Plan, RowTask, TileTask
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import remove_partials
@@ -30,10 +30,7 @@ PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)
 
 
 def store(path, subsample=None, rule=None):
-    genotypes = write_header(path / "g", "of g")
-    digests = {"genotypes": "of g", "outcomes": "x"}
-    inputs = Inputs(genotypes, path / "o", rule, subsample, digests)
-    return open_partials(path / "partials.zarr", PLAN, inputs, np.ones((8, 4), np.int8))
+    return partials_below(path, PLAN, np.ones((8, 4), np.int8), rule=rule, subsample=subsample)
 
 
 def every_task():
@@ -68,9 +65,10 @@ def test_only_damaged_chunks_are_dropped(harm, tmp_path):
     assert partials.drop_damaged() == 0
     hit = TileTask(0, 0, 0, 1)
     chunk = chunk_path(partials.array("gram/0"), (0, 0, 1))
-    content = bytearray(chunk.read_bytes())
-    content[7] ^= 16
-    chunk.write_bytes({"truncated": content[:9], "flipped": content, "emptied": b""}[harm])
+    if harm == "flipped":
+        flip_a_bit(chunk)
+    else:
+        os.truncate(chunk, 9 if harm == "truncated" else 0)
     assert partials.committed() == set(tasks)  # only the existence of chunks is checked
     assert partials.drop_damaged() == 1
     assert partials.committed() == set(tasks) - {hit}

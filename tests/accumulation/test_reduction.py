@@ -6,13 +6,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from genotype_headers import write_header
+from example_partials import partials_below
+from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
 
-from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction, reduction_bytes
 from primo_scale.accumulation.statistics import open_raw_statistics
@@ -42,11 +41,7 @@ def partials_of(path, X, Z, boundaries, *, row_group, tile, max_code=MAX_CODE):
     write_block(observed, (slice(None),), np.arange(q - 1))
     mark_complete(outcomes, {"coding_digest": "x", "content_digest": "y"})
 
-    genotypes = write_header(path / "genotypes", "g")
-    digests = {"genotypes": "g", "outcomes": "y"}
-    inputs = Inputs(genotypes, path / "outcomes", None, None, digests)
-    codes = np.full((layout.n_variants, 4), max_code, np.int8)
-    partials = open_partials(path / "partials.zarr", plan, inputs, codes)
+    partials = partials_below(path, plan, np.full((layout.n_variants, 4), max_code, np.int8))
     for task in plan.row_tasks():
         z = Z[plan.people(task)]
         partials.commit_rows(task, z.T @ z)
@@ -139,9 +134,7 @@ def test_missing_and_damaged_tiles_are_refused(tmp_path, name, index, damage):
     if damage == "removed":
         chunk.unlink()
     else:
-        content = bytearray(chunk.read_bytes())
-        content[3] ^= 1
-        chunk.write_bytes(content)
+        flip_a_bit(chunk)
     with pieces_of(8, 16):
         with pytest.raises(InputError, match="chunk is"):
             reduced(partials, tmp_path / "s")

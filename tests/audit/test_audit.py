@@ -16,7 +16,7 @@ import pytest
 from audited_mechanisms import ADD, EPSILON, FULL, LABEL, REPLACE, mechanism
 from opendp_noise import OpenDPNoise
 from tiers import thinned
-from whole_matrices import write_cross, write_gram
+from whole_matrices import write_matrices
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.audit import audited_release
@@ -37,7 +37,7 @@ from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.private_statistics import KIND, Draw, privatise
 from primo_scale.privacy.scales import calibrate
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 
 FALSE_ALARM = 1e-8
 
@@ -299,12 +299,8 @@ def test_the_audited_release_equals_that_of_privatise(tmp_path, by_block):
     sizes = audited.bounds.block_sizes
     exact = statistics_of(pair.others, pair.before, sizes)
     layout = BlockLayout(tuple(np.cumsum([0, *sizes]).tolist()), 1, 2)
-    writer = BlockMatricesWriter(tmp_path / "raw", "statistics", layout)
-    for block in range(layout.n_blocks):
-        write_gram(writer, layout, block, exact.gram[block])
-        write_cross(writer, layout, block, exact.cross[block])
-    writer.write_outcome_gram(exact.outcome_gram)
-    writer.write_observed(exact.observed)
+    parts = exact.gram, exact.cross, exact.outcome_gram, exact.observed
+    writer = write_matrices(tmp_path / "raw", layout, *parts)
     raw = RawStatistics(writer.finish({}), 40, "digest", {})
 
     store = tmp_path / "private"

@@ -12,6 +12,7 @@ from pathlib import Path
 from command_io import digest_in, table_options
 
 ROOT = Path(__file__).resolve().parents[2]
+
 # Limit that detects hangs; the tests make no assertion about durations.
 LIMIT_SECONDS = 600
 PRELOAD = Path(__file__).with_name("gated_tasks.py")
@@ -82,15 +83,8 @@ class Cohort:
     def tables(self) -> list[str]:
         """Return the options for phenotypes, covariates, bounds, the model and the budget."""
         model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
-        return [
-            *table_options(self.prefix),
-            *model,
-            "--epsilon",
-            "2",
-            "--delta",
-            "1e-7",
-            "--accept-noise",
-        ]
+        budget = ["--epsilon", "2", "--delta", "1e-7", "--accept-noise"]
+        return [*table_options(self.prefix), *model, *budget]
 
     def accumulate_options(self, work: Path) -> list[str]:
         """Return the options of pipelines.accumulate."""

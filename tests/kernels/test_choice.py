@@ -40,6 +40,14 @@ print(*names, digest.hexdigest())
 """
 
 
+def printed(program: str, *words: str, **environment: str) -> str:
+    """Return what a program prints in a new process."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], env={**os.environ, **environment}, cwd=ROOT,
+        stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
 @pytest.fixture
 def features(monkeypatch: pytest.MonkeyPatch):
     """Provide a function that sets the apparent processor."""
@@ -61,7 +69,7 @@ def test_the_command_line_lists_the_names_without_importing_numba() -> None:
         "(option,) = [option for option in main.params if option.name == 'kernel']; "
         "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    printed(program)
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
@@ -157,12 +165,7 @@ def test_a_process_without_the_instructions_gives_the_same_products(
     setting: dict[str, str],
 ) -> None:
     """The expected digest comes from int64 products."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, **setting, "CUDA_VISIBLE_DEVICES": ""},
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    small, large, digest = done.stdout.split()
+    small, large, digest = printed(PROGRAM, **setting, CUDA_VISIBLE_DEVICES="").split()
     assert {small, large}.isdisjoint({"amx", "vnni"})
     expected = hashlib.sha256()
     for largest in (1, 127):
@@ -205,11 +208,7 @@ print(before, compiled() - before)
 def test_nothing_is_compiled_after_the_warm_up(name: str) -> None:
     """Otherwise every worker would compile the functions again, at the same time."""
     available(name, 1)
-    done = subprocess.run(
-        [sys.executable, "-c", AFTER_THE_WARM_UP, name],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    before, later = map(int, done.stdout.split())
+    before, later = map(int, printed(AFTER_THE_WARM_UP, name).split())
     assert before > 0
     assert later == 0
 
@@ -224,9 +223,4 @@ print(Torch(1).is_available())
 @pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
 def test_torch_is_refused_where_its_products_saturate(instructions: str) -> None:
     available("torch", LARGEST_BYTE)
-    done = subprocess.run(
-        [sys.executable, "-c", TORCH_WITHOUT_VNNI],
-        env={**os.environ, "ONEDNN_MAX_CPU_ISA": instructions},
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == "False"
+    assert printed(TORCH_WITHOUT_VNNI, ONEDNN_MAX_CPU_ISA=instructions).strip() == "False"

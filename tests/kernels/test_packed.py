@@ -24,8 +24,9 @@ from primo_scale.kernels.products import row_stride, spread_rows
 def pack(raw: np.ndarray) -> np.ndarray:
     """Pack raw values (v, n) as the .bed format defines: first sample in the lowest bits."""
     packed = np.zeros((raw.shape[0], packed_width(raw.shape[1])), dtype=np.uint8)
-    for (v, i), value in np.ndenumerate(raw):
-        packed[v, i // 4] |= int(value) << 2 * (i % 4)
+    for place in range(4):
+        here = raw[:, place::4]
+        packed[:, : here.shape[1]] |= (here << 2 * place).astype(np.uint8)
     return packed
 
 
@@ -103,11 +104,7 @@ def test_squared_norms_of_long_rows(n_samples: int) -> None:
     """Longer than one pass of the kernel, as a view of longer rows."""
     rng = np.random.default_rng(n_samples)
     raw = rng.integers(0, 4, (11, n_samples))
-    packed = np.zeros((11, packed_width(n_samples)), dtype=np.uint8)
-    for place in range(4):
-        here = raw[:, place::4]
-        packed[:, : here.shape[1]] |= (here << 2 * place).astype(np.uint8)
-    room = np.pad(packed, ((0, 0), (5, 9)), constant_values=255)
+    room = np.pad(pack(raw), ((0, 0), (5, 9)), constant_values=255)
     table = rng.integers(-128, 128, (11, 4)).astype(np.int8)
     norms = np.zeros(n_samples, dtype=np.int64)
     add_squared_norms(norms, room[:, 5:-9], table)

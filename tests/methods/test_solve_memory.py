@@ -7,14 +7,14 @@ import tracemalloc
 import numpy as np
 import pytest
 from methods_examples import solved
-from whole_matrices import write_cross, write_gram
+from whole_matrices import write_matrices
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
 from primo_scale.methods.solution import SolveInputs
 from primo_scale.methods.solve_memory import solve_bytes
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout
 
 MOST_BEYOND, LEAST_USED = 1.05, 0.45
 CASES = {
@@ -62,16 +62,13 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
 
 def random_statistics(path, layout, copies):
     rng = np.random.default_rng(0)
-    writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies)
-    for block, size in enumerate(layout.sizes):
-        entries = rng.integers(-50, 51, (size, size))
-        symmetric = entries + entries.T + 10_000 * np.eye(size, dtype=np.int64)
-        for copy in range(copies):
-            write_gram(writer, layout, block, symmetric, copy)
-        write_cross(writer, layout, block, rng.integers(-999, 1000, (size, layout.n_outcomes)))
-    writer.write_outcome_gram(10**6 * np.eye(layout.n_outcomes, dtype=np.int64))
-    writer.write_observed(np.full(layout.n_phenotypes, 10_000))
-    return writer.finish({})
+    q, entries = layout.n_outcomes, [rng.integers(-50, 51, (size, size)) for size in layout.sizes]
+    return write_matrices(
+        path, layout, [e + e.T + 10_000 * np.eye(len(e), dtype=np.int64) for e in entries],
+        [rng.integers(-999, 1000, (size, q)) for size in layout.sizes],
+        10**6 * np.eye(q, dtype=np.int64), np.full(layout.n_phenotypes, 10_000),
+        gram_copies=copies,
+    ).finish({})  # fmt: skip
 
 
 def inputs_of(layout, copies):

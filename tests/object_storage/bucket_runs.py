@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import small_cohort
@@ -14,6 +15,7 @@ from primo_scale.storage.stores import store_at
 ROOT = Path(__file__).resolve().parents[2]
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
+BUDGET = ("--epsilon", 2, "--delta", 1e-7, "--accept-noise")
 
 
 def run(command: str, *arguments: object, exit_code: int = 0) -> str:
@@ -24,21 +26,20 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
     return result.output
 
 
-def options(cohort: Path, work: Path) -> list[str]:
+def options(cohort: Path, work: Path, budget: Sequence[object] = BUDGET) -> list[str]:
     words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6",
-             "--epsilon", 2, "--delta", 1e-7, "--workers", 1, "--work-dir", work,
-             "--accept-noise")  # fmt: skip
+             *budget, "--workers", 1, "--work-dir", work)  # fmt: skip
     return [str(word) for word in words]
 
 
-def ledger(folder: Path, epsilon: float = 2) -> Path:
+def ledger(folder: Path) -> Path:
     """Create a ledger with a budget for the cohort c, and return its path."""
     from primo_scale.ledger.ledger import Ledger
 
     with Ledger(folder / "ledger.sqlite"):
         pass
     run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
-        "--epsilon", epsilon, "--delta", 1e-7)  # fmt: skip
+        "--epsilon", 2, "--delta", 1e-7)  # fmt: skip
     return folder / "ledger.sqlite"
 
 

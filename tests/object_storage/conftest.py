@@ -18,9 +18,9 @@ import pytest
 from bucket_runs import COHORT, PANEL, run
 from faulty_proxy import SECRET, FaultyProxy
 from free_ports import free_ports
+from presence import missing
 
 from primo_scale.storage import bucket_store
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.locations import ObjectUrl
 
 _START_S = 600
@@ -38,8 +38,7 @@ def s3_server() -> Iterator[str]:
     """Start a moto server process, and provide its URL."""
     for package in ("moto", "obstore"):
         if importlib.util.find_spec(package) is None:
-            missing = f"{package} is not installed (pip install '.[dev]')"
-            pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
+            missing(f"{package} (pip install '.[dev]')")
     (port,) = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
@@ -117,11 +116,3 @@ def cohort(tmp_path_factory) -> Path:
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr", "--chunk-variants", 32,
         "--chunk-samples", 128)  # fmt: skip
     return prefix
-
-
-@pytest.fixture
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put an encryption key into effect, and provide its file."""
-    make_key_file(tmp_path / "user.key")
-    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "user.key"))
-    return tmp_path / "user.key"

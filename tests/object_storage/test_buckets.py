@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from example_stores import EVERYTHING, VALUES, write_store
 from faulty_proxy import FAULTS, SECRET, seeded
 
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
@@ -20,54 +21,40 @@ from primo_scale.storage.groups import (
     array_of,
     create_array,
     create_group,
-    mark_complete,
     open_group,
     read_strings,
-    write_strings,
 )
 from primo_scale.storage.locations import Location, ObjectUrl
 from primo_scale.storage.stores import store_at
 
 RACERS, ROUNDS = 8, 5
-ALL = (slice(None), slice(None))
 SHORT = Patience(attempts=4, first_pause_s=0.01, connect_s=2, answer_s=1)
 
 
-def numbers(seed: int, shape: tuple[int, ...] = (5, 600)) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-(2**40), 2**40, shape)
-
-
-def written(location: Location, values: np.ndarray):
-    """Write a group with an array in chunks of two rows and a text column; return the array."""
-    group = create_group(location, "statistics", {"note": "x"})
-    array = create_array(group, "a", shape=values.shape, chunks=(2, 600), dtype=np.int64)
-    for row in range(3):
-        commit_chunk(array, (row, 0), values[2 * row : 2 * row + 2])
-    write_strings(group, "names", ["ü", "", "x"])
-    mark_complete(group, {})
-    return array_of(open_group(location, "statistics"), "a")
+def written(location: Location, offset: int = 0):
+    """Write a store, and return its first array, which holds `VALUES` plus the offset."""
+    return array_of(open_group(write_store(location, offset=offset), "statistics"), "a")
 
 
 def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
-    values = numbers(1)
-    local, remote = written(tmp_path / "s", values), written(prefix / "s", values)
+    local, remote = written(tmp_path / "s"), written(prefix / "s")
     on_disk, in_bucket = store_at(tmp_path / "s"), store_at(prefix / "s")
     assert sorted(in_bucket.all_keys()) == sorted(on_disk.all_keys())
     for key in on_disk.all_keys():
         assert in_bucket.read(key) == on_disk.read(key), key
-    np.testing.assert_array_equal(read_block(remote, ALL), read_block(local, ALL))
+    np.testing.assert_array_equal(read_block(remote, EVERYTHING), read_block(local, EVERYTHING))
     names = read_strings(open_group(prefix / "s", "statistics"), "names")
-    assert names.tolist() == ["ü", "", "x"]
+    assert names.tolist() == ["x0", "y"]
 
 
 def test_neighbouring_prefixes_are_not_changed(prefix):
     longer = ObjectUrl(prefix.scheme, prefix.bucket, prefix.key + "-and-more")
-    written(prefix, numbers(3))
-    written(longer, numbers(4))
+    written(prefix)
+    written(longer, 4)
     store_at(prefix).remove_below("")
     assert list(store_at(prefix).all_keys()) == []
     np.testing.assert_array_equal(
-        read_block(array_of(open_group(longer, "statistics"), "a"), ALL), numbers(4)
+        read_block(array_of(open_group(longer, "statistics"), "a"), EVERYTHING), VALUES + 4
     )
 
 
@@ -96,11 +83,11 @@ def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     for turn, winner in enumerate(first.argmax(axis=0) + 1):
         assert store_at(prefix).read(f"claims/{turn}") == str(winner).encode()
     array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
-    kept = read_block(array, ALL)
+    kept = read_block(array, EVERYTHING)
     assert set(kept.ravel()) <= set(range(1, RACERS + 1))
     assert (kept == kept[:, :1]).all()
     commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))  # a late commit has no effect
-    np.testing.assert_array_equal(read_block(array, ALL), kept)
+    np.testing.assert_array_equal(read_block(array, EVERYTHING), kept)
     drop_chunk(array, (0, 0))
     assert not store_at(prefix).holds("a/c/0/0")
     commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))
@@ -118,20 +105,20 @@ def test_one_of_several_concurrent_claims_on_a_disk_wins(tmp_path):
 
 @pytest.mark.parametrize("key", ["a/c/1/0", "a/c/0/0"])
 def test_reading_a_missing_object_is_an_error(prefix, key):
-    array = written(prefix, numbers(5))
+    array = written(prefix)
     store_at(prefix).remove(key)
     with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
-        read_block(array, ALL)
+        read_block(array, EVERYTHING)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_faults_of_the_service_do_not_change_the_result(prefix, proxy, seed):
     """A third of the answers are errors, late, truncated or lost after the request was done."""
     faulty = proxy(seeded(seed, 0.33))
-    array = written(prefix, numbers(8))
+    array = written(prefix)
     reads = 0
     while reads < 8 or (set(faulty.traffic.faults) != {*FAULTS, "none"} and reads < 80):
-        np.testing.assert_array_equal(read_block(array, ALL), numbers(8))
+        np.testing.assert_array_equal(read_block(array, EVERYTHING), VALUES)
         reads += 1
     assert set(faulty.traffic.faults) == {*FAULTS, "none"}
 
@@ -151,7 +138,7 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
 
 def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypatch):
     monkeypatch.setattr(bucket_store, "PATIENCE", SHORT)
-    written(prefix, numbers(9))
+    written(prefix)
     for fault in ("status 500", "truncated"):
         faulty = proxy(lambda method, path, attempt, fault=fault: fault)
         with pytest.raises(InterruptedRun, match="4 attempts") as caught:
@@ -170,11 +157,11 @@ def test_a_request_is_repeated_after_a_timeout(prefix, proxy, monkeypatch):
 
 
 def test_bits_flipped_in_transit_fail_the_checksum(prefix, proxy):
-    written(prefix, numbers(10))
+    written(prefix)
     proxy(lambda method, path, attempt: "flipped" if "/c/" in path else None)
     array = array_of(open_group(prefix, "statistics"), "a")
     with pytest.raises(DamagedChunk, match="damaged"):
-        read_block(array, ALL)
+        read_block(array, EVERYTHING)
 
 
 def test_refusals_are_reported_at_once(prefix, environment, monkeypatch):
@@ -224,6 +211,6 @@ def test_credentials_stay_in_the_environment(prefix, proxy):
     assert pickle.loads(pickle.dumps(prefix)) == prefix
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(store)
-    written(prefix, numbers(11))
+    written(prefix)
     assert any("Credential=loopback/" in header for header in faulty.traffic.headers)
     assert not any(SECRET in header for header in faulty.traffic.headers)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bucket_runs import contents
-from genotype_headers import write_header
+from example_partials import partials_below
 
-from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.partials import KIND, Inputs, Partials
-from primo_scale.accumulation.plan import Plan, Task, TileTask, default_plan
+from primo_scale.accumulation.partials import KIND, Partials
+from primo_scale.accumulation.plan import Task, TileTask, default_plan
 from primo_scale.accumulation.statistics import remove_partials
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
 from primo_scale.storage.block_matrices import BlockLayout
@@ -28,13 +27,10 @@ CODES = np.tile(np.array([-1, 0, 1, 0], dtype=np.int8), (LAYOUT.n_variants, 1))
 def opened(
     where: Location, *, subsample: int | None = None, genotypes: str = "genotypes"
 ) -> Partials:
-    inputs = Inputs(write_header(where / genotypes, "of g"), where / "outcomes", None, subsample,
-                    {"genotypes": "of g", "outcomes": SECRET_DIGEST})  # fmt: skip
-    return open_partials(where / "partials.zarr", plan(), inputs, CODES)
-
-
-def plan() -> Plan:
-    return default_plan(LAYOUT, N_PEOPLE)
+    return partials_below(
+        where, default_plan(LAYOUT, N_PEOPLE), CODES, subsample=subsample, genotypes=genotypes,
+        outcomes_digest=SECRET_DIGEST,
+    )  # fmt: skip
 
 
 def telling(task: TileTask, columns: int) -> np.ndarray:
@@ -78,13 +74,6 @@ def test_encrypted_partial_sums_reveal_no_sums_or_digests(prefix, key, tmp_path,
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "another.key"))
     with pytest.raises(InputError, match="another key"):
         is_complete(prefix / "partials.zarr", KIND)
-
-
-@pytest.fixture(params=[False, True])
-def encrypted(request) -> bool:
-    if request.param:
-        request.getfixturevalue("key")
-    return request.param
 
 
 def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, encrypted):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from bucket_runs import contents, ledger, options, run
+from bucket_runs import BUDGET, contents, ledger, options, run
 from command_io import digest_in
 from faulty_proxy import seeded
-from whole_matrices import write_cross, write_gram
+from whole_matrices import write_matrices
 
 from primo_scale import machine
 from primo_scale.accumulation.statistics import finished_plan_digest, open_raw_statistics
 from primo_scale.errors import InputError
 from primo_scale.run.work_directory import STATISTICS, claim
 from primo_scale.storage import bucket_store
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -34,13 +35,11 @@ def numbers(*shape: int) -> np.ndarray:
 
 def summed(location: Location, inputs: dict[str, str] | None = None) -> None:
     """Write finished statistics."""
-    writer = BlockMatricesWriter(location, "statistics", LAYOUT)
-    q = LAYOUT.n_outcomes
-    for block, size in enumerate(LAYOUT.sizes):
-        write_gram(writer, LAYOUT, block, numbers(size, size))
-        write_cross(writer, LAYOUT, block, numbers(size, q))
-    writer.write_outcome_gram(numbers(q, q) + 1)
-    writer.write_observed(np.array([5, 6]))
+    (size,), q = LAYOUT.sizes, LAYOUT.n_outcomes
+    writer = write_matrices(
+        location, LAYOUT, [numbers(size, size)], [numbers(size, q)], numbers(q, q) + 1,
+        np.array([5, 6]),
+    )  # fmt: skip
     writer.finish({"sha256": writer.sha256(), "inputs": inputs or {}, "plan_digest": "the plan's"})
 
 
@@ -82,15 +81,14 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
 ):
     """The run is interrupted during the summation, continued, and published by `finalize`."""
     disk, work, there = tmp_path / "disk", tmp_path / "work", prefix / "run"
-    finish = ("--non-private", "--out")
-    arguments = ["--genotypes", f"{cohort}.zarr", "--non-private"]
-    digest = digest_in(run("accumulate", *arguments, *plain(cohort, disk)))
+    finish, genotypes = ("--non-private", "--out"), ["--genotypes", f"{cohort}.zarr"]
+    plain = partial(options, cohort, budget=["--non-private"])
+    digest = digest_in(run("accumulate", *genotypes, *plain(disk)))
     run("finalize", "--work-dir", disk, *finish, tmp_path / "expected")
-    arguments += [*plain(cohort, work), "--object-store", str(there)]
+    arguments = [*genotypes, *plain(work), "--object-store", str(there)]
 
     monkeypatch.setattr(machine, "free_disk", lambda where: SMALL_DISK)
-    on_disk = run("accumulate", "--genotypes", f"{cohort}.zarr", "--non-private",
-                  *plain(cohort, tmp_path / "refused"), exit_code=4)  # fmt: skip
+    on_disk = run("accumulate", *genotypes, *plain(tmp_path / "refused"), exit_code=4)
     assert "not enough free disk" in on_disk
     proxy(lambda method, path, attempt: "status 403" if f"{STATISTICS}/gram/7/c" in path else None)
     run("accumulate", *arguments, exit_code=3)
@@ -121,33 +119,17 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
                                      tmp_path / "release", exit_code=5)  # fmt: skip
 
 
-def plain(cohort: Path, work: Path) -> list[str]:
-    """Return the options of a run that is not private."""
-    words = options(cohort, work)
-    budget = words.index("--epsilon")
-    return words[:budget] + words[budget + 4 :]
-
-
-def test_a_subsample_in_a_bucket_serves_one_release(cohort, prefix, key, tmp_path):
-    """The record of its use is on the disk; without the record, its sums are refused."""
-    work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path, epsilon=9)
+def test_the_use_of_a_subsample_is_recorded_on_the_disk(cohort, prefix, key, tmp_path):
+    """Without this record and the claim, its sums in the bucket are refused."""
+    work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path)
     arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work), "--subsample", 150,
                  "--object-store", there)  # fmt: skip
     digest = digest_in(run("accumulate", *arguments))
     assert ": accumulate, finished" in run("status", work)
-    release = ("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", "--delta",
-               1e-7, "--accept-noise")  # fmt: skip
-    run(*release, "--epsilon", 2, "--out", tmp_path / "release")
+    run("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", *BUDGET,
+        "--out", tmp_path / "release")  # fmt: skip
     assert (work / "statistics.charge").is_file()
-    assert "served a release already" in run(
-        *release, "--epsilon", 1, "--out", tmp_path / "second", exit_code=3
-    )
     assert not any("charge" in key for key in store_at(there).all_keys())
-    # With the stored noise, the same release is repeated without another charge.
-    (tmp_path / "release").rename(tmp_path / "elsewhere")
-    again = run(*release, "--epsilon", 2, "--out", tmp_path / "release")
-    assert "paid for before" in again
-    # Work directory and claim are lost, so that the use of the subsample is unknown.
     shutil.rmtree(work)
     assert "another work directory" in run("accumulate", *arguments, exit_code=3)
     store_at(there).remove("claim")

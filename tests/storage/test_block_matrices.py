@@ -8,10 +8,11 @@ import struct
 import numpy as np
 import pytest
 import zarr
+from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
-from whole_matrices import write_cross, write_gram
+from whole_matrices import write_gram, write_matrices
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage import block_matrices
@@ -41,16 +42,9 @@ def statistics(layout, largest, seed=0, copies=1):
 
 def written(path, layout, content, *, largest=None, eigenvalue=None):
     """Return a writer to which all of `content` was written."""
-    grams, crosses, outcome_gram, observed = content
-    copies = max(copy for _, copy in grams) + 1
+    copies = max(copy for _, copy in content[0]) + 1
     known = {} if largest is None else {"largest_gram": largest}
-    writer = BlockMatricesWriter(path, "statistics", layout, gram_copies=copies, **known)
-    for (block, copy), gram in grams.items():
-        write_gram(writer, layout, block, gram, copy)
-    for block, cross in enumerate(crosses):
-        write_cross(writer, layout, block, cross)
-    writer.write_outcome_gram(outcome_gram)
-    writer.write_observed(observed)
+    writer = write_matrices(path, layout, *content, gram_copies=copies, **known)
     if eigenvalue is not None:
         writer.write_smallest_eigenvalue(eigenvalue)
     return writer
@@ -198,10 +192,7 @@ def test_damage_to_any_array_is_detected(tmp_path, name, index, forged):
             corner = (slice(i * s, i * s + 1) for i, s in zip(index, array.chunks, strict=True))
             array[tuple(corner)] = 10**6
         else:
-            chunk = chunk_path(array, index)
-            content = bytearray(chunk.read_bytes())
-            content[len(content) // 2] ^= 16
-            chunk.write_bytes(content)
+            flip_a_bit(chunk_path(array, index))
         gram = [lambda: read.gram(0), lambda: list(read.gram_tiles(0))]
         for reading in [read.sha256, *(gram if name == "gram/0" else [])]:
             with pytest.raises(DamagedChunk, match="chunk is damaged"):

@@ -9,47 +9,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from example_stores import EVERYTHING, VALUES, flip_a_bit, swap, write_store
 from small_cohort import write_cohort
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.storage.chunks import commit_chunk, read_block, write_block
+from primo_scale.storage.chunks import commit_chunk, read_block
 from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
     VERSION_ATTRIBUTE,
     array_of,
-    create_array,
-    create_group,
     mark_complete,
     open_group,
     read_strings,
-    write_strings,
 )
 
-VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
-EVERYTHING = (slice(None), slice(None))
 FINISHED = ["genotypes", "outcomes", "statistics", "private statistics"]
 
 
-def write_store(path: Path, kind: str, offset: int = 0) -> Path:
-    group = create_group(path, kind, {})
-    for number, name in enumerate(("a", "b")):
-        array = create_array(group, name, shape=(4, 6), chunks=(2, 6), dtype=np.int64)
-        write_block(array, EVERYTHING, VALUES + 100 * number + offset)
-    write_strings(group, "names", [f"x{offset}", "y"])
-    write_strings(group, "others", ["y", f"x{offset}"])
-    mark_complete(group, {})
-    return path
-
-
-def swap(one: Path, other: Path) -> None:
-    one.rename(one.with_name("kept"))
-    other.rename(one)
-    one.with_name("kept").rename(other)
-
-
+@pytest.mark.usefixtures("encrypted")
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 4)])
 @pytest.mark.parametrize("other", ["a/c/1/0", "b/c/0/0"])
@@ -71,13 +51,12 @@ def test_swapped_and_changed_columns_of_text_are_refused(tmp_path, kind):
         with pytest.raises(DamagedChunk, match=rf"{name}/c/0: a stored chunk is damaged"):
             read_strings(open_group(path, kind), name)
     swap(path / "names/c/0", path / "others/c/0")
-    content = bytearray((path / "names/c/0").read_bytes())
-    content[len(content) // 2] ^= 1
-    (path / "names/c/0").write_bytes(content)
+    flip_a_bit(path / "names/c/0")
     with pytest.raises(InputError, match="damaged"):
         read_strings(open_group(path, kind), "names")
 
 
+@pytest.mark.usefixtures("encrypted")
 @pytest.mark.parametrize("kind", FINISHED)
 def test_a_chunk_of_the_same_key_in_another_store_is_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)

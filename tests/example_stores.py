@@ -1,0 +1,40 @@
+"""Small stores, and damage to their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from primo_scale.storage.chunks import write_block
+from primo_scale.storage.groups import create_array, create_group, mark_complete, write_strings
+from primo_scale.storage.locations import Location
+
+VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
+EVERYTHING = (slice(None), slice(None))
+
+
+def write_store(path: Location, kind: str = "statistics", offset: int = 0) -> Location:
+    """Write a finished store with two arrays and two text columns, and return its path."""
+    group = create_group(path, kind, {"first": "guess-me"})
+    for number, name in enumerate(("a", "b")):
+        array = create_array(group, name, shape=(4, 6), chunks=(2, 6), dtype=np.int64)
+        write_block(array, EVERYTHING, VALUES + 100 * number + offset)
+    write_strings(group, "names", [f"x{offset}", "y"])
+    write_strings(group, "others", ["y", f"x{offset}"])
+    mark_complete(group, {"sha256": "confirm-me"})
+    return path
+
+
+def flip_a_bit(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def swap(one: Path, other: Path) -> None:
+    """Exchange two files or directories."""
+    one.rename(one.with_name("kept"))
+    other.rename(one)
+    one.with_name("kept").rename(other)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from primo_scale.errors import PrimoError
     from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.publication.open_release import Release, open_release
-    from primo_scale.publication.verification import Verification, verify
+    from primo_scale.publication.verify import Verification, verify
     from primo_scale.run.execution import Execution
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
@@ -27,8 +27,8 @@ _HOMES = {
     "open_genotypes": "genotypes.dosage",
     "Release": "publication.open_release",
     "open_release": "publication.open_release",
-    "Verification": "publication.verification",
-    "verify": "publication.verification",
+    "Verification": "publication.verify",
+    "verify": "publication.verify",
     **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
     **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
     "Execution": "run.execution",

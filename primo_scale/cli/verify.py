@@ -36,13 +36,13 @@ def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
 
     Exit code 0: everything holds; 1: something does not; 3: DIR holds no release.
     """
-    from primo_scale.publication.verification import verify
+    from primo_scale.publication.verify import verify
     from primo_scale.publication.wording import NOT_PRIVATE
 
     verdict = verify(directory, public_key=public_key, ledger=ledger)
     width = max(len(finding.check) for finding in verdict.findings)
     for finding in verdict.findings:
-        mark = "ok     " if finding.ok else "PROBLEM"
+        mark = "PROBLEM" if not finding.ok else "note   " if finding.note else "ok     "
         click.echo(f"{mark}  {finding.check:<{width}}  {_printable(finding.detail)}")
     if not verdict.ok:
         problems, checks = len(verdict.problems), len(verdict.findings)

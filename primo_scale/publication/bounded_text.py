@@ -25,15 +25,7 @@ _HARD_CAP = 1 << 40
 
 @dataclass(frozen=True)
 class TextLimits:
-    """Largest sizes of a table of a release.
-
-    Attributes
-    ----------
-    line : int
-        Characters of a line.
-    total : int
-        Characters of the table.
-    """
+    """Largest numbers of characters of a line, and of a whole table, of a release."""
 
     line: int
     total: int
@@ -49,13 +41,7 @@ def limits_of(document: Document) -> TextLimits:
 
 
 def bounded_lines(file: TextIO, limits: TextLimits) -> Iterator[str]:
-    """Yield the lines of an open file with their line ends.
-
-    Raises
-    ------
-    ValueError
-        A line or the whole file is larger than the limits.
-    """
+    """Yield the lines of an open file with their line ends; ValueError beyond the limits."""
     number = total = 0
     while line := file.readline(limits.line + 1):
         number, total = number + 1, total + len(line)
@@ -67,19 +53,9 @@ def bounded_lines(file: TextIO, limits: TextLimits) -> Iterator[str]:
 
 
 def bounded_bytes(path: Path, n_numbers: int = 0) -> bytes:
-    """Return the content of a document.
+    """Return the content of a document; ValueError if it is too large.
 
-    Parameters
-    ----------
-    path : Path
-        File to read.
-    n_numbers : int
-        Number of numbers in the document, for which more bytes are allowed.
-
-    Raises
-    ------
-    ValueError
-        The file is larger than `LARGEST_DOCUMENT` and its numbers.
+    The limit is `LARGEST_DOCUMENT` and some bytes for each of `n_numbers` numbers in the document.
     """
     most = LARGEST_DOCUMENT + _LONGEST_NUMBER * n_numbers
     with path.open("rb") as file:

@@ -24,11 +24,8 @@ _LOWERED, _RAISED = 1.75, 0.75
 def possible_frequencies(*, informed: bool) -> frozenset[str]:
     """Return the possible frequencies in the notation of centre.afreq, with nine digits.
 
-    Parameters
-    ----------
-    informed : bool
-        Whether genotypes are coded by reference frequencies. Otherwise every variant is centred at
-        one copy.
+    Genotypes are coded by reference frequencies (`informed`), or every variant is centred at one
+    copy.
     """
     if not informed:
         return frozenset({centre_frequency(1.0)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,33 +10,18 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Balance, Charge, ChargeState, total_cost
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import RELEASE_FILE
-from primo_scale.publication.recompute import Finding
-from primo_scale.publication.recompute_profile import TOLERANCE
+from primo_scale.publication.finding import Finding, finding_of
+from primo_scale.publication.recompute_profile import close
 from primo_scale.publication.verify import read_document
 from primo_scale.publication.wording import NOT_PRIVATE
 from primo_scale.storage.files import sha256_of_file
 
 
 def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
-    """Check a private release against a ledger.
+    """Check a private release against the custodian's ledger, which only its owner can read.
 
-    Parameters
-    ----------
-    directory : Path
-        Release directory.
-    ledger_file : Path
-        The custodian's ledger, which only its owner can read.
-
-    Returns
-    -------
-    list of Finding
-        Whether the ledger's chain of events is intact, whether its key signed the release, and
-        whether its charges are those of the release.
-
-    Raises
-    ------
-    InputError
-        `ledger_file` is not a ledger.
+    The ledger's chain of events must be intact, its key must have signed the release, and its
+    charges must be those of the release. A file that is no ledger raises an InputError.
     """
     document, schema = read_document(directory)
     if document is None:
@@ -52,8 +36,8 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
         [] if key == named else [f"the ledger's key is {key}, the release was signed by {named}"]
     )
     return [
-        _finding("ledger file", chain, "the chain of events is intact"),
-        _finding("signer", signed, f"the ledger's own key {key}"),
+        finding_of("ledger file", chain, "the chain of events is intact"),
+        finding_of("signer", signed, f"the ledger's own key {key}"),
         _check_charges(document, balances, digest),
         _check_balance(document, balances),
     ]
@@ -69,7 +53,7 @@ def _check_charges(document: Document, balances: list[Balance], digest: str) -> 
         else:
             problems += _charge_problems(document, stated["cost"], known[stated["id"]], digest)
     count = len(document["ledger"]["charges"])
-    return _finding("charges", problems, f"{count} published with this release.json")
+    return finding_of("charges", problems, f"{count} published with this release.json")
 
 
 def _charge_problems(
@@ -120,7 +104,7 @@ def _check_balance(document: Document, balances: list[Balance]) -> Finding:
         problems.append(f"{before} is stated as spent before; the earlier charges cost {least}")
     if balance.budget.delta != entry["delta"]:
         problems.append(f"the account's delta is {balance.budget.delta}, not {entry['delta']}")
-    return _finding("account", problems, balance.account.description)
+    return finding_of("account", problems, balance.account.description)
 
 
 def _cost(stated: Document) -> Cost:
@@ -137,8 +121,4 @@ def _is_within(small: Cost, large: Cost) -> bool:
         (small.epsilon, large.epsilon),
         (small.delta, large.delta),
     )
-    return all(a <= b or math.isclose(a, b, rel_tol=TOLERANCE) for a, b in pairs)
-
-
-def _finding(check: str, problems: list[str], detail: str) -> Finding:
-    return Finding(not problems, check, "; ".join(problems) or detail)
+    return all(a <= b or close(a, b) for a, b in pairs)

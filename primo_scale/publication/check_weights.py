@@ -24,7 +24,6 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.pgs import (
     PGS_SUFFIX,
-    PgsFacts,
     pgs_file_stems,
     pgs_header,
     pgs_row_prefix,
@@ -41,7 +40,7 @@ from primo_scale.publication.weights import (
     covariates_header,
     weight_in_text,
 )
-from primo_scale.publication.wording import stamp_column, stamp_of
+from primo_scale.publication.wording import stamp_column
 
 UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
@@ -61,6 +60,10 @@ def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
     with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
         for line in bounded_lines(file, limits):
             yield line.removesuffix("\n").split("\t")
+
+
+def _variant_rows(directory: Path, document: Document) -> Iterator[list[str]]:
+    return islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
 
 
 def weights_problems(directory: Path, document: Document) -> list[str]:
@@ -104,7 +107,7 @@ def covariates_problems(directory: Path, document: Document) -> list[str]:
     public = document["public_inputs"]
     names = [entry["name"] for entry in public["phenotypes"]]
     terms = [INTERCEPT, *(entry["name"] for entry in public["covariates"])]
-    header = covariates_header(stamp_of(document), names)
+    header = covariates_header(document)
     content = bounded_bytes(directory / COVARIATES_FILE, len(terms) * len(names)).decode()
     if not (content.startswith(header) and content.endswith("\n")):
         return ["has a stamp or header that differs from the statement"]
@@ -121,8 +124,8 @@ def centre_problems(directory: Path, document: Document) -> list[str]:
     """Check that the variants are those with weights, at frequencies of a genotype coding."""
     informed = document["public_inputs"]["reference_frequencies"] != "uninformative"
     possible = possible_frequencies(informed=informed)
-    header = centre_header(stamp_of(document))
-    variants = islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
+    header = centre_header(document)
+    variants = _variant_rows(directory, document)
     with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
         if file.read(len(header)) != header:
             return ["lacks the stamp or the columns of a plink2 --freq file"]
@@ -164,14 +167,12 @@ def pgs_problems(directory: Path, document: Document) -> list[str]:
 
 def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
     """Return SHA-256 and size in bytes of the expected content of each scoring file."""
-    public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
-    stated = PgsFacts(public["genome_build"], n_variants, stamp_of(document))
-    names = [entry["name"] for entry in public["phenotypes"]]
+    names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
     stems = pgs_file_stems(names)
-    headers = [pgs_header(name, stem, stated) for name, stem in zip(names, stems, strict=True)]
+    headers = [pgs_header(name, stem, document) for name, stem in zip(names, stems, strict=True)]
     digests = [hashlib.sha256(header.encode()) for header in headers]
     sizes = [len(header.encode()) for header in headers]
-    for row in islice(_rows(directory, document), 1, 1 + n_variants):
+    for row in _variant_rows(directory, document):
         identifier, effect, other, chromosome, position = row[: len(WEIGHTS_HEADER)]
         prefix = pgs_row_prefix(
             identifier, chromosome=chromosome, position=int(position), effect=effect, other=other

@@ -20,28 +20,22 @@ from primo_scale.version import __version__
 
 
 def contents_problems(directory: Path, document: Document) -> list[str]:
-    """Return the contradictions between the files and release.json.
-
-    Parameters
-    ----------
-    directory : Path
-        Release directory with the files that release.json lists.
-    document : dict
-        Contents of release.json, valid under its schema.
-    """
-    checks: list[tuple[str, Check]] = [
-        *((name, file.check) for name, file in WEIGHTS_FILES.items() if not file.needs_others),
-        (README_FILE, _readme_problems),
-        (LOG_FILE, _log_problems),
-        (REPORT_FILE, _report_problems),
-    ]
+    """Return the contradictions between the files with the weights and release.json."""
     problems: list[str] = []
-    for name, check in checks:
-        problems += _problems(name, check, directory, document)
-    for name, file in WEIGHTS_FILES.items():
-        if file.needs_others and not problems:
+    for name, file in sorted(WEIGHTS_FILES.items(), key=lambda item: item[1].needs_others):
+        if not (file.needs_others and problems):
             problems += _problems(name, file.check, directory, document)
     return problems
+
+
+def text_problems(directory: Path, document: Document) -> list[str]:
+    """Return the differences between the texts and what this version renders from release.json."""
+    checks = {README_FILE: _readme_problems, LOG_FILE: _log_problems, REPORT_FILE: _report_problems}
+    return [
+        problem
+        for name, check in checks.items()
+        for problem in _problems(name, check, directory, document)
+    ]
 
 
 def _problems(name: str, check: Check, directory: Path, document: Document) -> list[str]:
@@ -54,15 +48,14 @@ def _problems(name: str, check: Check, directory: Path, document: Document) -> l
 
 
 def _readme_problems(directory: Path, document: Document) -> list[str]:
-    content = bounded_bytes(directory / README_FILE)
-    return _difference(content, render_readme(document), document)
+    return _difference(bounded_bytes(directory / README_FILE), render_readme(document))
 
 
 def _log_problems(directory: Path, document: Document) -> list[str]:
     content = bounded_bytes(directory / LOG_FILE)
     options = options_in(content.decode())
     again = render_log(document, digest=statement_digest(document), options=options)
-    return option_problems(document, options) + _difference(content, again, document)
+    return option_problems(document, options) + _difference(content, again)
 
 
 def _report_problems(directory: Path, document: Document) -> list[str]:
@@ -74,14 +67,9 @@ def _report_problems(directory: Path, document: Document) -> list[str]:
         options=options_in(bounded_bytes(directory / LOG_FILE).decode()),
         public_key=None if signature is None else signature["public_key"],
     )
-    return _difference(bounded_bytes(directory / REPORT_FILE), again, document)
+    return _difference(bounded_bytes(directory / REPORT_FILE), again)
 
 
-def _difference(content: bytes, again: str, document: Document) -> list[str]:
-    if content == again.encode():
-        return []
-    problem = f"differs from what version {__version__} renders from release.json"
-    version = document["software"]["version"]
-    if version != __version__:
-        problem += f" (verify with version {version}, which wrote it)"
-    return [problem]
+def _difference(content: bytes, again: str) -> list[str]:
+    same = content == again.encode()
+    return [] if same else [f"differs from what version {__version__} renders from release.json"]

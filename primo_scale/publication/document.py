@@ -68,13 +68,7 @@ def schema_problems(document: object) -> list[str]:
 
 
 def check_schema(document: Document) -> None:
-    """Check that a document is a valid release.json.
-
-    Raises
-    ------
-    InputError
-        The document violates its schema; the first violation is named.
-    """
+    """Raise an InputError with the first violation of the schema, if there is one."""
     problems = schema_problems(document)
     if problems:
         raise InputError("violates its schema", where="release.json", value=problems[0])

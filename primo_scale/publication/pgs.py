@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, PSEUDO_AUTOSOMAL
 from primo_scale.genotypes.tables import UNPLACED, VariantTable, canonical_chromosome
-from primo_scale.publication.weights import ScoringWeights, write_gzip
+from primo_scale.publication.document import Document
+from primo_scale.publication.weights import ScoringWeights, weight_in_text, write_gzip
+from primo_scale.publication.wording import stamp_of
 
 PGS_SUFFIX = ".txt.gz"
 _COLUMNS = ("rsID", "chr_name", "chr_position", "effect_allele", "other_allele", "effect_weight")
@@ -33,15 +34,6 @@ _HEADER = """\
 """  # noqa: E501 (the first line is the format's own)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_STEM = 200  # of the 255 bytes of a file name; the suffix and temporary names need some
-
-
-@dataclass(frozen=True)
-class PgsFacts:
-    """Common values in the headers of all scoring files of a release."""
-
-    genome_build: str
-    n_variants: int
-    stamp: str
 
 
 def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
@@ -81,46 +73,31 @@ def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(stems)
 
 
-def write_pgs_files(
-    directory: Path, weights: ScoringWeights, *, genome_build: str, stamp: str
-) -> None:
+def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document) -> None:
     """Write ``DIRECTORY/<phenotype>.txt.gz`` for every phenotype.
 
     The column `rsID` contains the variant ID in any notation. A variant of unknown location
     (position 0 or less, or chromosome 0) has an empty `chr_name` and `chr_position`, which the
     format permits for a variant with an ID. The format has no intercept and no covariates.
-
-    Parameters
-    ----------
-    directory : Path
-        Directory to create.
-    weights : ScoringWeights
-        Weights that `check_releasable` accepts.
-    genome_build : str
-        ``GRCh37``, ``GRCh38``, ``NCBI36``, or ``NR`` (not reported).
-    stamp : str
-        Line with the guarantee of the weights.
     """
     directory.mkdir()
     prefixes = list(_row_prefixes(weights.variants))
-    stated = PgsFacts(genome_build, len(prefixes), stamp)
-    for index, (name, stem) in enumerate(
-        zip(weights.phenotypes, pgs_file_stems(weights.phenotypes), strict=True)
-    ):
-        values = weights.per_allele[:, index].tolist()
-        rows = [f"{prefix}{value:.9g}\n" for prefix, value in zip(prefixes, values, strict=True)]
-        header = pgs_header(name, stem, stated)
+    stems = pgs_file_stems(weights.phenotypes)
+    for name, stem, column in zip(weights.phenotypes, stems, weights.per_allele.T, strict=True):
+        values = zip(prefixes, column.tolist(), strict=True)
+        rows = [f"{prefix}{weight_in_text(value)}\n" for prefix, value in values]
+        header = pgs_header(name, stem, document)
         write_gzip(directory / f"{stem}{PGS_SUFFIX}", (header, "".join(rows)))
 
 
-def pgs_header(phenotype: str, stem: str, stated: PgsFacts) -> str:
+def pgs_header(phenotype: str, stem: str, document: Document) -> str:
     """Return the lines before the first variant, including the names of the columns."""
     header = _HEADER.format(
-        stamp=stated.stamp,
+        stamp=stamp_of(document),
         stem=stem,
         trait=phenotype.replace("=", "_"),  # the Catalog's reader splits the line at every "="
-        genome_build=stated.genome_build,
-        variants_number=stated.n_variants,
+        genome_build=document["public_inputs"]["genome_build"],
+        variants_number=document["cohort"]["n_variants"],
     )
     return header + "\t".join(_COLUMNS) + "\n"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,14 @@ from primo_scale.publication.file_names import (
     REPORT_FILE,
 )
 from primo_scale.publication.readme import render_readme
+from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import signature_of
+from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import read_document, verify_release
-from primo_scale.publication.weights import ScoringWeights, check_releasable
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
@@ -41,22 +41,6 @@ _PASSING = ("created", "ledger", "files", "signature")
 # Members that are equal up to rounding, because the number of threads may differ.
 _COMPUTED = ("estimation", "accuracy")
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class Signer:
-    """Ed25519 key that signs a release.
-
-    Attributes
-    ----------
-    public_key : str
-        Public key, 64 hexadecimal digits.
-    sign : callable
-        Function from bytes to their signature by the private key.
-    """
-
-    public_key: str
-    sign: Callable[[bytes], bytes]
 
 
 def publish_release(
@@ -115,7 +99,7 @@ def publish_release(
         (staging / LOG_FILE).write_bytes(log.encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
         document["files"] = _file_entries(staging)
-        document["signature"] = _signature(document, signer)
+        document["signature"] = None if signer is None else signature_of(document, signer)
         check_schema(document)
         (staging / RELEASE_FILE).write_bytes(serialise(document))
         _refuse_unverified(staging)
@@ -160,12 +144,6 @@ def _is_about(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, float) and isinstance(found, int | float):
         return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
     return bool(found == wanted)
-
-
-def _signature(document: Document, signer: Signer | None) -> dict[str, str] | None:
-    if signer is None:
-        return None
-    return signature_of(document, public_key=signer.public_key, sign=signer.sign)
 
 
 def _file_entries(directory: Path) -> list[Document]:

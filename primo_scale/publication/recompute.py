@@ -13,13 +13,14 @@ from typing import Any
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.publication import recompute_mechanisms as theorems
+from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_mechanisms import Claims, claims_of
 from primo_scale.publication.recompute_method import drawing_problems, method_problems
 from primo_scale.publication.recompute_profile import (
     EPSILON_TOLERANCE,
-    TOLERANCE,
     Lattice,
+    close,
     epsilon_of,
     log_delta_on_lattice,
 )
@@ -31,25 +32,6 @@ _SHARE_TOLERANCE = 1e-6
 _FINEST_SIGMA = 2.0**58  # lattice steps; the sampler has 64-bit integers
 _LARGEST_ENTRY = 2.0**31  # of a column; sums of larger squares are not exact
 _COARSEST_SIGMA = 2.0**32  # lattice steps; smallest number for which the lattice's cost is proved
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Result of one check.
-
-    Attributes
-    ----------
-    ok : bool
-        Whether the check holds.
-    check : str
-        Name of the check.
-    detail : str
-        Problems, or the checked values.
-    """
-
-    ok: bool
-    check: str
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -73,16 +55,8 @@ class _Shift:
 def guarantee_findings(document: Document) -> list[Finding]:
     """Check every number from which the guarantee of a private release follows.
 
-    Parameters
-    ----------
-    document : Mapping
-        Contents of a private release.json, valid under its schema.
-
-    Returns
-    -------
-    list of Finding
-        Results of the checks. They end after the first two checks if these fail, because no theorem
-        applies to an unknown mechanism.
+    The document is valid under its schema. The checks end after the first two if these fail,
+    because no theorem applies to an unknown mechanism.
     """
     claims = claims_of(document)
     structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
@@ -94,7 +68,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
     problems = ledger_problems(document, [*charged, shift.statistics])
     return [
         *structure,
-        _finding("method", method_problems(document), f"{method}, as documented"),
+        finding_of("method", method_problems(document), f"{method}, as documented"),
         _check_fixed_columns(document, claims),
         _check_sensitivities(document, claims),
         _check_lattice(document),
@@ -102,7 +76,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
         _check_mu(document, shift),
         _check_shares(document, claims, shift),
         _check_epsilon(document, claims, shift),
-        _finding("ledger", problems, _ledger_line(document)),
+        finding_of("ledger", problems, _ledger_line(document)),
     ]
 
 
@@ -135,7 +109,7 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
         problems.append("a query is repeated")
     for query in mechanism["queries"]:
         problems += _query_problems(query, claims)
-    return _finding("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
+    return finding_of("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
 
 
 def _query_problems(query: Document, claims: Claims) -> list[str]:
@@ -177,7 +151,7 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
         problems.append("X'X is public and must have no subsample and one copy")
     if calibration == "subsampled":
         problems += _subsample_problems(document, claims)
-    return _finding(
+    return finding_of(
         "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_z = {claims.outcome}"
     )
 
@@ -208,7 +182,7 @@ def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
     problems = []
     if not needed <= claims.fixed:
         problems.append(f"constant and covariates reach {needed:.12g}, N_c is {claims.fixed}")
-    return _finding("columns", problems, f"constant and covariates stay within {claims.fixed}")
+    return finding_of("columns", problems, f"constant and covariates stay within {claims.fixed}")
 
 
 def _check_sensitivities(document: Document, claims: Claims) -> Finding:
@@ -218,9 +192,9 @@ def _check_sensitivities(document: Document, claims: Claims) -> Finding:
         problems += [
             f"{query['name']} has {found:.12g}, not {right:.12g}"
             for found, right in zip(query["sensitivity"], expected, strict=True)
-            if not _close(found, right)
+            if not close(found, right)
         ]
-    return _finding("sensitivities", problems, "as the norms imply, of each statistic alone")
+    return finding_of("sensitivities", problems, "as the norms imply, of each statistic alone")
 
 
 def _check_lattice(document: Document) -> Finding:
@@ -230,25 +204,25 @@ def _check_lattice(document: Document) -> Finding:
         problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
     if max(steps) > _FINEST_SIGMA:
         problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
-    return _finding("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
+    return finding_of("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
 
 
 def _check_drawing(document: Document) -> Finding:
     """Check that the noise has a proved sampler; the cost of the lattice covers two samplers."""
     draws = _draws(document, but_for=("phenotype_moments",))
     detail = f"{draws} draws by a proved sampler"
-    return _finding("sampler", drawing_problems(document, draws), detail)
+    return finding_of("sampler", drawing_problems(document, draws), detail)
 
 
 def _check_mu(document: Document, shift: _Shift) -> Finding:
     guarantee = document["guarantee"]
     total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
     problems = []
-    if not _close(stated, math.sqrt(total)):
+    if not close(stated, math.sqrt(total)):
         problems.append(f"recomputed {math.sqrt(total):.15g}, stated {stated:.15g}")
-    if not _close(charged, total):
+    if not close(charged, total):
         problems.append(f"mu^2 recomputed {total:.15g}, charged {charged:.15g}")
-    return _finding("mu", problems, f"recomputed {math.sqrt(total):.12g}")
+    return finding_of("mu", problems, f"recomputed {math.sqrt(total):.12g}")
 
 
 def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
@@ -267,7 +241,9 @@ def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
         if not math.isclose(value, mechanism[name], rel_tol=_SHARE_TOLERANCE, abs_tol=1e-12)
     ]
     counts, eigenvalue = found["counts_share"], found["eigenvalue_share"]
-    return _finding("shares", problems, f"counts {counts:.3g}, eigenvalue {eigenvalue:.3g} of mu^2")
+    return finding_of(
+        "shares", problems, f"counts {counts:.3g}, eigenvalue {eigenvalue:.3g} of mu^2"
+    )
 
 
 def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding:
@@ -280,7 +256,7 @@ def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding
     left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
     if left <= 0 or delta_left <= 0:
         problems.append("the subsampled part costs all of epsilon or delta")
-        return _finding("epsilon", problems, "")
+        return finding_of("epsilon", problems, "")
     mu = math.sqrt(shift.total)
     least = epsilon_of(mu, delta_left)
     attained = log_delta_on_lattice(left, mu, delta_left, lattice)
@@ -291,7 +267,7 @@ def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding
             f"the noise corresponds to epsilon {least + beside['epsilon']:.9g}, not {epsilon}"
         )
     recomputed = least + beside["epsilon"]
-    return _finding("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
+    return finding_of("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
 
 
 def _amplification_problems(document: Document, claims: Claims, lattice: Lattice) -> list[str]:
@@ -354,11 +330,3 @@ def _ledger_line(document: Document) -> str:
         f"epsilon {spent} of {spent_in_words(limit)} spent "
         f"after this release, at delta {ledger['delta']:.6g}"
     )
-
-
-def _close(found: float, expected: float) -> bool:
-    return math.isclose(found, expected, rel_tol=TOLERANCE)
-
-
-def _finding(check: str, problems: list[str], detail: str) -> Finding:
-    return Finding(not problems, check, "; ".join(problems) or detail)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, TOLERANCE, epsilon_of
+from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, close, epsilon_of
 
 Document = Mapping[str, Any]
 
@@ -17,14 +17,9 @@ _COST = ("mu_squared", "epsilon", "delta")
 
 
 def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
-    """Return the contradictions within the ledger entry and with the guarantee.
+    """Return the contradictions of the ledger entry of a private release.
 
-    Parameters
-    ----------
-    document : Mapping
-        Contents of a private release.json, valid under its schema.
-    charged : sequence of float
-        Recomputed mu^2 of each charge, in order.
+    `charged` are the recomputed mu^2 of its charges, in order.
     """
     ledger, guarantee = document["ledger"], document["guarantee"]
     costs = [charge["cost"] for charge in ledger["charges"]]
@@ -36,7 +31,7 @@ def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
     if len(costs) != len(charged) or len(set(identifiers)) != len(identifiers):
         problems.append(f"{len(costs)} charges, not {len(charged)}")
     for cost, expected in zip(costs, charged, strict=False):
-        if not _close(cost["mu_squared"], expected):
+        if not close(cost["mu_squared"], expected):
             problems.append(f"a charge has mu^2 {cost['mu_squared']:.12g}, not {expected:.12g}")
     problems += _sums(ledger, costs, guarantee["cost"])
     problems += _epsilons(ledger)
@@ -48,9 +43,9 @@ def _sums(ledger: Document, costs: Sequence[Document], whole: Document) -> list[
     problems = []
     for name in _COST:
         parts = math.fsum(cost[name] for cost in costs)
-        if not _close(parts, whole[name]):
+        if not close(parts, whole[name]):
             problems.append(f"the charges' {name} add up to {parts:.12g}, not {whole[name]:.12g}")
-        if not _close(before[name] + parts, after[name]):
+        if not close(before[name] + parts, after[name]):
             problems.append(f"{name} rose from {before[name]:.12g} to {after[name]:.12g}")
     return problems
 
@@ -77,7 +72,3 @@ def _epsilon(cost: Document, delta: float) -> float:
     """Return ``eps(mu, delta - sum delta_j) + sum eps_j``."""
     gaussian = epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"])
     return gaussian + float(cost["epsilon"])
-
-
-def _close(found: float, expected: float) -> bool:
-    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)

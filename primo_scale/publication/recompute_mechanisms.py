@@ -25,6 +25,7 @@ PARTS = (
     "phenotype_gram",
     "observed",
 )
+"""Statistics of every release, with noise unless the guarantee assumes that they are public."""
 _EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
 SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
 _PUBLIC_PARTS = {
@@ -47,20 +48,14 @@ class Claims:
         Privacy unit: ``full``, ``label`` or ``feature``.
     replace : bool
         Whether neighbouring cohorts differ by a replacement (otherwise by addition or removal).
-    row, fixed, phenotype : int
-        N_x, N_c and N_y.
-    blocks : tuple of int or None
-        beta_b of every block.
+    row, fixed, phenotype, blocks : int, and tuple of int or None
+        N_x, N_c and N_y, and beta_b of every block.
     largest_block : int
         Number of variants in the largest block.
-    people : int or None
-        Number of people n; None if it is private.
-    subsample : int or None
-        Number of people over which X'X is summed; None for all.
-    split : float or None
-        Parameter t.
-    copies : int
-        Number of noisy copies of X'X.
+    people, subsample : int or None
+        Number of people n, None if it is private; and of those in X'X, None for all.
+    split, copies : float or None, and int
+        Parameter t, and number of noisy copies of X'X.
     stated : Mapping of str to tuple of float
         Stated sensitivities of each query.
     sigma : Mapping of str to tuple of float

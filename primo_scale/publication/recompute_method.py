@@ -37,14 +37,10 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """Properties of a method.
+    """Privacy units, estimators and other properties of a method.
 
     Attributes
     ----------
-    privacy : tuple of str
-        Privacy units of the method.
-    estimators : tuple of str
-        Estimators of the method.
     measures_eigenvalue : bool
         Whether a share of the statistics' mu^2 is spent on the smallest eigenvalue of X'X.
     copies_each : bool
@@ -126,17 +122,7 @@ def estimation_problems(document: Document) -> list[str]:
 def drawing_problems(document: Document, draws: int) -> list[str]:
     """Check that the sampler is a proved one that some version uses for such a release.
 
-    Parameters
-    ----------
-    document : Mapping
-        Contents of a private release.json, valid under its schema.
-    draws : int
-        Number of noisy values in its statistics without phenotype moments.
-
-    Returns
-    -------
-    list of str
-        Problems.
+    `draws` is the number of noisy values in its statistics without phenotype moments.
     """
     mechanism = document["mechanism"]
     by_key = draws >= _KEYSTREAM_FROM_DRAWS or mechanism["subsample"] is not None

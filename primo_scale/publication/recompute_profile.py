@@ -24,18 +24,15 @@ EPSILON_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Lattice:
-    """Noise lattice of a release.
-
-    Attributes
-    ----------
-    draws : int
-        Number of noisy values in the release.
-    steps : float
-        Smallest number of lattice steps per standard deviation.
-    """
+    """Number of noisy values in a release, and least lattice steps per standard deviation."""
 
     draws: int
     steps: float
+
+
+def close(found: float, expected: float) -> bool:
+    """Return whether two numbers are equal up to `TOLERANCE`."""
+    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)
 
 
 def log_delta(epsilon: float, mu: float) -> float:
@@ -77,16 +74,8 @@ def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Latti
 
     m draws at sigma/h or finer cost eta + eta' of epsilon, a factor e^eta of delta, and an event of
     probability e^-a with a free parameter a (docs/maths/noise.md, Theorem 3). The keystream sampler
-    costs (1 + e^epsilon) m tau of delta instead. Both costs are included.
-
-    Parameters
-    ----------
-    epsilon, mu : float
-        Arguments of `log_delta`.
-    delta : float
-        Approximate result, for the choice of a.
-    lattice : Lattice
-        Noise lattice.
+    costs (1 + e^epsilon) m tau of delta instead. Both costs are included. `delta` is an approximate
+    result, by which a is chosen.
     """
     draws = lattice.draws
     eta = draws / (24 * lattice.steps**2)

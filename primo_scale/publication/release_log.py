@@ -29,14 +29,8 @@ def on_one_line(options: Mapping[str, str]) -> dict[str, str]:
 def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
     """Return the log, without times of day, paths or counts in the cohort.
 
-    Parameters
-    ----------
-    document : dict
-        Statement (`primo_scale.publication.document.statement_document`).
-    digest : str
-        Digest of the statement, which binds the log to release.json.
-    options : Mapping of str to str
-        Public options in effect, after `on_one_line`.
+    The digest of the statement binds the log to release.json. The public options in effect have
+    passed `on_one_line`.
     """
     cohort, software = document["cohort"], document["software"]
     lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,18 +42,11 @@ def render_report(
 ) -> str:
     """Return a self-contained HTML page without scripts and external resources.
 
-    Parameters
-    ----------
-    document : dict
-        Statement (`primo_scale.publication.document.statement_document`).
-    digest : str
-        Digest of the statement, which binds the page to release.json.
-    options : Mapping of str to str
-        Public options in effect.
-    public_key : str or None
-        Public key of the signature; None for a release that is NOT PRIVATE.
+    The digest of the statement binds the page to release.json; `public_key` is that of the
+    signature, and None for a release that is NOT PRIVATE.
     """
     guarantee, mechanism = document["guarantee"], document["mechanism"]
+    covariates = [covariate["name"] for covariate in document["public_inputs"]["covariates"]]
     return _environment().get_template(_TEMPLATE).render(
         **document,
         digest=digest,
@@ -63,7 +57,7 @@ def render_report(
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=THEOREMS[mechanism["calibration"]].description if mechanism else None,
         attenuations=_attenuations(document),
-        structure=_structure(document),
+        structure=None if has_components(covariates) else NO_COMPONENTS,
         statistics=STATISTICS,
     )  # fmt: skip
 
@@ -93,26 +87,14 @@ def _attenuations(document: Document) -> list[dict[str, Any]]:
     ]
 
 
-def _structure(document: Document) -> str | None:
-    """Return the warning for a release without principal components, else None."""
-    names = [covariate["name"] for covariate in document["public_inputs"]["covariates"]]
-    return None if has_components(names) else NO_COMPONENTS
-
-
 def _percent(share: float) -> str:
     """Return an upper bound as a percentage, rounded up to three digits, or near 100 to two."""
     if share > 0.9999:
         return "more than 99.99 %"
     if share > 0.99:
-        left, unit = _rounded(100 * (1 - share), 2, math.floor)
-        return f"{100 - left:.{max(0, -unit)}f} %"
-    return f"{_rounded(100 * share, 3, math.ceil)[0]:.4g} %"
-
-
-def _rounded(value: float, digits: int, towards: Callable[[float], int]) -> tuple[float, int]:
-    """Return `value` rounded to some digits, and the power of ten of the last digit."""
-    power = math.floor(math.log10(value)) - digits + 1
-    return towards(value / 10.0**power) * 10.0**power, power
+        left = Context(prec=2, rounding=ROUND_FLOOR).plus(Decimal(100 * (1 - share)))
+        return f"{100 - left} %"
+    return f"{Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(100 * share)).normalize():f} %"
 
 
 def _significant(value: float) -> str:

@@ -9,10 +9,7 @@ from pathlib import PurePath
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X
 from primo_scale.genotypes.tables import canonical_chromosome
 from primo_scale.publication.document import Document
-from primo_scale.publication.file_names import (
-    CENTRE_FILE,
-    WEIGHTS_FILE,
-)
+from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.weights import NAMED_COLUMNS
 
 # plink2 --xchr-model 2, its default, counts a man's single copy on X as two copies.
@@ -20,13 +17,7 @@ _MALES_ON_X, _XCHR_MODEL = "0/2", 2
 
 
 def scoring_of(chromosomes: Iterable[str]) -> Document:
-    """Return the member `scoring` of release.json.
-
-    Parameters
-    ----------
-    chromosomes
-        Chromosome of every variant, in any spelling.
-    """
+    """Return the member `scoring` of release.json for chromosomes in any spelling."""
     found = list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(chromosomes))))
     on_x = CHROMOSOME_X in found
     return {

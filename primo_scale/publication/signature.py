@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -24,50 +25,41 @@ _PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 _VALUE = re.compile(r"[0-9a-f]{128}")
 
 
-def signed_content(document: Mapping[str, Any]) -> bytes:
-    """Return the signed bytes: the canonical JSON of the document without its signature.
+@dataclass(frozen=True)
+class Signer:
+    """Ed25519 key that signs a release.
 
-    Raises
-    ------
-    ValueError
-        The document contains a number that is not finite, which JSON does not allow.
-    """
-    return canonical_json({name: value for name, value in document.items() if name != MEMBER})
-
-
-def signature_of(
-    document: Mapping[str, Any], *, public_key: str, sign: Callable[[bytes], bytes]
-) -> dict[str, str]:
-    """Return the member ``signature`` of a document.
-
-    Parameters
+    Attributes
     ----------
-    document : Mapping
-        Document that is complete except for its signature.
     public_key : str
         Public key, 64 hexadecimal digits.
     sign : callable
         Function from bytes to their signature by the private key.
     """
-    value = sign(signed_content(document)).hex()
-    return {"algorithm": ALGORITHM, "public_key": public_key, "value": value}
+
+    public_key: str
+    sign: Callable[[bytes], bytes]
+
+
+def signed_content(document: Mapping[str, Any]) -> bytes:
+    """Return the signed bytes: the canonical JSON of the document without its signature.
+
+    A number that is not finite raises a ValueError, because JSON does not allow it.
+    """
+    return canonical_json({name: value for name, value in document.items() if name != MEMBER})
+
+
+def signature_of(document: Mapping[str, Any], signer: Signer) -> dict[str, str]:
+    """Return the member ``signature`` of a document that is complete except for it."""
+    value = signer.sign(signed_content(document)).hex()
+    return {"algorithm": ALGORITHM, "public_key": signer.public_key, "value": value}
 
 
 def signature_problem(document: Mapping[str, Any], expected_public_key: str | None) -> str | None:
-    """Check the signature of a release.json.
+    """Return what is wrong with the signature of a release.json, as a clause; None if it is valid.
 
-    Parameters
-    ----------
-    document : Mapping
-        Contents of release.json.
-    expected_public_key : str or None
-        Public key of the custodian, in hexadecimal. None accepts any key, which only proves that
-        the document is unchanged since the owner of the stated key signed it.
-
-    Returns
-    -------
-    str or None
-        Problem as a clause; None if the signature is valid.
+    Without an expected key, in hexadecimal, any key is accepted. That only proves that the document
+    is unchanged since the owner of the stated key signed it.
     """
     if MEMBER not in document:
         return "it is not signed"

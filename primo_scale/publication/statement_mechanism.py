@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from primo_scale.publication.recompute_mechanisms import THEOREMS
+from primo_scale.publication.recompute_mechanisms import PARTS, THEOREMS
 from primo_scale.publication.recompute_method import METHODS
 from primo_scale.publication.samplers import SAMPLERS
 from primo_scale.publication.schema_types import (
@@ -21,9 +21,6 @@ from primo_scale.publication.schema_types import (
     one_of,
 )
 from primo_scale.publication.wording import STATISTICS
-
-PARTS = tuple(STATISTICS)[:7]
-"""Statistics of every release, with noise unless the guarantee assumes that they are public."""
 
 Layout = Literal["svec", "full"]
 _Scales = Annotated[tuple[Scale, ...], AtLeastOne]

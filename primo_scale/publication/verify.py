@@ -7,20 +7,17 @@ numbers in it (`primo_scale.publication.recompute`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import pgs_names
-from primo_scale.publication.contents import contents_problems
-from primo_scale.publication.document import (
-    Document,
-    people_in_words,
-    schema_problems,
-    serialise,
-)
+from primo_scale.publication.contents import contents_problems, text_problems
+from primo_scale.publication.document import Document, people_in_words, schema_problems, serialise
 from primo_scale.publication.file_names import (
     LOG_FILE,
     PGS_DIRECTORY,
@@ -28,7 +25,8 @@ from primo_scale.publication.file_names import (
     RELEASE_FILE,
     REPORT_FILE,
 )
-from primo_scale.publication.recompute import Finding, guarantee_findings
+from primo_scale.publication.finding import Finding, finding_of, some_of
+from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
 from primo_scale.publication.signature import signature_problem
 from primo_scale.publication.weights_files import WEIGHTS_FILES
@@ -40,11 +38,80 @@ from primo_scale.publication.wording import (
     unit_in_words,
 )
 from primo_scale.storage.files import sha256_of_file
+from primo_scale.version import __version__
 
-_SHOWN = 3
-_LONGEST_DETAIL = 1000
 _MOST_CONTAINERS = 1 << 20
 _UNCOMPUTABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Verdict on a release.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Each check, whether it holds, and what was found.
+    private : bool
+        Whether the release claims to be differentially private.
+    """
+
+    findings: tuple[Finding, ...]
+    private: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check holds."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Checks that do not hold."""
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+
+def verify(
+    directory: str | Path, *, public_key: str | None = None, ledger: str | Path | None = None
+) -> Verification:
+    """Check a release, and recompute its guarantee from release.json.
+
+    It needs nothing but the release: no genotypes, no ledger and no cluster. Of third-party
+    packages it imports numpy, scipy, jsonschema, cryptography and jinja2.
+
+    Parameters
+    ----------
+    directory
+        Release directory.
+    public_key
+        Custodian's public key, 64 hexadecimal digits learned elsewhere: the release must be signed
+        with it. None accepts the key that the release names, but only for a release of this
+        version: without a trusted signature nothing vouches for texts that cannot be compared.
+    ledger
+        Custodian's ledger, which must have paid for this release; None leaves that check out.
+
+    Raises
+    ------
+    InputError
+        The directory holds no release, or the ledger is malformed.
+    UsageError
+        The public key is malformed.
+    """
+    if public_key is not None and not re.fullmatch("[0-9a-fA-F]{64}", public_key.strip()):
+        raise UsageError(
+            "is no Ed25519 public key",
+            where="--public-key",
+            value=public_key,
+            limit="64 hexadecimal digits",
+            remedy="The custodian sees it with primo-scale ledger show",
+        )
+    directory = Path(directory)
+    findings = verify_release(directory, public_key=public_key)
+    if ledger is not None:
+        from primo_scale.publication.check_ledger import ledger_findings
+
+        findings += ledger_findings(directory, Path(ledger))
+    document, _ = read_document(directory)
+    return Verification(tuple(findings), bool(document and document["private"]))
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
@@ -77,10 +144,13 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
     if document is None:
         return [schema]
     files = _check_files(directory, document)
-    findings = [schema, files]
-    findings += _verdict("signature", lambda: [_check_signature(document, public_key)])
+    signature = _verdict("signature", lambda: [_check_signature(document, public_key)])
+    findings = [schema, files, *signature]
     if files.ok:
-        findings += _verdict("contents", lambda: [_check_contents(directory, document)])
+        trusted = public_key is not None and all(finding.ok for finding in signature)
+        findings += _verdict(
+            "contents", lambda: _check_contents(directory, document, trusted=trusted)
+        )
     return findings + document_findings(document)
 
 
@@ -101,13 +171,7 @@ def _verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return check()
     except _UNCOMPUTABLE as error:
-        return [Finding(False, name, f"cannot be checked: {error!r}"[:_LONGEST_DETAIL])]
-
-
-def is_private(directory: Path) -> bool:
-    """Return whether a release that passed `verify_release` has a guarantee."""
-    document, _ = read_document(directory)
-    return document is not None and bool(document["private"])
+        return [finding_of(name, [f"cannot be checked: {error!r}"], "")]
 
 
 def read_document(directory: Path) -> tuple[Document | None, Finding]:
@@ -128,7 +192,7 @@ def read_document(directory: Path) -> tuple[Document | None, Finding]:
     except RecursionError:
         problem = "is nested too deeply to be read"
     if problem:
-        return None, Finding(False, RELEASE_FILE, problem[:_LONGEST_DETAIL])
+        return None, finding_of(RELEASE_FILE, [problem], "")
     return document, Finding(True, RELEASE_FILE, "follows its schema")
 
 
@@ -136,7 +200,7 @@ def _form_problem(document: Any, content: bytes) -> str:
     """Return the violations of the schema or the canonical form, or an empty text."""
     problems = schema_problems(document)
     if problems:
-        return f"violates its schema: {_some(problems)}"
+        return f"violates its schema: {some_of(problems)}"
     try:
         as_written = serialise(document)
     except ValueError as error:  # 1e999 is valid JSON and is parsed as infinity
@@ -168,7 +232,7 @@ def _check_files(directory: Path, document: Document) -> Finding:
             problems.append(f"{name} has another size than stated")
         elif sha256_of_file(path) != listed[name]["sha256"]:
             problems.append(f"{name} was changed: its SHA-256 is not the stated one")
-    return _finding(
+    return finding_of(
         "files", problems, f"{len(listed)} files with the stated SHA-256, and no others"
     )
 
@@ -176,11 +240,11 @@ def _check_files(directory: Path, document: Document) -> Finding:
 def _check_signature(document: Document, public_key: str | None) -> Finding:
     if not document["private"]:
         problems = [] if public_key is None else [f"a {NOT_PRIVATE} release has no signature"]
-        return _finding("signature", problems, f"none: {NOT_PRIVATE}")
+        return finding_of("signature", problems, f"none: {NOT_PRIVATE}")
     problem = signature_problem(document, public_key)
     key = document["signature"]["public_key"]
     expected = "as expected" if public_key else "compare it with the custodian's key"
-    return _finding("signature", [problem] if problem else [], f"by {key}, {expected}")
+    return finding_of("signature", [problem] if problem else [], f"by {key}, {expected}")
 
 
 def _check_words(document: Document) -> Finding:
@@ -201,7 +265,7 @@ def _check_words(document: Document) -> Finding:
         accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
         if promise["accountant"]["method"] != accountant:
             problems.append(f"the stated accountant {promise['accountant']['method']!r} is unknown")
-    return _finding("stamp", problems, expected)
+    return finding_of("stamp", problems, expected)
 
 
 def _check_names(document: Document) -> Finding:
@@ -237,7 +301,7 @@ def _check_names(document: Document) -> Finding:
         problems.append("neither a number of people nor a nominal number is stated")
     elif document["accuracy"]["effective_sample_size"] > people:
         problems.append("the effective sample size is above the sample size")
-    return _finding(
+    return finding_of(
         "sizes",
         problems,
         f"{people_in_words(document)}, {cohort['n_variants']} variants, "
@@ -248,21 +312,26 @@ def _check_names(document: Document) -> Finding:
 def _check_estimation(document: Document) -> Finding:
     problems = estimation_problems(document)
     estimator = document["estimation"]["estimator"]
-    return _finding("estimation", problems, f"{estimator} with its parameters")
+    return finding_of("estimation", problems, f"{estimator} with its parameters")
 
 
-def _check_contents(directory: Path, document: Document) -> Finding:
-    problems = contents_problems(directory, document)
-    detail = (
-        "README, report and log agree with release.json; centres and pgs/ agree with the weights"
-    )
-    return _finding("contents", problems, detail)
+def _check_contents(directory: Path, document: Document, *, trusted: bool) -> list[Finding]:
+    """Check the other files, whose digests are in release.json.
 
-
-def _finding(check: str, problems: list[str], detail: str) -> Finding:
-    return Finding(not problems, check, (_some(problems) or detail)[:_LONGEST_DETAIL])
-
-
-def _some(problems: list[str]) -> str:
-    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    return "; ".join(problems[:_SHOWN]) + more
+    A release of this version has the texts that this version renders. Texts of another version are
+    accepted unread if the signature is by the key that the caller expects (`trusted`), since it
+    covers their digests. Otherwise whoever made the release could name another version, and write
+    anything into the texts.
+    """
+    problems, texts = contents_problems(directory, document), text_problems(directory, document)
+    author, note = document["software"]["version"], []
+    if texts and author != __version__:
+        not_compared = f"of version {author}, not compared with those of version {__version__}"
+        if trusted:
+            note = [Finding(True, "texts", f"{not_compared}; the signature covers them", note=True)]
+        else:
+            remedy = f"give the custodian's public key, or verify with version {author}"
+            texts = [f"{some_of(texts)} ({remedy})"]
+    compared = "" if note else "README, report and log agree with release.json; "
+    detail = f"{compared}centres and pgs/ agree with the weights"
+    return [finding_of("contents", problems + ([] if note else texts), detail), *note]

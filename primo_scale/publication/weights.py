@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.publication.formulas import refuse_formulas
+from primo_scale.publication.document import Document
+from primo_scale.publication.wording import stamp_column, stamp_of
 
 WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
 NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
@@ -37,7 +36,6 @@ _MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
 # plink2 requires a count of observed alleles. The centres are not counted in the cohort, and the
 # count of a reference panel is unknown here; 2 is the count of one diploid genotype.
 CENTRE_ROW_END = "\t2\n"
-_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -80,106 +78,31 @@ def weight_in_text(value: float) -> str:
     return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
 
 
-def check_releasable(weights: ScoringWeights) -> None:
-    """Check that weights can be scored unambiguously.
-
-    Raises
-    ------
-    InputError
-        Variant IDs are repeated, missing or reserved; names of phenotypes or covariates are
-        repeated, contain blanks or begin like a formula; or weights are not finite.
-    """
-    check_variant_identifiers(weights.variants.identifier)
-    check_column_names("phenotype", weights.phenotypes)
-    check_column_names("covariate", weights.covariates)
-    refuse_formulas(weights.variants, phenotypes=weights.phenotypes, covariates=weights.covariates)
-    for what, values in (
-        ("variant", weights.per_allele),
-        ("intercept", weights.intercept),
-        ("covariate", weights.covariate_weights),
-        ("centre dosage", weights.centre_dosage),
-    ):
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
-            raise InputError(
-                f"{bad} {what} weights are not finite numbers",
-                where="release",
-                remedy="Raise --ridge, or use smaller LD blocks",
-            )
-
-
-def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
-    """Check variant IDs.
-
-    Raises
-    ------
-    InputError
-        IDs are repeated, missing or reserved.
-    """
-    counts = Counter(identifiers.tolist())
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise InputError(
-            f"{len(repeated)} variant IDs occur more than once, so a score file would be ambiguous",
-            where="release",
-            value=_examples(repeated),
-            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or drop the copies "
-            "with `plink2 --rm-dup` or --exclude, and ingest again",
-        )
-    reserved = [name for name in counts if name == "." or name.startswith("#")]
-    if reserved:
-        raise InputError(
-            "variant IDs are missing, or reserved in a release",
-            where="release",
-            value=_examples(reserved),
-            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a` and ingest again",
-        )
-
-
-def write_weights(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+def write_weights(path: Path, weights: ScoringWeights, document: Document) -> None:
     """Write weights.tsv.gz: a header and one row per variant, tab-separated.
 
     `primo_scale.publication.scoring.scoring_command` returns the plink2 command for it.
-
-    Parameters
-    ----------
-    path : Path
-        File to create.
-    weights : ScoringWeights
-        Weights that `check_releasable` accepts.
-    stamp : str
-        Guarantee of the weights without blanks (`primo_scale.publication.wording.stamp_column`).
     """
-    write_gzip(path, _weight_lines(weights, stamp))
+    write_gzip(path, _weight_lines(weights, stamp_column(document)))
 
 
-def write_covariates(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
-    """Write covariates.tsv: the stamp, a header, the intercept, and one row per covariate.
-
-    Parameters
-    ----------
-    path : Path
-        File to create.
-    weights : ScoringWeights
-        Weights that `check_releasable` accepts.
-    stamp : str
-        Line with the guarantee of the weights.
-    """
+def write_covariates(path: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write covariates.tsv: the stamp, a header, the intercept, and one row per covariate."""
     rows = np.vstack([weights.intercept, weights.covariate_weights]).tolist()
     lines = [
         "\t".join((name, *map(weight_in_text, values))) + "\n"
         for name, values in zip((INTERCEPT, *weights.covariates), rows, strict=True)
     ]
-    header = covariates_header(stamp, weights.phenotypes)
-    path.write_text("".join([header, *lines]), encoding="utf-8")
+    path.write_text("".join([covariates_header(document), *lines]), encoding="utf-8")
 
 
-def covariates_header(stamp: str, phenotypes: Sequence[str]) -> str:
+def covariates_header(document: Document) -> str:
     """Return the lines of covariates.tsv before the intercept."""
-    return f"##{stamp}\n" + "\t".join((TERM_COLUMN, *phenotypes)) + "\n"
+    names = (phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"])
+    return f"##{stamp_of(document)}\n" + "\t".join((TERM_COLUMN, *names)) + "\n"
 
 
-def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> None:
+def write_centre_afreq(path: Path, weights: ScoringWeights, document: Document) -> None:
     """Write the public centres as a ``plink2 --freq`` file, for ``plink2 --read-freq``.
 
     With this file, plink2 replaces a missing genotype by the dosage with which the weights were
@@ -188,7 +111,7 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> No
     """
     variants = weights.variants
     with path.open("w", encoding="utf-8") as file:
-        file.write(centre_header(stamp))
+        file.write(centre_header(document))
         for chromosome, identifier, reference, alternate, dosage in zip(
             variants.chromosome,
             variants.identifier,
@@ -203,9 +126,9 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, *, stamp: str) -> No
             file.write(f"{prefix}{centre_frequency(dosage)}{CENTRE_ROW_END}")
 
 
-def centre_header(stamp: str) -> str:
+def centre_header(document: Document) -> str:
     """Return the lines of centre.afreq before the first variant."""
-    return f"##{stamp}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+    return f"##{stamp_of(document)}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
 
 
 def centre_row_prefix(identifier: str, *, chromosome: str, effect: str, other: str) -> str:
@@ -220,12 +143,7 @@ def centre_frequency(dosage: float) -> str:
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
     """Write `lines`, which include their line ends, as a reproducible gzip file."""
-    with (
-        path.open("wb") as raw,
-        gzip.GzipFile(
-            filename="", mode="wb", fileobj=raw, compresslevel=_COMPRESSION, mtime=0
-        ) as file,
-    ):
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as file:
         for line in lines:
             file.write(line.encode())
 
@@ -250,31 +168,3 @@ def _weight_lines(weights: ScoringWeights, stamp: str) -> Iterator[str]:
 
 def _allele(text: str) -> str:
     return NO_ALLELE if text in _MISSING_ALLELES else text
-
-
-def check_column_names(kind: str, names: Sequence[str]) -> None:
-    """Check that names of phenotypes or covariates can be column names of a score file.
-
-    Raises
-    ------
-    InputError
-        A name is repeated, empty or `INTERCEPT`, or contains blanks or control characters.
-    """
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise InputError(
-            f"two columns have the same {kind} name", where="release", value=repeated[0]
-        )
-    for name in names:
-        if not name.isprintable() or name.split() != [name] or name == INTERCEPT:
-            raise InputError(
-                f"a {kind} name is empty or reserved, or contains blanks or control characters",
-                where="release",
-                value=repr(name),
-                remedy="Rename the column",
-            )
-
-
-def _examples(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_EXAMPLES])
-    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

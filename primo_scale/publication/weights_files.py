@@ -26,7 +26,6 @@ from primo_scale.publication.weights import (
     write_covariates,
     write_weights,
 )
-from primo_scale.publication.wording import stamp_column, stamp_of
 
 Check = Callable[[Path, Document], list[str]]
 """Function of a release directory and its release.json that returns what is wrong with a file."""
@@ -54,29 +53,24 @@ class WeightsFile:
     needs_others: bool = False
 
 
-def _write_pgs(path: Path, weights: ScoringWeights, document: Document) -> None:
-    build = document["public_inputs"]["genome_build"]
-    write_pgs_files(path, weights, genome_build=build, stamp=stamp_of(document))
-
-
 WEIGHTS_FILES = {
     WEIGHTS_FILE: WeightsFile(
-        lambda path, weights, document: write_weights(path, weights, stamp=stamp_column(document)),
+        write_weights,
         weights_problems,
         "one row a variant: ID, alleles, position, weight of one copy of effect_allele",
     ),
     COVARIATES_FILE: WeightsFile(
-        lambda path, weights, document: write_covariates(path, weights, stamp=stamp_of(document)),
+        write_covariates,
         covariates_problems,
         "intercept and weights of the covariates",
     ),
     CENTRE_FILE: WeightsFile(
-        lambda path, weights, document: write_centre_afreq(path, weights, stamp=stamp_of(document)),
+        write_centre_afreq,
         centre_problems,
         "dosage / 2 that a missing genotype counts as, for plink2 --read-freq",
     ),
     f"{PGS_DIRECTORY}/": WeightsFile(
-        _write_pgs,
+        write_pgs_files,
         pgs_problems,
         "the same weights as scoring files of the PGS Catalog, one a phenotype",
         needs_others=True,

@@ -27,17 +27,11 @@ STATISTICS = {
 _UNITS = {
     ("full", "replace-one"): "one person's whole row",
     ("full", "add-remove"): "one person's whole row",
-    (
-        "label",
-        "replace-one",
-    ): "one person's phenotypes (genotypes and covariates are known)",
+    ("label", "replace-one"): "one person's phenotypes (genotypes and covariates are known)",
     ("label", "add-remove"): (
         "one person's phenotypes replaced by nothing (genotypes and covariates are known)"
     ),
-    (
-        "feature",
-        "replace-one",
-    ): "one person's genotypes and covariates (phenotypes are known)",
+    ("feature", "replace-one"): "one person's genotypes and covariates (phenotypes are known)",
     ("feature", "add-remove"): (
         "one person's genotypes and covariates replaced by nothing (phenotypes are known)"
     ),
@@ -96,13 +90,7 @@ def accountant_in_words(*, subsampled: bool) -> str:
 
 
 def stamp_of(document: Mapping[str, Any]) -> str:
-    """Return the line with the guarantee that every file of the release carries.
-
-    Parameters
-    ----------
-    document : Mapping
-        Contents of release.json.
-    """
+    """Return the line with the guarantee that every file of the release carries."""
     guarantee = document["guarantee"]
     if not document["private"] or guarantee is None:
         return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
@@ -113,13 +101,7 @@ def stamp_of(document: Mapping[str, Any]) -> str:
 
 
 def stamp_column(document: Mapping[str, Any]) -> str:
-    """Return the guarantee as a column name without blanks.
-
-    Parameters
-    ----------
-    document : Mapping
-        Contents of release.json.
-    """
+    """Return the guarantee as a column name without blanks."""
     guarantee = document["guarantee"]
     if not document["private"] or guarantee is None:
         return NOT_PRIVATE.replace(" ", "_")

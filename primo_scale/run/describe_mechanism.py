@@ -23,8 +23,9 @@ from primo_scale.privacy.scales import (
     eigenvalue_sensitivity,
 )
 from primo_scale.publication import statement as said
+from primo_scale.publication.recompute_mechanisms import PARTS
 from primo_scale.publication.samplers import KEYSTREAM
-from primo_scale.publication.statement_mechanism import PARTS, StatedMechanism, StatedQuery
+from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
 from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
 from primo_scale.version import __version__
 

@@ -14,7 +14,7 @@ from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
-from primo_scale.publication.publish import Signer
+from primo_scale.publication.signature import Signer
 from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.log_records import LOGGER, stage

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from primo_scale.genotypes.tables import VariantTable
     from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.private_statistics import PrivateStatistics
-    from primo_scale.publication.publish import Signer
+    from primo_scale.publication.signature import Signer
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.design import Design
@@ -41,9 +41,12 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
         Repeated or reserved variant IDs; names of columns that a file cannot hold; texts that are
         formulas to a spreadsheet.
     """
-    from primo_scale.publication.formulas import refuse_formulas
     from primo_scale.publication.pgs import pgs_file_stems
-    from primo_scale.publication.weights import check_column_names, check_variant_identifiers
+    from primo_scale.publication.releasable import (
+        check_column_names,
+        check_variant_identifiers,
+        refuse_formulas,
+    )
 
     check_variant_identifiers(variants.identifier)
     phenotypes = [p.name for p in outcomes.phenotypes]

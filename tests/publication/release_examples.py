@@ -21,12 +21,12 @@ from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Reci
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import statement as said
 from primo_scale.publication.document import serialise, statement_digest
-from primo_scale.publication.publish import Signer, publish_release
+from primo_scale.publication.publish import publish_release
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import options_in, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import signature_of
+from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.statement_inputs import (
     PublicInputs,
     Source,
@@ -36,6 +36,7 @@ from primo_scale.publication.statement_inputs import (
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.version import __version__
 
 OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
 ROW_NORM, FIXED_NORM, PHENOTYPE_NORM = 3_000_017, 700_001, 4_194_304
@@ -217,7 +218,7 @@ def example_statement(
     hidden = private and promise.n_is_private
     penalties = (1.5,) * (len(sizes) * (mechanism.recipe.gram_copies if private else 1))
     return said.Statement(
-        software=said.Software("primo_scale", "0.1.0"),
+        software=said.Software("primo_scale", __version__),
         created="2026-11-20",
         private=private,
         guarantee=state_guarantee(promise, sum(costs[1:], costs[0])) if private else None,
@@ -326,8 +327,7 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
         entry["sha256"] = hashlib.sha256(content).hexdigest()
         entry["bytes"] = len(content)
     if document["private"]:
-        key = signer.public_key
-        document["signature"] = signature_of(document, public_key=key, sign=signer.sign)
+        document["signature"] = signature_of(document, signer)
     (directory / "release.json").write_bytes(serialise(document))
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jinja2 import TemplateError
 from release_examples import forge, read_document, restate
 
-from primo_scale.publication.publish import Signer
+from primo_scale.publication.signature import Signer
 
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 ATTACKER = Signer(_KEY.public_key().public_bytes_raw().hex(), _KEY.sign)

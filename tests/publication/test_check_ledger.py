@@ -27,7 +27,8 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.publication.check_ledger import ledger_findings
-from primo_scale.publication.publish import Signer, publish_release
+from primo_scale.publication.publish import publish_release
+from primo_scale.publication.signature import Signer
 from primo_scale.storage.files import sha256_of_file
 
 

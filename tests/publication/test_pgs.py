@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from release_examples import example_variants, example_weights
+from release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
 from primo_scale.publication.pgs import pgs_file_stems, write_pgs_files
+from primo_scale.publication.wording import stamp_of
 
 VISIBLE = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=40)
 
@@ -64,10 +65,10 @@ def read_scoring_file(path) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 def test_header_and_rows_follow_the_format(tmp_path):
     weights = example_weights(phenotypes=("a=b", "LDL"))
-    write_pgs_files(tmp_path / "pgs", weights, genome_build="GRCh37", stamp="a = stamp")
+    write_pgs_files(tmp_path / "pgs", weights, example_document())
     first = gzip.decompress((tmp_path / "pgs/LDL.txt.gz").read_bytes()).decode()
     assert first.startswith("###PGS CATALOG SCORING FILE - see https://www.pgscatalog.org/")
-    assert "\n##a = stamp\n" in first
+    assert f"\n##{stamp_of(example_document())}\n" in first
     header, rows = read_scoring_file(tmp_path / "pgs/a_b.txt.gz")
     assert header == {
         "format_version": "2.0",
@@ -97,7 +98,7 @@ def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp
         position=np.array([0, 5, 6, -3, 7, 8, 9, 10]),
         chromosome=np.array(["1", "chr2", "23", "26", "0", "PAR1", "chr25", "chr07"], dtype=object),
     )
-    write_pgs_files(tmp_path / "pgs", example_weights(variants), genome_build="NR", stamp="s")
+    write_pgs_files(tmp_path / "pgs", example_weights(variants), example_document())
     _, rows = read_scoring_file(tmp_path / "pgs/LDL.txt.gz")
     places = [(row["chr_name"], row["chr_position"]) for row in rows]
     assert places[:5] == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]

@@ -28,12 +28,11 @@ from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.publication import publish as publishing
 from primo_scale.publication import statement as said
-from primo_scale.publication import weights_files
 from primo_scale.publication.publish import is_same_release, publish_release
 from primo_scale.publication.verify import verify_release
+from primo_scale.publication.weights_files import WEIGHTS_FILES
 
-WRITERS = ("write_weights", "write_covariates", "write_centre_afreq", "write_pgs_files")
-STEPS = (*WRITERS, "render_report", "render_readme", "_file_entries", "signature_of",
+STEPS = (*WEIGHTS_FILES, "render_report", "render_readme", "_file_entries", "signature_of",
          "check_schema", "verify_release", "_open_to_readers")  # fmt: skip
 
 
@@ -67,23 +66,21 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_full_disk_at_any_step_leaves_nothing(step, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("failure", "reported"),
+    [(OSError(errno.ENOSPC, "No space left on device"), ResourceError),
+     (KeyboardInterrupt(), KeyboardInterrupt)],
+)  # fmt: skip
+def test_a_failure_at_any_step_leaves_nothing(step, failure, reported, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise failure
 
-    monkeypatch.setattr(weights_files if step in WRITERS else publishing, step, fail)
-    with pytest.raises(ResourceError, match="disk is full"):
-        publish_example(tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_an_interruption_at_any_step_leaves_nothing(step, tmp_path, monkeypatch):
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(weights_files if step in WRITERS else publishing, step, interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    if step in WEIGHTS_FILES:
+        file = dataclasses.replace(WEIGHTS_FILES[step], write=fail)
+        monkeypatch.setitem(WEIGHTS_FILES, step, file)
+    else:
+        monkeypatch.setattr(publishing, step, fail)
+    with pytest.raises(reported, match="disk is full" if reported is ResourceError else None):
         publish_example(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -15,7 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.publication.signature import signature_of, signature_problem, signed_content
+from primo_scale.publication.signature import (
+    Signer,
+    signature_of,
+    signature_problem,
+    signed_content,
+)
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -225,7 +230,7 @@ def test_numbers_that_json_has_not_are_said(number):
 
 def test_the_ledger_signs_what_is_checked(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        member = signature_of(RELEASE, public_key=ledger.public_key, sign=ledger.sign)
+        member = signature_of(RELEASE, Signer(ledger.public_key, ledger.sign))
         key = ledger.public_key
     assert signature_problem({**RELEASE, "signature": member}, key) is None
     assert signature_problem({**RELEASE, "private": 1, "signature": member}, key) == CHANGED
@@ -233,5 +238,5 @@ def test_the_ledger_signs_what_is_checked(tmp_path):
 
 def test_the_content_does_not_depend_on_an_earlier_signature():
     assert signed_content(signed(RELEASE)) == signed_content(RELEASE)
-    again = signature_of(signed(RELEASE, OTHER), public_key=public(KEY), sign=KEY.sign)
+    again = signature_of(signed(RELEASE, OTHER), Signer(public(KEY), KEY.sign))
     assert again == signed(RELEASE)["signature"]

@@ -28,8 +28,8 @@ from tiers import thinned
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import schema_problems, serialise
-from primo_scale.publication.publish import Signer
-from primo_scale.publication.verify import document_findings, is_private, verify_release
+from primo_scale.publication.signature import Signer
+from primo_scale.publication.verify import document_findings, verify, verify_release
 
 FILES = (
     "README.txt",
@@ -52,7 +52,7 @@ def problems(directory: Path) -> list[str]:
 def test_intact_releases_verify(pristine):
     for private, directory in pristine.items():
         assert problems(directory) == []
-        assert is_private(directory) is private
+        assert verify(directory).private is private
 
 
 def test_a_release_that_is_not_private_states_no_mechanism(tmp_path):
@@ -81,7 +81,7 @@ def test_a_document_nested_too_deeply_is_refused_in_a_line(release, start, depth
 def test_every_kind_of_release_verifies(mode, tmp_path):
     directory = publish_example(tmp_path / "out", mode=mode)
     assert problems(directory) == []
-    assert is_private(directory)
+    assert verify(directory).private
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -303,7 +303,7 @@ def test_a_release_without_noise_cannot_be_relabelled(open_release, pristine):
     document = read_document(pristine[True])
     document["files"] = read_document(open_release)["files"]
     forge(open_release, document)
-    assert is_private(open_release)
+    assert verify(open_release).private
     (contents,) = problems(open_release)
     for name in ("weights.tsv.gz", "covariates.tsv", "centre.afreq", "and 3 more"):
         assert name in contents

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from release_examples import PUBLIC_KEY
+from release_examples import PUBLIC_KEY, forge, read_document
 
 from primo_scale.cli.verify import main
 
@@ -39,6 +39,16 @@ def test_a_release_without_noise_is_intact_but_never_called_verified(pristine):
     assert result.exit_code == 0
     assert result.output.splitlines()[-1].startswith("intact, but NOT PRIVATE")
     assert "verified" not in result.output
+
+
+def test_a_release_of_another_version(release):
+    document = read_document(release)
+    document["software"]["version"] = "0.0.9"
+    forge(release, document)
+    result = CliRunner().invoke(main, [str(release), "--public-key", PUBLIC_KEY])
+    assert result.exit_code == 0
+    assert "note     texts          of version 0.0.9, not compared" in result.output
+    assert CliRunner().invoke(main, [str(release)]).exit_code == 1
 
 
 def test_no_release(tmp_path):

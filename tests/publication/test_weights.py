@@ -11,27 +11,29 @@ import numpy as np
 import pandas as pd
 import pytest
 from bed_reader import open_bed
-from release_examples import example_variants, example_weights
+from release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable, read_bim
 from primo_scale.publication.pgs import write_pgs_files
+from primo_scale.publication.releasable import check_releasable, refuse_formulas
 from primo_scale.publication.weights import (
     ScoringWeights,
-    check_releasable,
     write_centre_afreq,
     write_covariates,
     write_weights,
 )
+from primo_scale.publication.wording import stamp_column, stamp_of
 
-STAMP = "a stamp"
+DOCUMENT = example_document()
+STAMP, COLUMN = stamp_of(DOCUMENT), stamp_column(DOCUMENT)
 
 
 def test_layout_is_that_of_the_contract(tmp_path):
     weights = example_weights()
-    write_weights(tmp_path / "w.tsv.gz", weights, stamp="stamp")
+    write_weights(tmp_path / "w.tsv.gz", weights, DOCUMENT)
     lines = gzip.decompress((tmp_path / "w.tsv.gz").read_bytes()).decode().splitlines()
-    assert lines[0] == "ID\teffect_allele\tother_allele\tchrom\tpos\tstamp\theight\tLDL"
+    assert lines[0] == f"ID\teffect_allele\tother_allele\tchrom\tpos\t{COLUMN}\theight\tLDL"
     assert lines[1].startswith("rs0\tA\tG\t22\t100\t.\t")
     assert len(lines) == 8
 
@@ -41,25 +43,25 @@ def test_numbers_survive_to_nine_digits(tmp_path):
     scaled = dataclasses.replace(
         weights, per_allele=weights.per_allele * 10.0 ** -np.arange(7)[:, None]
     )
-    write_weights(tmp_path / "w.tsv.gz", scaled, stamp="stamp")
+    write_weights(tmp_path / "w.tsv.gz", scaled, DOCUMENT)
     table = pd.read_csv(tmp_path / "w.tsv.gz", sep="\t")
     np.testing.assert_allclose(table[["height", "LDL"]][:7], scaled.per_allele, rtol=5e-9)
 
 
 def test_every_column_of_the_variants_has_one_type(tmp_path):
-    write_weights(tmp_path / "w.tsv.gz", example_weights(), stamp="NOT_PRIVATE")
+    write_weights(tmp_path / "w.tsv.gz", example_weights(), DOCUMENT)
     table = pd.read_csv(tmp_path / "w.tsv.gz", sep="\t")
-    assert table.columns[5] == "NOT_PRIVATE"
-    assert set(table["NOT_PRIVATE"]) == {"."}
+    assert table.columns[5] == COLUMN
+    assert set(table[COLUMN]) == {"."}
     assert pd.api.types.is_integer_dtype(table["pos"])
     assert len(table) == 7
 
 
 def test_intercept_and_covariates_have_a_table_of_their_own(tmp_path):
     weights = example_weights()
-    write_covariates(tmp_path / "c.tsv", weights, stamp="a stamp")
+    write_covariates(tmp_path / "c.tsv", weights, DOCUMENT)
     stamp, header, *rows = (tmp_path / "c.tsv").read_text().splitlines()
-    assert (stamp, header) == ("##a stamp", "term\theight\tLDL")
+    assert (stamp, header) == (f"##{STAMP}", "term\theight\tLDL")
     assert [row.split("\t")[0] for row in rows] == ["(intercept)", "AGE"]
     numbers = np.array([row.split("\t")[1:] for row in rows], dtype=float)
     expected = np.vstack([weights.intercept, weights.covariate_weights])
@@ -68,7 +70,7 @@ def test_intercept_and_covariates_have_a_table_of_their_own(tmp_path):
 
 def test_same_weights_give_the_same_bytes(tmp_path):
     for name in ("a.gz", "another_name.gz"):
-        write_weights(tmp_path / name, example_weights(), stamp="stamp")
+        write_weights(tmp_path / name, example_weights(), DOCUMENT)
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "another_name.gz").read_bytes()
 
 
@@ -113,6 +115,41 @@ def test_names_that_would_break_a_table_are_refused(names):
         check_releasable(example_weights(phenotypes=names))
 
 
+# ---------------------------------------------------------------- formulas of spreadsheets
+
+
+def columns(**changed):
+    return {"phenotypes": ["height"], "covariates": ["AGE"], **changed}
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@"])
+@pytest.mark.parametrize("column", ["phenotypes", "covariates"])
+def test_a_column_that_is_a_formula_is_refused(column, first):
+    name = f"{first}cmd"
+    with pytest.raises(InputError, match=r"name begins with =, \+, - or @.*Rename the column"):
+        refuse_formulas(example_variants(), **columns(**{column: ["LDL", name]}))
+
+
+@pytest.mark.parametrize("column", ["identifier", "allele1", "allele2", "chromosome"])
+def test_a_variant_that_is_a_formula_is_refused(column):
+    variants = example_variants()
+    values = getattr(variants, column).copy()
+    values[-1] = "=1+1"
+    changed = dataclasses.replace(variants, **{column: values})
+    with pytest.raises(InputError, match=r"spreadsheets execute as a formula \(got '=1\+1'\)"):
+        refuse_formulas(changed, **columns())
+    with pytest.raises(InputError, match="spreadsheets execute as a formula"):
+        check_releasable(dataclasses.replace(example_weights(), variants=changed))
+
+
+def test_an_absent_allele_and_a_sign_within_a_name_are_text():
+    variants = example_variants()
+    absent = np.array(["-"] * len(variants), dtype=object)
+    ids = np.array([f"1:{k}:A:-" for k in range(len(variants))], dtype=object)
+    changed = dataclasses.replace(variants, allele2=absent, identifier=ids)
+    refuse_formulas(changed, phenotypes=["HDL-C", "a=b"], covariates=["age@visit"])
+
+
 # -------------------------------------------------------------------------------- against plink2
 
 
@@ -152,8 +189,8 @@ def plink2_sums(plink2: str, prefix: Path, score: list[str], out: Path) -> pd.Da
 def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(name, reference, plink2, tmp_path):
     prefix, variants, dosage = real_set(reference, name)
     weights = example_weights(variants, phenotypes=("Y1", "Y2", "Y3"))
-    write_weights(tmp_path / "weights.tsv.gz", weights, stamp="stamp")
-    write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
+    write_weights(tmp_path / "weights.tsv.gz", weights, DOCUMENT)
+    write_centre_afreq(tmp_path / "centre.afreq", weights, DOCUMENT)
     # The contract's command, with sums beside the averages.
     score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]
     score += ["--score-col-nums", "7-9", "--read-freq", str(tmp_path / "centre.afreq")]
@@ -174,8 +211,8 @@ def test_plink2_scores_the_weights_as_bed_reader_and_numpy_do(name, reference, p
 def test_plink2_scores_the_pgs_files_alike(name, reference, plink2, tmp_path):
     prefix, variants, dosage = real_set(reference, name)
     weights = example_weights(variants)
-    write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
-    write_pgs_files(tmp_path / "pgs", weights, genome_build="NR", stamp=STAMP)
+    write_centre_afreq(tmp_path / "centre.afreq", weights, DOCUMENT)
+    write_pgs_files(tmp_path / "pgs", weights, DOCUMENT)
     expected = genetic_score(weights, dosage)
     for index, phenotype in enumerate(weights.phenotypes):
         text = gzip.decompress((tmp_path / f"pgs/{phenotype}.txt.gz").read_bytes()).decode()
@@ -192,8 +229,8 @@ def test_plink2_scores_the_pgs_files_alike(name, reference, plink2, tmp_path):
 def test_plink2_reads_weights_of_variants_without_a_second_allele(reference, plink2, tmp_path):
     prefix = reference / "data/edge/plink_made/rare_indels_a1zero"
     weights = example_weights(read_bim(Path(f"{prefix}.bim")).variants)
-    write_weights(tmp_path / "weights.tsv.gz", weights, stamp="stamp")
-    write_centre_afreq(tmp_path / "centre.afreq", weights, stamp=STAMP)
+    write_weights(tmp_path / "weights.tsv.gz", weights, DOCUMENT)
+    write_centre_afreq(tmp_path / "centre.afreq", weights, DOCUMENT)
     with open_bed(f"{prefix}.bed", count_A1=True) as bed:
         expected = genetic_score(weights, bed.read(dtype="float64"))
     score = [str(tmp_path / "weights.tsv.gz"), "1", "2", "header-read", "cols=+scoresums"]

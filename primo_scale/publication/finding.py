@@ -1,0 +1,40 @@
+"""Result of one check of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_SHOWN = 3
+_LONGEST_DETAIL = 1000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check.
+
+    Attributes
+    ----------
+    ok, check : bool, str
+        Whether the check holds, and its name.
+    detail : str
+        Problems, or the checked values.
+    note : bool
+        Whether the detail states what was not checked, although nothing is wrong.
+    """
+
+    ok: bool
+    check: str
+    detail: str
+    note: bool = False
+
+
+def finding_of(check: str, problems: Sequence[str], detail: str) -> Finding:
+    """Return the result of a check: its first problems, or `detail` if there are none."""
+    return Finding(not problems, check, (some_of(problems) or detail)[:_LONGEST_DETAIL])
+
+
+def some_of(problems: Sequence[str]) -> str:
+    """Return the first problems in one line, and the number of the others."""
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + more

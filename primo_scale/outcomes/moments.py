@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
-from primo_scale.outcomes.coding import code_within_bounds
+from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import open_outcome_table
 
@@ -60,6 +59,10 @@ def sum_moments(
     for matched in match_people(open_outcome_table(file), names, samples):
         units, observed = code_within_bounds(matched.values, phenotypes)
         sums += np.stack(
-            [units.sum(axis=0), (units**2 // UNIT).sum(axis=0), UNIT * observed.sum(axis=0)]
+            [
+                units.sum(axis=0),
+                (units**2 // BOUNDED_UNIT).sum(axis=0),
+                BOUNDED_UNIT * observed.sum(axis=0),
+            ]
         )
     return RawMoments(sums)

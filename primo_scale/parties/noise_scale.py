@@ -53,5 +53,10 @@ def party_noise(
         Epsilon or delta is out of range.
     """
     mu = release_mu(epsilon, delta)
-    change = 2 * BOUNDED_UNIT * math.sqrt(person_columns * (n_mixtures or 1))
-    return PartyNoise(rounded_up(change / mu), Cost(mu**2 * n_columns / person_columns))
+    sigma = rounded_up(party_sensitivity(person_columns, n_mixtures) / mu)
+    return PartyNoise(sigma, Cost(mu**2 * n_columns / person_columns))
+
+
+def party_sensitivity(n_columns: int, n_mixtures: int | None) -> float:
+    """Return the l2 sensitivity of `n_columns` columns, in lattice units, to one replaced row."""
+    return 2 * BOUNDED_UNIT * math.sqrt(n_columns * (n_mixtures or 1))

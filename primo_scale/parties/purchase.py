@@ -68,6 +68,7 @@ def pay_for_values(
     *,
     ledger: Ledger,
     paying_cohort: PayingCohort,
+    published: str | None = None,
 ) -> tuple[Path, Receipt]:
     """Store a key, reserve a charge, draw its noise once, and store the noisy values.
 
@@ -86,6 +87,8 @@ def pay_for_values(
         Ledger that holds, or will hold, the account that pays.
     paying_cohort
         Account that pays, and the people of the release.
+    published
+        Charge of the release that exists already, which must be that of this request.
 
     Returns
     -------
@@ -97,7 +100,8 @@ def pay_for_values(
     BudgetRefused
         The budget does not cover the release; no noise was drawn.
     InputError
-        The stored values are not those that the ledger recorded, or the ledger does not know them.
+        The stored values are not those that the ledger recorded, the ledger does not know them, or
+        another release exists already.
     ResourceError
         The disk has too little space.
     """
@@ -116,6 +120,12 @@ def pay_for_values(
         paying_cohort.roster,
     )
     replayed = ledger.replayable_charge(request, stored_noise=noise_store.charges())
+    if published is not None and (replayed is None or replayed.id != published):
+        raise InputError(
+            "another release is published already",
+            value=f"charge {published}",
+            remedy="Choose another --out; a release is never overwritten",
+        )
     size = values.shape[0] * values.shape[1] * _VALUE.itemsize
     noise_store.refuse_full_disk(None if replayed is None else replayed.id, 2 * size)
     receipt = settle(ledger, request, noise_store, further_cost=Cost(0.0))

@@ -47,4 +47,4 @@ class RandomSigns:
         for row, position in zip(words, positions.tolist(), strict=True):
             row[:] = np.random.Philox(key=key, counter=position * counts).random_raw(4 * counts)
         bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.n_mixtures)
-        return 2.0 * bits - 1.0
+        return bits * np.float64(2) - 1

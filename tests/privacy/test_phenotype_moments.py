@@ -20,7 +20,8 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.outcomes.moments import UNIT, RawMoments
+from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
+from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import (

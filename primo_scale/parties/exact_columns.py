@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.machine import usable_cpus
-from primo_scale.parties.columns import PartyColumns, Units
+from primo_scale.parties.columns import CodedPeople, PartyColumns, Units
 from primo_scale.parties.random_signs import RandomSigns
 from primo_scale.parties.roster import Positions, Roster
 
@@ -104,24 +106,30 @@ def people_of(party: PartyColumns, roster: Roster) -> Iterator[PartyPeople]:
 
     seen = np.zeros(len(roster), dtype=bool)
     pieces = party.pieces()
-    while batch := [dask.delayed(piece)() for piece in islice(pieces, usable_cpus())]:
-        for coded in dask.compute(*batch, scheduler="threads"):
-            positions = roster.positions(coded.individuals)
-            common = np.flatnonzero(positions >= 0)
-            positions = positions[common]
-            individuals = [coded.individuals[row] for row in common]
-            again, counts = np.unique(positions, return_counts=True)
-            if seen[positions].any() or (counts > 1).any():
-                twice = seen[positions] | np.isin(positions, again[counts > 1])
-                raise InputError(
-                    "one person in two rows",
-                    value=individuals[int(np.flatnonzero(twice)[0])],
-                    remedy="Keep one row for each person",
-                )
-            seen[positions] = True
-            yield PartyPeople(positions, individuals, coded.units[common])
+    with ThreadPoolExecutor(usable_cpus()) as threads:
+        while batch := [dask.delayed(piece)() for piece in islice(pieces, usable_cpus())]:
+            for coded in dask.compute(*batch, scheduler="threads", pool=threads):
+                yield _of_roster(coded, roster, seen)
     if not seen.any():
         raise InputError(
             "no person of the roster is in this party's file",
             remedy="Check the IIDs, and that the key is that of the roster",
         )
+
+
+def _of_roster(coded: CodedPeople, roster: Roster, seen: npt.NDArray[np.bool_]) -> PartyPeople:
+    """Return the people of a piece who are in the roster, and note that they were seen."""
+    positions = roster.positions(coded.individuals)
+    common = np.flatnonzero(positions >= 0)
+    positions = positions[common]
+    individuals = [coded.individuals[row] for row in common]
+    found, counts = np.unique(positions, return_counts=True)
+    twice = seen[positions] | np.isin(positions, found[counts > 1])
+    if twice.any():
+        raise InputError(
+            "one person in two rows",
+            value=individuals[int(np.flatnonzero(twice)[0])],
+            remedy="Keep one row for each person",
+        )
+    seen[positions] = True
+    return PartyPeople(positions, individuals, coded.units[common])

@@ -117,6 +117,7 @@ def fit_outcome(
     *,
     debiased: bool,
     ridge: float | None = None,
+    constant: bool = True,
 ) -> PartyFit:
     """Solve for the weights of predictors.
 
@@ -136,8 +137,10 @@ def fit_outcome(
         Whether the noise's own part of the Hessian matrix is subtracted.
     ridge
         Number added to the eigenvalues, in the units of a sum over people, in place of the floor.
+    constant
+        Whether the model has an intercept.
     """
-    used = np.array([0, *(1 + index for index in predictors)])
+    used = np.array([*([0] if constant else []), *(1 + index for index in predictors)])
     variance = joined.noise_sd[used] ** 2
     hessian = joined.gram[np.ix_(used, used)]
     if debiased:
@@ -146,7 +149,8 @@ def fit_outcome(
     floor = 0.0 if ridge is not None or not debiased else _noise_norm(hessian, variance, joined)
     inverse = 1 / (np.maximum(eigenvalues, floor) + (ridge or 0.0))
     solution = vectors @ (inverse * (vectors.T @ joined.gram[used, 1 + outcome]))
-    return PartyFit(float(solution[0]), solution[1:], eigenvalues, floor)
+    intercept = float(solution[0]) if constant else 0.0
+    return PartyFit(intercept, solution[1:] if constant else solution, eigenvalues, floor)
 
 
 def _noise_norm(hessian: Floats, variance: Floats, joined: JoinedColumns) -> float:

@@ -128,7 +128,7 @@ def read_roster(path: Path, key_file: Path) -> Roster:
 def _read_people(path: Path) -> Hashes:
     if not path.is_file():
         raise InputError("no such roster", where=path, remedy="Write one with party-roster")
-    header, *lines = path.read_bytes().splitlines()
+    header, *lines = path.read_bytes().splitlines() or [b""]
     hexadecimal = set(b"0123456789abcdef")
     sound = all(len(line) == _DIGITS and hexadecimal.issuperset(line) for line in lines)
     people = np.array(lines, dtype=f"S{_DIGITS}")

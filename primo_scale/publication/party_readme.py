@@ -12,18 +12,19 @@ Noisy values of {columns} of {people} people, released by the party "{party}"
 {stamp}
 {software}, {created} (UTC)
 
-{values_file} has {rows} rows and {columns}, 64-bit integers in the format of NumPy. {meaning}
-A value of {unit} is half the range of its column, and 0 is the middle of its bounds
-({columns_file}). The noise on every value has the standard deviation {sigma:.6g}, {relative:.3g}
-times half the range.
+{values_file} has {rows} rows and {columns}, 64-bit integers in the format of NumPy.
+{meaning}
+A value of {unit:.12g} is half the range of its column, and 0 is the middle of its bounds
+({columns_file}). The noise on every value has a standard deviation of {sigma:.6g}, which is
+{relative:.3g} times half the range.
 
 What is promised
 {promise}
 
 Whether a central release would serve better
-The average over {people} people of the product of two released columns, in half ranges, has noise
-with a standard deviation of {here:.2g} here. If one trusted node held all {all_columns} columns
-and released the products themselves, under the same promise, it would be {central:.2g}. {advice}
+The average over {people} people of the product of two columns, in half ranges, has noise with a
+standard deviation of {here:.2g} here. If one trusted node held {all_columns} columns and released
+their products under the same promise, it would be {central:.2g}. {advice}
 
 To join the releases of several parties and fit a model:
 
@@ -34,11 +35,8 @@ Files
   {columns_file:<14}name and public bounds of every column
   {party_file:<14}the numbers from which the guarantee follows, and SHA-256 digests of the files
 """
-_ROWS = (
-    "A row is one person;\nthe order is that of the roster, which the parties share and nobody else"
-    " knows."
-)
-_MIXTURES = "A row is a sum of all\npeople with random signs from the public seed {seed}."
+_ROWS = "A row is one person, in the order of the roster, which only the parties know."
+_MIXTURES = "A row is a sum of all people with random signs from the public seed {seed}."
 _THIS_PARTY = (
     "Epsilon and delta bound what is learned about a person from this release. For the releases\n"
     "of all parties together, the values of mu^2 add up: it is {mu_squared:.6g} here."
@@ -47,8 +45,14 @@ _A_PERSON = (
     "Epsilon and delta bound what is learned about a person from the releases of all parties\n"
     "together, if these have at most {all_columns} columns in total and make the same promise."
 )
-_CENTRAL = "Prefer it where the\ndata may be brought together."
-_THIS = "This release\nis no worse."
+_CENTRAL = "Prefer that where data may be brought together."
+_THIS = "This release is no worse."
+
+
+def party_unit(document: Document) -> str:
+    """Return what two neighbouring cohorts may differ in."""
+    alone = document["person_columns"] == len(document["columns"])
+    return f"one person's values at {'this party' if alone else 'all parties'}"
 
 
 def render_party_readme(document: Document) -> str:

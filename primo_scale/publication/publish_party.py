@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from primo_scale.errors import InputError
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.document import PARTY, Document, check_schema, serialise
 from primo_scale.publication.file_names import COLUMNS_FILE, PARTY_FILE, README_FILE, VALUES_FILE
-from primo_scale.publication.party_readme import columns_table, render_party_readme
+from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
 from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.publish import file_entries, open_to_readers
 from primo_scale.publication.signature import Signer, signature_of
@@ -23,6 +24,7 @@ def party_document(statement: PartyStatement) -> Document:
     """Return the contents of party.json without `files` and `signature`."""
     fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
     document = {"schema_version": PARTY.version, "stamp": "", "private": True, **fields}
+    document["guarantee"]["unit"] = party_unit(document)
     return {**document, "stamp": stamp_of(document)}
 
 
@@ -67,4 +69,6 @@ def publish_party_release(
                 remedy="Nothing was published. Please report this error",
             )
         open_to_readers(staging)
+        announce_step(PaymentStep.RELEASE_STAGED)
+    announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory

@@ -15,7 +15,7 @@ import numpy as np
 from primo_scale.publication.document import PARTY, Document
 from primo_scale.publication.file_names import COLUMNS_FILE, README_FILE, VALUES_FILE
 from primo_scale.publication.finding import Finding, finding_of
-from primo_scale.publication.party_readme import columns_table, render_party_readme
+from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
 from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_profile import (
     EPSILON_TOLERANCE,
@@ -34,7 +34,6 @@ from primo_scale.publication.wording import (
     accountant_in_words,
     public_by_assumption,
     stamp_of,
-    unit_in_words,
 )
 from primo_scale.version import __version__
 
@@ -115,7 +114,7 @@ def _check_words(document: Document) -> Finding:
         "stamp": (document["stamp"], expected),
         "privacy": (privacy, "full"),
         "adjacency": (adjacency, "replace-one"),
-        "unit": (guarantee["unit"], unit_in_words(privacy, adjacency)),
+        "unit": (guarantee["unit"], party_unit(document)),
         "accountant": (guarantee["accountant"]["method"], accountant_in_words(subsampled=False)),
         "assumptions": (
             document["public_by_assumption"],

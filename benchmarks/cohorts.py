@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from benchmarks.machine import module_command
-from benchmarks.memory import run_measured
+import pandas as pd
+
+from benchmarks.measurement import module_command, run_measured
 from primo_scale.genotypes.store import open_genotype_store
 
 PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
@@ -16,7 +18,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Cohort:
-    """PLINK files and the genotype store made of them."""
+    """PLINK files of a cohort, and the genotype store made of them."""
 
     directory: Path
     samples: int
@@ -24,24 +26,23 @@ class Cohort:
 
     @property
     def prefix(self) -> Path:
-        """Of the PLINK files and the tables beside them."""
+        """Prefix of the PLINK files and of the tables next to them."""
         return self.directory / f"n{self.samples}-d{self.variants}"
 
     @property
     def store(self) -> Path:
-        """The genotype store."""
+        """Path of the genotype store."""
         return self.prefix.with_name(self.prefix.name + ".zarr")
 
     def table(self, kind: str) -> Path:
-        """``pheno``, ``pheno-bounds`` and so on."""
+        """Return the path of a table, such as ``pheno`` or ``pheno-bounds``."""
         return self.prefix.with_name(f"{self.prefix.name}.{kind}.tsv")
 
 
 def simulated(directory: Path, samples: int, variants: int) -> Cohort:
-    """The cohort of this size: mosaics of the demonstration's panel, tiled to `variants`."""
+    """Return the cohort of this size: mosaics of the demo's panel, tiled to `variants`."""
     cohort = Cohort(directory, samples, variants)
-    last_written = cohort.table("effects")
-    if not last_written.is_file():
+    if not cohort.prefix.with_suffix(".fam").is_file():  # written last
         words = ("--bfile", PANEL, "--out", cohort.prefix, "--samples", samples, "--seed", _SEED,
                  "--variants", variants, "--phenotypes", PHENOTYPES)  # fmt: skip
         run_measured(module_command("pipelines.simulate", *words), directory)
@@ -50,7 +51,7 @@ def simulated(directory: Path, samples: int, variants: int) -> Cohort:
 
 
 def part_of(whole: Cohort, samples: int, variants: int) -> Cohort:
-    """A store of the first people and the first variants of a cohort."""
+    """Return a cohort whose store holds the first people and variants of another cohort."""
     part = Cohort(whole.directory, samples, variants)
     if (samples, variants) == (whole.samples, whole.variants):
         return whole
@@ -67,20 +68,15 @@ def frequencies(cohort: Cohort) -> Path:
     A panel that is tiled to more variants repeats them as NAME, NAME_2, NAME_3 and so on.
     """
     path = cohort.prefix.with_suffix(".afreq")
-    header, *rows = PANEL.with_suffix(".afreq").read_text().splitlines()
-    column = header.split("\t").index("ID")
-    row_of = {row.split("\t")[column]: row.split("\t") for row in rows}
-    lines = [header]
-    for name in open_genotype_store(cohort.store).variants.identifier:
-        row = list(row_of[name.partition("_")[0]])
-        row[column] = name
-        lines.append("\t".join(row))
-    path.write_text("\n".join(lines) + "\n")
+    of_panel = pd.read_csv(PANEL.with_suffix(".afreq"), sep="\t", index_col="ID", dtype=str)
+    names = open_genotype_store(cohort.store).variants.identifier
+    rows = of_panel.loc[[name.partition("_")[0] for name in names]].assign(ID=names)
+    rows.to_csv(path, sep="\t", index=False)
     return path
 
 
 def _ingest(cohort: Cohort, prefix: Path, *selection: object) -> None:
-    if cohort.store.is_dir():  # it gets its name when it is finished
+    if cohort.store.is_dir():  # a store gets its name when it is finished
         return
     words = ("--bfile", prefix, "--out", cohort.store, *selection)
     run_measured(module_command("pipelines.ingest", *words), cohort.directory)
@@ -88,5 +84,5 @@ def _ingest(cohort: Cohort, prefix: Path, *selection: object) -> None:
 
 def _first_lines(table: Path, count: int, columns: slice, path: Path) -> None:
     with table.open() as lines, path.open("w") as selected:
-        for line, _ in zip(lines, range(count), strict=False):
+        for line in islice(lines, count):
             selected.write("\t".join(line.split()[columns]) + "\n")

@@ -1,9 +1,9 @@
-"""How fast a biobank-sized cohort is simulated, and how fast it is ingested, beside the disk.
+"""How fast a biobank-sized cohort is simulated and ingested, compared with the disk.
 
 The disk's own rates are measured on the same file in the same run: reading it in blocks of 4 MiB,
-and copying it so with a flush at the end, which is what ingest has to do with its bytes too. Every
-step runs in a process of its own, after a warm-up on a few people, and starts with nothing of the
-file in the page cache.
+and copying it in such blocks with a flush at the end, which ingest also has to do with its bytes.
+Every step runs in a process of its own, after a warm-up on a few people, and no part of the file is
+in the page cache when it starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,10 @@ import click
 import psutil
 
 from benchmarks.cohorts import PANEL
+from benchmarks.measurement import peak_bytes, seconds_of
 from benchmarks.programs import Bench, Record, median
 
 _BLOCK_BYTES = 4 << 20
-_SUFFIXES = (".bed", ".bim", ".fam")
 
 
 @dataclass(frozen=True)
@@ -42,32 +42,28 @@ class Measured:
     peak_bytes: int
 
 
+@click.option("--samples", default=500_000, show_default=True)
+@click.option("--variants", default=10_000, show_default=True)
 def ingest(bench: Bench, samples: int, variants: int) -> dict[str, object]:
-    """Simulate a cohort without traits and with four; then read, copy and ingest it in turn.
-
-    Returns
-    -------
-    dict
-        Rows with a name, seconds and a peak in bytes: of ``simulation`` and of ``bed``.
-    """
+    """Simulation of a cohort with four traits and with none, and its ingest beside the disk."""
     with tempfile.TemporaryDirectory(dir=bench.data) as temporary:
         directory = Path(temporary)
-        prefix = directory / "cohort"
-        traits = {f"simulate, {n} traits": (prefix, samples, variants, n) for n in (4, 0)}
-        simulation = [
-            _row(name, [_alone(_simulate, *words) for _ in range(bench.repetitions)])
-            for name, words in traits.items()
-        ]
+        prefix, steps = directory / "cohort", range(bench.repetitions)
+        four, none = (
+            [_alone(_simulate, prefix, samples, variants, traits) for _ in steps]
+            for traits in (4, 0)
+        )
         return {
             "samples": samples,
             "variants": variants,
             "bed_bytes": Path(f"{prefix}.bed").stat().st_size,
-            "simulation": simulation,
+            "simulation": [_row("simulate, 4 traits", four), _row("simulate, 0 traits", none)],
             "bed": _beside_the_disk(directory, prefix, bench.repetitions),
         }
 
 
 def _beside_the_disk(directory: Path, prefix: Path, repetitions: int) -> list[Record]:
+    """Read, copy and ingest the fileset in turn."""
     bed, store, warm = Path(f"{prefix}.bed"), directory / "genotypes.zarr", directory / "warm"
     _alone(_simulate, warm, 100, 100, 0)
     reads, copies, ingests = [], [], []
@@ -80,19 +76,30 @@ def _beside_the_disk(directory: Path, prefix: Path, repetitions: int) -> list[Re
         _forget(prefix)
         ingests.append(_alone(_ingest, prefix, warm, store))
         shutil.rmtree(store)
-    genotypes = [replace(one, seconds=one.genotype_seconds) for one in ingests]
     return [
         _row("copy", copies),
         _row("read", reads),
-        _row("ingest, the genotypes", genotypes),
+        _row("ingest, the genotypes", ingests, "genotype_seconds"),
         _row("ingest, tables of people and variants too", ingests),
     ]
 
 
-def _row(name: str, measured: list[Measured]) -> Record:
-    seconds = [one.seconds for one in measured]
+def _row(name: str, measured: list[Measured], part: str = "seconds") -> Record:
+    seconds = [getattr(one, part) for one in measured]
     click.echo(f"{name:44} {median(seconds):9.3f} s  ({' '.join(f'{s:.3f}' for s in seconds)})")
     return {"name": name, "seconds": seconds, "peak": max(one.peak_bytes for one in measured)}
+
+
+def _alone(step: Callable[..., Measured], *arguments: Any) -> Measured:
+    """Run one step in a new process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as processes:
+        return processes.submit(step, *arguments).result()
+
+
+def _timed(function: Callable[[], object]) -> Measured:
+    seconds = seconds_of(function)
+    return Measured(seconds, seconds, peak_bytes())
 
 
 def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Measured:
@@ -107,10 +114,7 @@ def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Mea
 
     with tempfile.TemporaryDirectory() as directory:
         run(Path(directory) / "few", 100)
-    start = time.perf_counter()
-    run(prefix, samples)
-    seconds = time.perf_counter() - start
-    return Measured(seconds, seconds, _peak_bytes())
+    return _timed(lambda: run(prefix, samples))
 
 
 def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
@@ -120,64 +124,54 @@ def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
 
     moments: list[float] = []
 
-    def note(done: int, total: int) -> None:
-        moments.append(time.perf_counter())
+    def run(source: Path, target: Path) -> None:
+        moments.clear()
+        ingest(
+            [source],
+            target,
+            selection=Selection(),
+            on_progress=lambda done, total: moments.append(time.perf_counter()),
+        )
 
     with tempfile.TemporaryDirectory() as directory:
-        ingest([warm], Path(directory) / "few", selection=Selection(), on_progress=note)
-    moments.clear()
-    start = time.perf_counter()
-    ingest([prefix], store, selection=Selection(), on_progress=note)
-    return Measured(time.perf_counter() - start, moments[-1] - moments[0], _peak_bytes())
+        run(warm, Path(directory) / "few")
+    seconds = seconds_of(lambda: run(prefix, store))
+    return Measured(seconds, moments[-1] - moments[0], peak_bytes())
 
 
 def _read(path: Path) -> Measured:
     """Time one sequential read."""
-    buffer, start = bytearray(_BLOCK_BYTES), time.perf_counter()
-    with path.open("rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass
-    seconds = time.perf_counter() - start
-    return Measured(seconds, seconds, _peak_bytes())
+    buffer = bytearray(_BLOCK_BYTES)
+
+    def read() -> None:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+    return _timed(read)
 
 
 def _copy(path: Path, target: Path) -> Measured:
     """Time what ``dd bs=4M conv=fsync`` does."""
-    buffer, start = memoryview(bytearray(_BLOCK_BYTES)), time.perf_counter()
-    with path.open("rb", buffering=0) as file, target.open("wb", buffering=0) as out:
-        while count := file.readinto(buffer):
-            out.write(buffer[:count])
-        os.fsync(out.fileno())
-    seconds = time.perf_counter() - start
-    return Measured(seconds, seconds, _peak_bytes())
 
+    def copy() -> None:
+        with path.open("rb", buffering=0) as file, target.open("wb", buffering=0) as out:
+            shutil.copyfileobj(file, out, _BLOCK_BYTES)
+            os.fsync(out.fileno())
 
-def _peak_bytes() -> int:
-    """Peak resident size of this process (`ru_maxrss` would be that of its parent)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return 1024 * int(line.split()[1])
-    return 0
-
-
-def _alone(function: Callable[..., Measured], *arguments: Any) -> Measured:
-    """Run one step where no earlier one has left anything."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as processes:
-        return processes.submit(function, *arguments).result()
+    return _timed(copy)
 
 
 def _forget(prefix: Path) -> None:
     """Drop the fileset from the page cache, and make the memory that this frees quick to use.
 
-    A virtual machine may have handed unused memory back to its host; taking it again costs up to
-    2 s a GB and would be charged to whichever step comes first. So a process takes it all before.
+    A virtual machine may have handed unused memory back to its host. To take it again costs up to
+    2 s a GB, which would be charged to whichever step comes first, so a process takes it all first.
     """
-    for suffix in _SUFFIXES:
-        descriptor = os.open(f"{prefix}{suffix}", os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
+    for suffix in (".bed", ".bim", ".fam"):
+        with Path(f"{prefix}{suffix}").open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     wanted = 4 * Path(f"{prefix}.bed").stat().st_size + (1 << 29)
     touched = min(wanted, psutil.virtual_memory().available // 2)
     subprocess.run([sys.executable, "-c", f"import numpy; numpy.ones({touched}, 'u1')"], check=True)

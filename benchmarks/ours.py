@@ -1,7 +1,9 @@
-"""Program: accumulate a genotype store again and again in one process.
+"""Program: accumulate a genotype store repeatedly in one process.
 
 ``python -m benchmarks.ours --store PATH --out FILE``. Each repetition starts from an empty work
-directory beside `FILE` and ends with finished statistics on the disk. Phenotypes are random.
+directory beside `FILE` and ends with finished statistics on the disk. Phenotypes are random numbers
+on the lattice, because to align a text file of 500,000 people by 1,000 phenotypes takes longer than
+to sum over them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,92 +21,44 @@ from typing import Any
 import click
 import numpy as np
 
-from benchmarks.random_outcomes import random_coding, write_random_outcomes
+from benchmarks.measurement import seconds_of
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.engine import run_tasks
 from primo_scale.accumulation.partials import Inputs
-from primo_scale.accumulation.plan import Plan, default_plan
-from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.accumulation.plan import default_plan
+from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.accumulation.summation import RunTasks, accumulate
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import largest_code
-from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.machine import usable_cpus
-from primo_scale.run.design_choices import (
-    ModelChoices,
-    make_design,
-    match_frequencies,
-    outcome_weight,
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, rows_layout
+from primo_scale.run.design import Design
+from primo_scale.run.design_choices import make_design, outcome_weight
+from primo_scale.run.request_parts import Model, Privacy
+from primo_scale.storage.block_matrices import BlockMatrices
+from primo_scale.storage.chunks import write_block
+from primo_scale.storage.groups import (
+    ArrayLayout,
+    create_arrays,
+    create_group,
+    flush,
+    mark_complete,
 )
 
-
-@dataclass(frozen=True)
-class Case:
-    """What every repetition sums."""
-
-    plan: Plan
-    inputs: Inputs
-    codes: np.ndarray[Any, np.dtype[np.int8]]
-    kernel: str
-
-    @property
-    def largest_code(self) -> int:
-        """Largest magnitude of a genotype code."""
-        return largest_code(self.codes)
-
-
-def prepared(
-    store_path: Path, directory: Path, *, phenotypes: int, choices: ModelChoices, kernel: str
-) -> Case:
-    """Write random outcomes and settle the design, as `pipelines.accumulate` does from files."""
-    store = open_genotype_store(store_path)
-    coding = random_coding(phenotypes, outcome_weight(phenotypes, 0, choices))
-    outcomes = write_random_outcomes(directory / "outcomes.zarr", store.n_samples, coding)
-    design = make_design(
-        store,
-        choices,
-        matched=match_frequencies(choices, store.variants),
-        outcomes=coding,
-        moments=None,
-    )
-    digests = {
-        "genotypes": store.identity_digest,
-        "outcomes": outcomes.content_digest,
-        "design": design.digest,
-    }
-    inputs = Inputs(store.path, outcomes.path, design.clipping_rule, design.subsample, digests)
-    plan = default_plan(design.layout, design.n_samples)
-    return Case(plan, inputs, design.genotypes.code_table, kernel)
-
-
-def accumulated(run_tasks: RunTasks, case: Case, directory: Path) -> tuple[float, RawStatistics]:
-    """Sum everything once, from an empty checkpoint; in so many seconds."""
-    partials_path, finished = directory / "partials.zarr", directory / "statistics.zarr"
-    for path in (partials_path, finished):
-        shutil.rmtree(path, ignore_errors=True)
-    start = time.perf_counter()
-    partials = open_partials(partials_path, case.plan, case.inputs, case.codes, case.kernel)
-    raw = accumulate(run_tasks, partials, finished, lambda done, total: None)
-    return time.perf_counter() - start, raw
-
-
-def gram_sum(raw: RawStatistics) -> int:
-    """Sum of all entries of X'X: tells a wrong product from a right one."""
-    total = 0
-    for block in range(raw.matrices.layout.n_blocks):
-        for tile, values in raw.matrices.gram_tiles(block):
-            total += int(values.sum()) * (1 if tile.on_diagonal else 2)
-    return total
+_SDS = 4.0  # bound on a phenotype
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the command line asks for, by the names of its options."""
+class Options:
+    """Options of the command line, by name."""
 
     store: Path
     out: Path
@@ -118,13 +71,47 @@ class Wanted:
     repetitions: int
     first_counts: bool
 
-    @property
-    def choices(self) -> ModelChoices:
-        """Of the design; no subsample and no bounds of its own."""
-        unit, adjacency = PrivacyUnit.FULL, Adjacency.REPLACE_ONE
-        return ModelChoices(
-            self.ref_freq, self.ld_blocks, None, unit, adjacency, None, None, None, False
-        )
+
+def random_outcomes(
+    path: Path, samples: int, phenotypes: int
+) -> tuple[OutcomeCoding, OutcomeStore]:
+    """Write standard normal phenotypes on the lattice, as `align_outcomes` does from a file."""
+    bounds = [
+        PhenotypeBounds(f"Y{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
+        for number in range(1, phenotypes + 1)
+    ]
+    coding = code_outcomes(bounds, [], weight=outcome_weight(phenotypes, 0, clipped=True))
+    group = create_group(path, KIND, {"request_digest": "", "coding_digest": coding.digest})
+    layout = rows_layout(samples, coding.n_columns)
+    counts = ArrayLayout((phenotypes,), (phenotypes,), np.int64)
+    arrays = create_arrays(group, {"rows": layout, "observed": counts})
+    rng = np.random.default_rng()
+    for start in range(0, samples, layout.chunks[0]):
+        people = slice(start, min(start + layout.chunks[0], samples))
+        values = rng.standard_normal((people.stop - start, phenotypes))
+        rows = np.full((people.stop - start, coding.n_columns), coding.constant, dtype=np.int16)
+        rows[:, -phenotypes:] = coding.code_phenotypes(values)
+        write_block(arrays["rows"], (people, slice(None)), rows)
+    write_block(arrays["observed"], (slice(None),), np.full(phenotypes, samples))
+    flush(group)
+    mark_complete(group, {"content_digest": "random"})
+    return coding, open_outcome_store(path)
+
+
+def settled(store: GenotypeStore, chosen: Options, outcomes: OutcomeCoding) -> Design:
+    """Settle the design of a fully private release, as `accumulate` does."""
+    model, matched = Model(chosen.ref_freq, chosen.ld_blocks), None
+    if model.ref_freq is not None:
+        matched = read_reference_frequencies(model.ref_freq, store.variants)
+    return make_design(store, model, Privacy(), matched=matched, outcomes=outcomes, moments=None)
+
+
+def gram_sum(matrices: BlockMatrices) -> int:
+    """Return the sum of all entries of X'X, which distinguishes a wrong product."""
+    tiles = (
+        tile for block in range(matrices.layout.n_blocks) for tile in matrices.gram_tiles(block)
+    )
+    return sum(int(values.sum()) * (1 if tile.on_diagonal else 2) for tile, values in tiles)
 
 
 @click.command()
@@ -135,39 +122,57 @@ class Wanted:
 @click.option("--ref-freq", type=click.Path(path_type=Path))
 @click.option("--kernel", default="auto", show_default=True)
 @click.option("--workers", type=int, help="Worker processes (default: threads).")
-@click.option("--cpus", type=int, help="Run on so many CPUs alone, all processes together.")
+@click.option("--cpus", type=int, help="Number of CPUs on which all processes together run.")
 @click.option("--repetitions", default=5, show_default=True)
-@click.option("--first-counts", is_flag=True, help="Long runs: no warm-up.")
+@click.option("--first-counts", is_flag=True, help="No warm-up, for long runs.")
 def main(**options: Any) -> None:
     """Time the accumulation of one store."""
-    wanted = Wanted(**options)
-    if wanted.cpus is not None:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: wanted.cpus])
-    directory = wanted.out.parent / "work"
+    chosen = Options(**options)
+    if chosen.cpus is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: chosen.cpus])
+    directory = chosen.out.parent / "work"
     directory.mkdir()
-    wanted.out.write_text(json.dumps(_measured(wanted, directory)))
+    chosen.out.write_text(json.dumps(_measured(chosen, directory)))
     shutil.rmtree(directory)
 
 
-def _measured(wanted: Wanted, directory: Path) -> dict[str, Any]:
-    case = prepared(
-        wanted.store,
-        directory,
-        phenotypes=wanted.phenotypes,
-        choices=wanted.choices,
-        kernel=wanted.kernel,
+def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
+    store = open_genotype_store(chosen.store)
+    coding, outcomes = random_outcomes(
+        directory / "outcomes.zarr", store.n_samples, chosen.phenotypes
     )
-    used = warmed_up(wanted.kernel, case.largest_code)
-    warm_ups = 0 if wanted.first_counts else 1
-    with _task_runner(wanted.workers, directory) as run:
-        runs = [accumulated(run, case, directory) for _ in range(wanted.repetitions + warm_ups)]
-    raw = runs[-1][1]
+    design = settled(store, chosen, coding)
+    digests = {
+        "genotypes": store.identity_digest,
+        "outcomes": outcomes.content_digest,
+        "design": design.digest,
+    }
+    inputs = Inputs(store.path, outcomes.path, design.clipping_rule, None, digests)
+    plan, codes = default_plan(design.layout, design.n_samples), design.genotypes.code_table
+    kernel = warmed_up(chosen.kernel, largest_code(codes))
+    partial_sums, finished = directory / "partials.zarr", directory / "statistics.zarr"
+
+    def accumulated() -> float:
+        for path in (partial_sums, finished):
+            shutil.rmtree(path, ignore_errors=True)
+        return seconds_of(
+            lambda: accumulate(
+                run,
+                open_partials(partial_sums, plan, inputs, codes, chosen.kernel),
+                finished,
+                lambda done, total: None,
+            )
+        )
+
+    warm_ups = 0 if chosen.first_counts else 1
+    with _task_runner(chosen.workers, directory) as run:
+        seconds = [accumulated() for _ in range(chosen.repetitions + warm_ups)]
     return {
-        "kernel": used,
-        "largest_code": case.largest_code,
-        "blocks": case.plan.layout.n_blocks,
-        "gram_sum": gram_sum(raw),
-        "seconds": [seconds for seconds, _ in runs[warm_ups:]],
+        "kernel": kernel,
+        "largest_code": largest_code(codes),
+        "blocks": plan.layout.n_blocks,
+        "gram_sum": gram_sum(open_raw_statistics(finished, plan.layout, plan.n_samples).matrices),
+        "seconds": seconds[warm_ups:],
     }
 
 

@@ -1,8 +1,8 @@
-"""Programs: the same Gram matrix, or the same decoding, by others; and our decoding beside it.
+"""Programs: the same Gram matrix, or the same decoding, by other programs; and our decoding.
 
 ``python -m benchmarks.peers dask --codes PATH --dtype float32 --out FILE`` and so on. All of them
-multiply the codes -1, 0 and 1, and report the sum of all entries of X'X, so that it can be compared
-with that of our accumulation without ``--ref-freq``. float32 is exact for these codes alone.
+multiply the codes -1, 0 and 1, for which alone float32 is exact, and report the sum of all entries
+of X'X, to be compared with that of our accumulation without ``--ref-freq``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 import numpy as np
 import zarr
 
-from benchmarks.repeat import wall_seconds
+from benchmarks.measurement import wall_seconds
 from primo_scale.genotypes.coding import uninformative_coding
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.packed import decode, decode_into, packed_width
@@ -31,25 +31,8 @@ _READ_PEOPLE = 8192
 _READ_VARIANTS = 2048
 
 
-def write_codes(store: GenotypeStore, path: Path, chunks: tuple[int, int]) -> None:
-    """Write the codes as a plain Zarr array, people by variants, int8, uncompressed.
-
-    People of a chunk are a multiple of 4, or all.
-    """
-    shutil.rmtree(path, ignore_errors=True)
-    array = zarr.create_array(
-        path,
-        shape=(store.n_samples, store.n_variants),
-        chunks=chunks,
-        dtype=np.int8,
-        compressors=None,
-    )
-    for start in range(0, store.n_samples, chunks[0]):
-        array[start : start + chunks[0]] = people_by_variants(store, start, chunks[0])
-
-
 def people_by_variants(store: GenotypeStore, start: int, count: int) -> np.ndarray[Any, Any]:
-    """Codes of some people, int8, shape (people, variants)."""
+    """Return the codes of some people, int8, shape (people, variants)."""
     stop = min(start + count, store.n_samples)
     packed = store.read_packed(slice(0, store.n_variants), slice(start, stop))
     table = uninformative_coding(store.n_variants).code_table
@@ -59,14 +42,14 @@ def people_by_variants(store: GenotypeStore, start: int, count: int) -> np.ndarr
 def _report(
     out: Path, product: Callable[[], np.ndarray[Any, Any]], repetitions: int, **facts: object
 ) -> None:
-    """Time a product and write the times and the sum of its entries."""
+    """Time a product, and write the times and the sum of its entries."""
     last: list[np.ndarray[Any, Any]] = []
 
     def run() -> None:
         last[:] = [product()]
 
     seconds = wall_seconds(run, repetitions)
-    # Rounded: what scikit-learn divides by n and is multiplied back comes out near an integer.
+    # Rounded, because scikit-learn divides by n, and the product with n is not quite an integer.
     total = int(np.rint(last[0].astype(np.float64)).sum())
     out.write_text(json.dumps({"seconds": seconds, "gram_sum": total, **facts}))
 
@@ -82,8 +65,21 @@ def main() -> None:
 @click.option("--rows", type=int, required=True)
 @click.option("--columns", type=int, required=True)
 def codes(store: Path, codes: Path, rows: int, columns: int) -> None:
-    """Write the codes for dask; nothing is timed."""
-    write_codes(open_genotype_store(store), codes, (rows, columns))
+    """Write the codes for dask as a plain Zarr array, people by variants, int8, uncompressed.
+
+    The number of people of a chunk is a multiple of 4, or that of all people. Nothing is timed.
+    """
+    shutil.rmtree(codes, ignore_errors=True)
+    genotypes = open_genotype_store(store)
+    array = zarr.create_array(
+        codes,
+        shape=(genotypes.n_samples, genotypes.n_variants),
+        chunks=(rows, columns),
+        dtype=np.int8,
+        compressors=None,
+    )
+    for start in range(0, genotypes.n_samples, rows):
+        array[start : start + rows] = people_by_variants(genotypes, start, rows)
 
 
 @main.command()
@@ -92,7 +88,7 @@ def codes(store: Path, codes: Path, rows: int, columns: int) -> None:
 @click.option("--repetitions", default=5)
 @click.option("--out", type=_PATH, required=True)
 def dask(codes: Path, dtype: str, repetitions: int, out: Path) -> None:
-    """``(x.T @ x).compute()`` on a started cluster of one process a CPU."""
+    """Time ``(x.T @ x).compute()`` on a running cluster with one process for each CPU."""
     from dask import array
     from distributed import Client, LocalCluster
 
@@ -121,7 +117,7 @@ def dask(codes: Path, dtype: str, repetitions: int, out: Path) -> None:
 @click.option("--repetitions", default=5)
 @click.option("--out", type=_PATH, required=True)
 def in_memory(store: Path, library: str, dtype: str, repetitions: int, out: Path) -> None:
-    """The product alone, of a matrix that is decoded and in memory already."""
+    """Time the product alone, of a matrix that is already decoded and in memory."""
     genotypes = open_genotype_store(store)
     x = np.empty((genotypes.n_samples, genotypes.n_variants), dtype=dtype)
     for start in range(0, len(x), _READ_PEOPLE):

@@ -1,7 +1,7 @@
-"""Run one of this package's measuring programs by itself, and read what it found.
+"""Run one of this package's measuring programs, and read what it found.
 
-Each measurement has processes of its own: nothing that one imports, allocates or starts weighs on
-another, and memory is that of the program measured.
+Each measurement has processes of its own, so that no measurement depends on what another one
+imports, allocates or starts, and memory is that of the measured program.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from typing import Any
 import click
 
 from benchmarks.cohorts import Cohort, frequencies
-from benchmarks.machine import module_command
-from benchmarks.memory import run_measured
+from benchmarks.measurement import module_command, run_measured
+from primo_scale.genotypes.coding import LARGEST_CODE
+from primo_scale.kernels import KERNELS
+from primo_scale.kernels.choice import kernel_named
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where benchmarks keep cohorts and scratch files, and how often they repeat."""
+    """Directory of cohorts and scratch files, and the number of repetitions."""
 
     data: Path
     repetitions: int
 
     def program(self, module: str, *words: object, python: str = sys.executable) -> Record:
-        """What the program wrote to its ``--out``, alone in a directory, and its memory."""
+        """Run a program alone in a directory; return what it wrote to ``--out``, and its memory."""
         with tempfile.TemporaryDirectory(dir=self.data) as directory:
             out = Path(directory) / "found.json"
-            command = module_command(f"benchmarks.{module}", *words, "--out", out, python=python)
+            words = (*words, "--repetitions", self.repetitions, "--out", out)
+            command = module_command(f"benchmarks.{module}", *words, python=python)
             peak = run_measured(command, self.data)
-            found = json.loads(out.read_text())
-        return {"found": found, "memory": asdict(peak)}
+            return {"found": json.loads(out.read_text()), "memory": asdict(peak)}
 
     def ours(
         self, name: str, cohort: Cohort, *words: object, with_frequencies: bool = True
@@ -58,28 +60,27 @@ class Bench:
         """
         if with_frequencies:
             words = ("--ref-freq", frequencies(cohort), *words)
-        ran = self.program(
-            "ours", "--store", cohort.store, "--repetitions", self.repetitions, *words
-        )
-        row = _row(name, cohort, {**ran["found"], "memory": ran["memory"]})
-        _say(row)
-        return row
+        return self._row(name, cohort, "ours", "--store", cohort.store, *words)
 
     def peer(self, name: str, cohort: Cohort, *words: object) -> Record:
-        """Time a peer on a cohort; a row of a table."""
-        ran = self.program("peers", *words, "--repetitions", self.repetitions)
-        row = _row(name, cohort, {**ran["found"], "memory": ran["memory"]})
-        _say(row)
-        return row
+        """Run another program on a cohort and return a row of a table."""
+        return self._row(name, cohort, "peers", *words)
+
+    def _row(self, name: str, cohort: Cohort, module: str, *words: object) -> Record:
+        ran = self.program(module, *words)
+        return row_of(name, cohort, {**ran["found"], "memory": ran["memory"]})
 
     def peak_rates(self, threads: int) -> dict[str, list[float]]:
-        """Full-product rates of every kernel there is, in operations a second."""
-        names = self.program("peaks", "--kernel", "none", "--threads", 1)["found"]
-        return {name: self.peak_rate(name, threads) for name in names}
+        """Return the full-product rates of every available kernel, in operations a second."""
+        return {
+            name: self.peak_rate(name, threads)
+            for name in KERNELS
+            if kernel_named(name, LARGEST_CODE).is_available()
+        }
 
     def peak_rate(self, kernel: str, threads: int, python: str = sys.executable) -> list[float]:
-        """Full-product rate of one kernel, in operations a second."""
-        words = ("--kernel", kernel, "--threads", threads, "--repetitions", self.repetitions)
+        """Return the full-product rates of one kernel, in operations a second."""
+        words = ("--kernel", kernel, "--threads", threads)
         rates: list[float] = self.program("peaks", *words, python=python)["found"]
         click.echo(
             f"{kernel:10} full products, {threads} threads: {median(rates) / 1e9:8.0f} GOP/s"
@@ -87,21 +88,19 @@ class Bench:
         return rates
 
 
+def row_of(name: str, cohort: Cohort, found: Record) -> Record:
+    """Return a row of a table, and print its times and its memory."""
+    memory, seconds = found["memory"]["total"] / 2**30, found["seconds"]
+    times = " ".join(f"{s:.3f}" for s in seconds)
+    click.echo(f"{name:34} {median(seconds):9.3f} s  {memory:6.2f} GiB  ({times})")
+    return {"name": name, "samples": cohort.samples, "variants": cohort.variants, **found}
+
+
 def median(values: list[float]) -> float:
-    """Median as a float."""
+    """Return the median as a float."""
     return float(statistics.median(values))
 
 
 def effective_rate(row: Record) -> float:
-    """``2 n d^2 / time``: what a program without symmetry would have had to do, a second."""
+    """Return ``2 n d^2 / time``, the operations a second of a program that uses no symmetry."""
     return 2.0 * int(row["samples"]) * int(row["variants"]) ** 2 / median(row["seconds"])
-
-
-def _row(name: str, cohort: Cohort, found: Record) -> Record:
-    return {"name": name, "samples": cohort.samples, "variants": cohort.variants, **found}
-
-
-def _say(row: Record) -> None:
-    memory = row["memory"]["total"] / 2**30
-    seconds = " ".join(f"{s:.3f}" for s in row["seconds"])
-    click.echo(f"{row['name']:34} {median(row['seconds']):9.3f} s  {memory:6.2f} GiB  ({seconds})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import click
 import numpy as np
 
 from benchmarks.cohorts import part_of, simulated
@@ -12,25 +13,36 @@ from primo_scale.machine import usable_cpus
 
 _SWEEP_REPETITIONS = 3
 _FEW_PEOPLE, _FEW_VARIANTS = 2_000, 256
-# A point is fitted where it takes so many times as long as a run that has next to nothing to do:
-# few people with as many variants, whose statistics are as large; and few of both.
+# A point is fitted if it takes this many times as long as a run with few people, which has as many
+# variants in the fit over people, and few variants in the fit over variants.
 _FITTED_ABOVE = 5.0
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+@click.option(
+    "--people", type=_numbers, default="50000,100000,200000,400000,800000", show_default=True
+)
+@click.option(
+    "--variants", type=_numbers, default="1024,2048,4096,8192,16384,32768", show_default=True
+)
+@click.option("--at", nargs=2, default=(100_000, 8_192), show_default=True, metavar="N D")
 def sweep(
-    bench: Bench, people: tuple[int, ...], variants: tuple[int, ...], fixed: tuple[int, int]
+    bench: Bench, people: tuple[int, ...], variants: tuple[int, ...], at: tuple[int, int]
 ) -> dict[str, object]:
-    """Cost against n at ``fixed[1]`` variants and against d at ``fixed[0]`` people."""
+    """Time and memory against people, at D variants, and against variants, at N people."""
     bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
-    by_people = simulated(bench.data, max(people), fixed[1])
-    by_variants = simulated(bench.data, fixed[0], max(variants))
+    by_people = simulated(bench.data, max(people), at[1])
+    by_variants = simulated(bench.data, at[0], max(variants))
     few = {
-        "people": bench.ours("few people", part_of(by_people, _FEW_PEOPLE, fixed[1])),
+        "people": bench.ours("few people", part_of(by_people, _FEW_PEOPLE, at[1])),
         "variants": bench.ours("few", part_of(by_variants, _FEW_PEOPLE, _FEW_VARIANTS)),
     }
     above = {size: _FITTED_ABOVE * median(row["seconds"]) for size, row in few.items()}
-    in_people = [bench.ours(f"n = {n}", part_of(by_people, n, fixed[1])) for n in people]
-    in_variants = [bench.ours(f"d = {d}", part_of(by_variants, fixed[0], d)) for d in variants]
+    in_people = [bench.ours(f"n = {n}", part_of(by_people, n, at[1])) for n in people]
+    in_variants = [bench.ours(f"d = {d}", part_of(by_variants, at[0], d)) for d in variants]
     return {
         "few": few,
         "fitted_above": above,
@@ -41,49 +53,47 @@ def sweep(
     }
 
 
-def fitted_exponent(rows: list[Record], size: str, longer_than: float) -> dict[str, object] | None:
-    """Least-squares slope of log time over log size, where the work is what takes the time.
+def fitted_exponent(rows: list[Record], size: str, longer_than: float) -> Record | None:
+    """Fit the slope of log time over log size by least squares to the rows that take long enough.
 
-    Returns
-    -------
-    dict or None
-        The exponent and the sizes it was fitted to; None with fewer than three of them.
+    Return the exponent and the sizes it was fitted to, or None if there are fewer than three.
     """
     fitted = [row for row in rows if median(row["seconds"]) >= longer_than]
     if len(fitted) < 3:
         return None
     x = [math.log(row[size]) for row in fitted]
     y = [math.log(median(row["seconds"])) for row in fitted]
-    slope = float(np.polyfit(x, y, 1)[0])
-    return {"exponent": slope, "sizes": [row[size] for row in fitted]}
+    return {"exponent": float(np.polyfit(x, y, 1)[0]), "sizes": [row[size] for row in fitted]}
 
 
+@click.option(
+    "--dense",
+    nargs=2,
+    default=(500_000, 10_000),
+    show_default=True,
+    metavar="N D",
+    help="People and variants of the dense cohort.",
+)
+@click.option(
+    "--blocks",
+    nargs=3,
+    default=(100_000, 100_000, 500),
+    show_default=True,
+    metavar="N D W",
+    help="People, variants, and variants of an LD block.",
+)
+@click.option("--phenotypes", default=1_000, show_default=True, help="Of the second dense run.")
 def biobank(
     bench: Bench, dense: tuple[int, int], blocks: tuple[int, int, int], phenotypes: int
 ) -> dict[str, object]:
-    """Measure a dense X'X with one and with many phenotypes, and LD blocks.
-
-    Parameters
-    ----------
-    bench
-        Where the cohorts lie, and the number of repetitions.
-    dense
-        People and variants of the dense cohort.
-    blocks
-        People, variants, and variants of an LD block.
-    phenotypes
-        Number of phenotypes of the second dense run.
-    """
-    long = ("--first-counts",)  # a run takes a minute, and starting up a second
+    """A cohort of a biobank's size, dense with one and with many phenotypes, and in LD blocks."""
+    long = ("--first-counts",)  # a run takes a minute, and its start a second
     bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
     cohort = simulated(bench.data, *dense)
     few, many = (
-        bench.ours(
-            f"dense, {count} phenotype{'s' if count > 1 else ''}",
-            cohort, "--phenotypes", count, *long,
-        )
-        for count in (1, phenotypes)
-    )  # fmt: skip
+        bench.ours(f"dense, {words}", cohort, "--phenotypes", count, *long)
+        for count, words in ((1, "1 phenotype"), (phenotypes, f"{phenotypes} phenotypes"))
+    )
     n, d, width = blocks
     in_blocks = bench.ours(
         f"blocks of {width}", simulated(bench.data, n, d), "--ld-blocks", f"window:{width}", *long
@@ -95,8 +105,10 @@ def biobank(
     }
 
 
+@click.option("--samples", default=100_000, show_default=True)
+@click.option("--variants", default=8_192, show_default=True)
 def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
-    """From one CPU to all: the whole accumulation, and the kernel alone, in turn."""
+    """The whole accumulation and the kernel alone, on one CPU, on all, and in between."""
     cohort = simulated(bench.data, samples, variants)
     counts = sorted({1, *(2**k for k in range(1, 20) if 2**k < usable_cpus()), usable_cpus()})
     rows, rates = [], {}

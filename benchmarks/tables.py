@@ -1,46 +1,34 @@
-"""Results as tables: Markdown, on the terminal and between the markers of docs/benchmarks.md."""
+"""Results as Markdown tables, for the terminal and the markers of docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import click
 
 from benchmarks.programs import Record, effective_rate, median
+from benchmarks.results import Section
 
 _GIGA = 1e9
 Row = Sequence[str]
-Measured = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class SectionText:
-    """The text of one benchmark, and where it belongs."""
-
-    name: str
-    write: Callable[[Measured], str]
-
-    def text(self, section: dict[str, Any]) -> str:
-        """Machine, then tables."""
-        return f"{_machine(section['machine'])}\n\n{self.write(section['measured'])}"
-
-    def placed(self, page: str, section: dict[str, Any]) -> str:
-        """The page with this section's text between its markers."""
-        begin, end = f"<!-- {self.name}: measured -->", f"<!-- {self.name}: end -->"
-        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        if not pattern.search(page):
-            raise click.ClickException(f"the page has no place for {self.name}: {begin} ... {end}")
-        return pattern.sub(lambda _: f"{begin}\n\n{self.text(section)}\n\n{end}", page)
+def section_text(name: str, section: Section) -> str:
+    """Return the machine and the tables of one benchmark."""
+    return f"{_machine(section['machine'])}\n\n{TABLES[name](section['measured'])}"
 
 
-def print_tables(name: str, section: dict[str, Any]) -> None:
-    """The same text, on the terminal."""
-    click.echo("\n" + TABLES[name].text(section))
+def placed(page: str, name: str, section: Section) -> str:
+    """Return the page with the text of one benchmark between its markers."""
+    begin, end = f"<!-- {name}: measured -->", f"<!-- {name}: end -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(page):
+        raise click.ClickException(f"the page has no place for {name}: {begin} ... {end}")
+    return pattern.sub(lambda _: f"{begin}\n\n{section_text(name, section)}\n\n{end}", page)
 
 
 def _machine(machine: dict[str, Any]) -> str:
@@ -52,7 +40,7 @@ def _machine(machine: dict[str, Any]) -> str:
     )
 
 
-def _headline(measured: Measured) -> str:
+def _headline(measured: Section) -> str:
     peaks = {name: median(rates) for name, rates in measured["peaks"].items()}
     best = max(peaks.values())
     ours = median(measured["ours"][0]["seconds"])
@@ -88,7 +76,7 @@ def _headline(measured: Measured) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _agreement(measured: Measured) -> str:
+def _agreement(measured: Section) -> str:
     """Say whether all programs that multiplied the same codes found the same sum of X'X."""
     rows = [row for row in (*measured["ours"], *measured["peers"]) if "gram_sum" in row]
     found = {(row.get("largest_code", 1), row["gram_sum"]) for row in rows}
@@ -114,7 +102,7 @@ def _dask_trials(peers: list[Record]) -> str:
     return "\n".join(lines)
 
 
-def _sweep(measured: Measured) -> str:
+def _sweep(measured: Section) -> str:
     sizes = ("people", "n", "samples"), ("variants", "d", "variants")
     parts = []
     for part, letter, size in sizes:
@@ -155,7 +143,7 @@ def _fit(fit: dict[str, Any] | None, letter: str) -> str:
     )
 
 
-def _biobank(measured: Measured) -> str:
+def _biobank(measured: Section) -> str:
     rows = [
         (
             row["name"],
@@ -176,7 +164,7 @@ def _biobank(measured: Measured) -> str:
     )
 
 
-def _scaling(measured: Measured) -> str:
+def _scaling(measured: Section) -> str:
     rates = {int(cpus): median(found) for cpus, found in measured["kernel_rates"].items()}
     first = median(measured["rows"][0]["seconds"])
     rows = []
@@ -186,7 +174,7 @@ def _scaling(measured: Measured) -> str:
     return _table(("", "seconds (least-most)", "times as fast", "kernel alone"), rows)
 
 
-def _ingest(measured: Measured) -> str:
+def _ingest(measured: Section) -> str:
     genotypes, size = measured["samples"] * measured["variants"], measured["bed_bytes"]
     copied = next(median(row["seconds"]) for row in measured["bed"] if row["name"] == "copy")
     simulation = [
@@ -250,10 +238,10 @@ def _table(titles: Row, rows: Iterable[Row]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-TABLES = {
-    "headline": SectionText("headline", _headline),
-    "sweep": SectionText("sweep", _sweep),
-    "biobank": SectionText("biobank", _biobank),
-    "scaling": SectionText("scaling", _scaling),
-    "ingest": SectionText("ingest", _ingest),
+TABLES: dict[str, Callable[[Section], str]] = {
+    "headline": _headline,
+    "sweep": _sweep,
+    "biobank": _biobank,
+    "scaling": _scaling,
+    "ingest": _ingest,
 }

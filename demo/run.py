@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import PrimoError
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ class Release:
     others: pd.DataFrame
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
-@debug_option
-@explain_errors
+@click.command(cls=ContractCommand)
 def main() -> None:
     """Simulate a cohort, release weights with and without privacy, and compare on fresh people."""
     shutil.rmtree(ROOT / RUN, ignore_errors=True)

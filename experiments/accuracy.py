@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from experiments.accuracy_rows import N_PHENOTYPES, ROWS, Trial, rows_for, weights_of
-from experiments.figures import markdown_table
-from experiments.gaussian_noise import draw
-from experiments.haplotypes import Float64, Sizes, simulate
+from experiments.accuracy_rows import N_PHENOTYPES, ROWS, Trial, rows_for
+from experiments.figures import markdown_table, standard_error
+from experiments.gaussian_noise import Float64, draw
+from experiments.haplotypes import Sizes, simulate
 
 STATED_REPETITIONS = 10
 """Repetitions behind the figures of docs/maths/figures.md, which states no standard errors."""
@@ -27,16 +27,10 @@ _SEED = 20261121
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """R^2 of every repetition.
+    """R^2 of every repetition by key of `ROWS`, each of shape (repetitions,).
 
-    Attributes
-    ----------
-    n_phenotypes : int
-        Number of phenotypes l.
-    r_squared : dict of str to ndarray of float64, shape (repetitions,)
-        R^2 by key of `ROWS`.
-    bound_ratio : ndarray of float64, shape (repetitions,)
-        Ratio of ``sqrt(l) max |y|`` to the bound of the row clip, ``sd sqrt(chi2_l^-1(.99))``.
+    `bound_ratio` is the ratio of ``sqrt(l) max |y|`` to the bound of the row clip,
+    ``sd sqrt(chi2_l^-1(.99))``.
     """
 
     n_phenotypes: int
@@ -57,16 +51,7 @@ def measure(
 ) -> Measured:
     """Run rows on `repetitions` cohorts; the r-th is the same whatever their number.
 
-    Parameters
-    ----------
-    n_phenotypes : int
-        Number of phenotypes l.
-    repetitions : int
-        Number of cohorts, at least 2.
-    keys : tuple of str or None
-        Rows besides least squares, by key of `ROWS`, or None for all rows.
-    noise_factor : float
-        Factor on the sigmas of the product's rows; 1 except in tests.
+    `keys` are rows besides least squares, by key of `ROWS`; None stands for all rows.
     """
     wanted = rows_for(n_phenotypes) if keys is None else ("ols", *keys)
     r_squared = {key: np.empty(repetitions) for key in wanted}
@@ -76,16 +61,11 @@ def measure(
         cohort = simulate(Sizes(n_phenotypes=n_phenotypes), rng)
         trial = Trial(cohort, draw(len(cohort.gram), n_phenotypes, rng), rng, noise_factor)
         for key in wanted:
-            r_squared[key][repetition] = cohort.pooled_r_squared(weights_of(key, trial))
+            r_squared[key][repetition] = cohort.pooled_r_squared(ROWS[key].weights(trial))
         largest = math.sqrt(n_phenotypes) * float(np.abs(cohort.phenotypes).max())
         clip = cohort.phenotype_sd * math.sqrt(chi2.ppf(0.99, n_phenotypes))
         ratios[repetition] = largest / clip
     return Measured(n_phenotypes, r_squared, ratios)
-
-
-def standard_error(values: Float64) -> float:
-    """Return the standard error of the mean."""
-    return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def stated_r_squared(key: str, n_phenotypes: int) -> float:

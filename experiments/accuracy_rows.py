@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from experiments import product_methods as ours
 from experiments import product_weights as solved
 from experiments import published_methods as published
 from experiments.calibration_figures import DELTA, EPSILON
-from experiments.gaussian_noise import Draws
-from experiments.haplotypes import Cohort, Float64
+from experiments.gaussian_noise import Draws, Float64
+from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import ESTIMATORS, Estimator
+from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import JamesStein, Ridge
 from primo_scale.privacy.mechanism import Promise
 
@@ -27,12 +26,14 @@ _NOT_FOR_NAIVE = 1001  # docs/maths/figures.md states no value, and the method f
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """One row of the table.
 
     Attributes
     ----------
     name : str
         Name of the row in words.
+    weights : callable
+        Function that returns the weights on the cohort of a trial, shape (d, l).
     stated : tuple of (str, str, str, str)
         R^2 of docs/maths/figures.md by number of phenotypes; "-" where it has none.
     ours : bool
@@ -40,72 +41,17 @@ class Row:
     """
 
     name: str
-    stated: tuple[str, str, str, str]
+    weights: Callable[[Trial], Float64]
+    stated: tuple[str, str, str, str] = ("-", "-", "-", "-")
     ours: bool = False
-
-
-NOT_STATED = ("-", "-", "-", "-")
-ROWS: Mapping[str, Row] = MappingProxyType(
-    {
-        "ols": Row("OLS (non-private)", (".311", ".340", ".350", ".329")),
-        "algorithm 1": Row(
-            "Algorithm 1 as printed (truly eps = 6.85)", (".295", ".225", "-.74", "-12.9")
-        ),
-        "projection x": Row(
-            "label DP, Proj_X with the stated set K and sqrt(l) max abs y",
-            (".297", ".066", "-2.24", "-28.9"),
-        ),
-        "projection x, small": Row(
-            "Proj_X with radius sqrt(n) max abs y", (".297", ".066", ".089", ".016")
-        ),
-        "projection y": Row(
-            "Proj_Y with the sqrt(l) max abs y noise", (".295", ".225", "-.098", ".132")
-        ),
-        "naive": Row("naive l x SSP, GDP, oracle ridge", (".287", ".233", ".076", "-")),
-        "full": Row(
-            "joint calibration + row clip + James-Stein: full DP",
-            (".304", ".326", ".312", ".213"),
-            ours=True,
-        ),
-        "full, even": Row(
-            "the same at t = 1, which docs/maths seems to have used",
-            (".304", ".326", ".312", ".213"),
-            ours=True,
-        ),
-        "label": Row("the same, label DP", (".308", ".330", ".319", ".224"), ours=True),
-        "feature": Row(
-            "feature DP, Proj_Y, joint calibration", (".299", ".320", ".297", ".276"), ours=True
-        ),
-        "full, known noise": Row("full DP, weights for known noise (the default)", NOT_STATED),
-        "full, planned": Row("full DP, known noise and the planner's clip", NOT_STATED),
-        "full, ridge": Row(
-            "full DP, James-Stein on a ridge at the noise norm (not the product's)", NOT_STATED
-        ),
-        "label, known noise": Row("label DP, weights for known noise (the default)", NOT_STATED),
-        "label, planned": Row("label DP, known noise and the planner's clip", NOT_STATED),
-        "feature, known noise": Row(
-            "feature DP, Proj_Y, weights for known noise (the default)", NOT_STATED
-        ),
-        "feature, ridge": Row("feature DP, Proj_Y, ridge at the noise norm", NOT_STATED),
-        "feature, plain": Row("feature DP, weights for known noise, no projection", NOT_STATED),
-    }
-)
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
     """One repetition: a cohort, the noise that all rows share, and common intermediate results.
 
-    Attributes
-    ----------
-    cohort : Cohort
-        Simulated cohort.
-    draws : Draws
-        Standard normal noise that all rows share.
-    rng : numpy.random.Generator
-        Random numbers for the copies of X'X of the naive row.
-    noise_factor : float
-        Factor on the sigmas of the product's rows; 1 except in tests.
+    `rng` draws the copies of X'X of the naive row, and `noise_factor`, a factor on the sigmas of
+    the product's rows, is 1 except in tests.
     """
 
     cohort: Cohort
@@ -172,8 +118,10 @@ class Trial:
         )
 
 
-def _james_stein(t: Trial, noisy: ours.NoisyStatistics) -> Float64:
-    return solved.product_weights(noisy, t.cohort, ESTIMATORS["james-stein"])
+def _solved(
+    t: Trial, noisy: ours.NoisyStatistics, estimator: str, *, method: str = "reuse-cov-gauss"
+) -> Float64:
+    return solved.product_weights(noisy, t.cohort, ESTIMATORS[estimator], method=method)
 
 
 def _james_stein_on_ridge(noisy: ours.NoisyStatistics) -> Float64:
@@ -181,43 +129,94 @@ def _james_stein_on_ridge(noisy: ours.NoisyStatistics) -> Float64:
     return solved.rule_weights(noisy, JamesStein(noisy.noise_norm, sigma, floor=0.0))
 
 
-def _known_noise(t: Trial, noisy: ours.NoisyStatistics) -> Float64:
-    return solved.product_weights(noisy, t.cohort, ESTIMATORS["known-noise"])
-
-
-def _projected(t: Trial, estimator: Estimator) -> Float64:
-    return solved.product_weights(t.feature, t.cohort, estimator, method="reuse-cov-proj-y")
-
-
-_WEIGHTS: Mapping[str, Callable[[Trial], Float64]] = {
-    "ols": lambda t: published.least_squares(t.cohort),
-    "algorithm 1": lambda t: published.algorithm_1(t.cohort, t.draws, t.printed),
-    "projection x": lambda t: published.projection_x(
-        t.cohort, t.draws, t.printed, radius=t.stated_radius
+ROWS = {
+    "ols": Row(
+        "OLS (non-private)",
+        lambda t: published.least_squares(t.cohort),
+        (".311", ".340", ".350", ".329"),
     ),
-    "projection x, small": lambda t: published.projection_x(
-        t.cohort, t.draws, t.printed, radius=t.small_radius
+    "algorithm 1": Row(
+        "Algorithm 1 as printed (truly eps = 6.85)",
+        lambda t: published.algorithm_1(t.cohort, t.draws, t.printed),
+        (".295", ".225", "-.74", "-12.9"),
     ),
-    "projection y": lambda t: published.projection_y(t.cohort, t.draws, t.printed),
-    "naive": lambda t: published.naive(t.cohort, t.draws, EPSILON, DELTA, t.rng),
-    "full": lambda t: _james_stein(t, t.full),
-    "full, even": lambda t: _james_stein(t, t.even),
-    "label": lambda t: _james_stein(t, t.label),
-    "feature": lambda t: solved.rule_weights(t.projected, Ridge(t.projected.usual_noise_norm)),
-    "full, known noise": lambda t: _known_noise(t, t.full),
-    "full, planned": lambda t: _known_noise(t, t.planned(PrivacyUnit.FULL)),
-    "full, ridge": lambda t: _james_stein_on_ridge(t.full),
-    "label, known noise": lambda t: _known_noise(t, t.label),
-    "label, planned": lambda t: _known_noise(t, t.planned(PrivacyUnit.LABEL)),
-    "feature, known noise": lambda t: _projected(t, ESTIMATORS["known-noise"]),
-    "feature, ridge": lambda t: _projected(t, ESTIMATORS["ridge-at-noise-norm"]),
-    "feature, plain": lambda t: _known_noise(t, t.feature),
+    "projection x": Row(
+        "label DP, Proj_X with the stated set K and sqrt(l) max abs y",
+        lambda t: published.projection_x(t.cohort, t.draws, t.printed, radius=t.stated_radius),
+        (".297", ".066", "-2.24", "-28.9"),
+    ),
+    "projection x, small": Row(
+        "Proj_X with radius sqrt(n) max abs y",
+        lambda t: published.projection_x(t.cohort, t.draws, t.printed, radius=t.small_radius),
+        (".297", ".066", ".089", ".016"),
+    ),
+    "projection y": Row(
+        "Proj_Y with the sqrt(l) max abs y noise",
+        lambda t: published.projection_y(t.cohort, t.draws, t.printed),
+        (".295", ".225", "-.098", ".132"),
+    ),
+    "naive": Row(
+        "naive l x SSP, GDP, oracle ridge",
+        lambda t: published.naive(t.cohort, t.draws, EPSILON, DELTA, t.rng),
+        (".287", ".233", ".076", "-"),
+    ),
+    "full": Row(
+        "joint calibration + row clip + James-Stein: full DP",
+        lambda t: _solved(t, t.full, "james-stein"),
+        (".304", ".326", ".312", ".213"),
+        ours=True,
+    ),
+    "full, even": Row(
+        "the same at t = 1, which docs/maths seems to have used",
+        lambda t: _solved(t, t.even, "james-stein"),
+        (".304", ".326", ".312", ".213"),
+        ours=True,
+    ),
+    "label": Row(
+        "the same, label DP",
+        lambda t: _solved(t, t.label, "james-stein"),
+        (".308", ".330", ".319", ".224"),
+        ours=True,
+    ),
+    "feature": Row(
+        "feature DP, Proj_Y, joint calibration",
+        lambda t: solved.rule_weights(t.projected, Ridge(t.projected.usual_noise_norm)),
+        (".299", ".320", ".297", ".276"),
+        ours=True,
+    ),
+    "full, known noise": Row(
+        "full DP, weights for known noise (the default)",
+        lambda t: _solved(t, t.full, "known-noise"),
+    ),
+    "full, planned": Row(
+        "full DP, known noise and the planner's clip",
+        lambda t: _solved(t, t.planned(PrivacyUnit.FULL), "known-noise"),
+    ),
+    "full, ridge": Row(
+        "full DP, James-Stein on a ridge at the noise norm (not the product's)",
+        lambda t: _james_stein_on_ridge(t.full),
+    ),
+    "label, known noise": Row(
+        "label DP, weights for known noise (the default)",
+        lambda t: _solved(t, t.label, "known-noise"),
+    ),
+    "label, planned": Row(
+        "label DP, known noise and the planner's clip",
+        lambda t: _solved(t, t.planned(PrivacyUnit.LABEL), "known-noise"),
+    ),
+    "feature, known noise": Row(
+        "feature DP, Proj_Y, weights for known noise (the default)",
+        lambda t: _solved(t, t.feature, "known-noise", method="reuse-cov-proj-y"),
+    ),
+    "feature, ridge": Row(
+        "feature DP, Proj_Y, ridge at the noise norm",
+        lambda t: _solved(t, t.feature, "ridge-at-noise-norm", method="reuse-cov-proj-y"),
+    ),
+    "feature, plain": Row(
+        "feature DP, weights for known noise, no projection",
+        lambda t: _solved(t, t.feature, "known-noise"),
+    ),
 }
-
-
-def weights_of(key: str, trial: Trial) -> Float64:
-    """Return the weights of one row on one cohort, shape (d, l)."""
-    return _WEIGHTS[key](trial)
 
 
 def rows_for(n_phenotypes: int) -> tuple[str, ...]:

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import click
 import numpy as np
 
-from experiments.accuracy import standard_error
-from experiments.figures import markdown_table
-from experiments.gaussian_noise import draw
-from experiments.haplotypes import Float64, Sizes, simulate
+from experiments.figures import markdown_table, standard_error
+from experiments.gaussian_noise import Float64, draw
+from experiments.haplotypes import Sizes, simulate
 from experiments.product_methods import NoisyStatistics, release
 from experiments.product_weights import (
     product_radius,

@@ -7,7 +7,7 @@ sensitivity and the exact Gaussian profile of the product.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from itertools import chain
 
 from scipy.optimize import brentq
 
@@ -25,16 +25,7 @@ N_VARIANTS = 25
 _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 
-class NoiseSizes(NamedTuple):
-    """Noise scale 1/mu* of one epsilon, and other constants as multiples of it."""
-
-    epsilon: float
-    exact: Figure
-    paper_c: Figure
-    zcdp: Figure
-    classical: Figure
-
-
+_SIZES = ("1/mu*", "c/exact", "zCDP(CKS)/exact", "classical/exact")
 _STATED_SIZES = {
     0.1: ("43.21", "1.355", "1.070", "1.360"),
     1.0: ("4.851", "1.238", "1.061", "1.211"),
@@ -43,26 +34,21 @@ _STATED_SIZES = {
 }
 
 
-def noise_sizes() -> list[NoiseSizes]:
-    """Return the table of section 1: sigma per unit sensitivity at delta = 1/5008^2."""
-    rows = []
-    for epsilon, (exact, c, zcdp, classical) in _STATED_SIZES.items():
+def noise_sizes() -> dict[float, list[Figure]]:
+    """Return, by epsilon, sigma per unit sensitivity at delta = 1/5008^2 (section 1).
+
+    The first is the product's, 1/mu*. The other constants are multiples of it.
+    """
+    found = {}
+    for epsilon, stated in _STATED_SIZES.items():
         unit = 1 / mu_for(epsilon, DELTA)
-        at = f"eps = {epsilon:g}"
-        rows.append(
-            NoiseSizes(
-                epsilon,
-                Figure(f"1/mu*, {at}", unit, exact),
-                Figure(f"c/exact, {at}", papers.primo_c(epsilon, DELTA) / unit, c),
-                Figure(f"zCDP/exact, {at}", zcdp_sigma(epsilon, DELTA) / unit, zcdp),
-                Figure(
-                    f"classical/exact, {at}",
-                    papers.classical_gaussian(epsilon, DELTA) / unit,
-                    classical,
-                ),
-            )
-        )
-    return rows
+        others = (papers.primo_c, zcdp_sigma, papers.classical_gaussian)
+        values = (unit, *(sigma(epsilon, DELTA) / unit for sigma in others))
+        found[epsilon] = [
+            Figure(f"{name}, eps = {epsilon:g}", value, text)
+            for name, value, text in zip(_SIZES, values, stated, strict=True)
+        ]
+    return found
 
 
 def classical_limits() -> list[Figure]:
@@ -76,19 +62,14 @@ def classical_limits() -> list[Figure]:
 
 
 def _limit(delta: float) -> float:
-    return float(
-        brentq(
-            lambda epsilon: (
-                log_delta(epsilon, 1 / papers.classical_gaussian(epsilon, delta)) - math.log(delta)
-            ),
-            1.0,
-            30.0,
-        )
-    )
+    def log_ratio(epsilon: float) -> float:
+        return log_delta(epsilon, 1 / papers.classical_gaussian(epsilon, delta)) - math.log(delta)
+
+    return float(brentq(log_ratio, 1.0, 30.0))
 
 
 def true_epsilon(scales: papers.PrintedScales, delta: float, adjacency: Adjacency) -> float:
-    """Epsilon of (X'X, X'Y) with these sigmas (units Bx^2, Bx By), by exact joint accounting."""
+    """Return epsilon of (X'X, X'Y) with sigmas in units of Bx^2 and Bx By, by joint accounting."""
     return epsilon_for(math.sqrt(pair(scales.gram**-2, scales.cross**-2, adjacency)), delta)
 
 
@@ -107,7 +88,7 @@ def primo_epsilons() -> list[Figure]:
             value = true_epsilon(scales, DELTA, adjacency)
             figures.append(Figure(f"{name}: true eps, {adjacency}", value, stated))
     full_budget = epsilon_for(2 / papers.primo_c(EPSILON, DELTA), DELTA)
-    half = papers.primo_algorithm_2_cross(EPSILON / 2, DELTA / 2)
+    half = papers.primo_c(EPSILON / 2, DELTA / 2)  # line 1, without the factor 2 of replace-one
     return [
         *figures,
         Figure("label privacy, whole budget, Delta = Bx By: true eps", full_budget, "8.80"),
@@ -142,7 +123,7 @@ def amplified(epsilon: float, share: float) -> float:
 
 
 def amplified_inverse(epsilon: float, share: float) -> float:
-    """Epsilon that a mechanism may spend on a secret share to promise `epsilon` on the cohort."""
+    """Return the epsilon on a secret share that gives `epsilon` on the cohort."""
     return math.log1p(math.expm1(epsilon) / share)
 
 
@@ -174,16 +155,11 @@ def other_papers() -> list[Figure]:
         mu_ssp = math.sqrt(pair(twice**-2, twice**-2, adjacency))
         mu_ada = math.sqrt(pair(thrice**-2, thrice**-2, adjacency) + thrice**-2)
         figures += [
-            Figure(
-                f"thesis, SSP at nominal eps 1: true eps, {adjacency}",
-                epsilon_for(mu_ssp, delta),
-                ssp,
-            ),
-            Figure(
-                f"thesis, adaSSP at nominal eps 1: true eps, {adjacency}",
-                epsilon_for(mu_ada, delta),
-                ada,
-            ),
+            Figure(f"thesis, {name} at nominal eps 1: true eps, {adjacency}", value, stated)
+            for name, value, stated in (
+                ("SSP", epsilon_for(mu_ssp, delta), ssp),
+                ("adaSSP", epsilon_for(mu_ada, delta), ada),
+            )
         ]
     for nominal, stated in ((1.0, "1.92"), (0.3, "0.51"), (0.1, "0.155")):
         person = math.sqrt(11 / 2) / papers.classical_gaussian(nominal, 1e-5)
@@ -194,34 +170,26 @@ def other_papers() -> list[Figure]:
 
 def all_figures() -> list[Figure]:
     """Return all figures of this module."""
-    sizes = [
-        figure
-        for row in noise_sizes()
-        for figure in (row.exact, row.paper_c, row.zcdp, row.classical)
-    ]
-    return [
-        *sizes,
-        *classical_limits(),
-        *primo_epsilons(),
-        *subsampling(),
-        *label_budget(),
-        *other_papers(),
-    ]
+    return [*chain(*noise_sizes().values()), *_after_the_sizes()]
+
+
+def _after_the_sizes() -> list[Figure]:
+    promises = [*primo_epsilons(), *subsampling(), *label_budget(), *other_papers()]
+    return [*classical_limits(), *promises]
 
 
 def report() -> str:
     """Return section 1 (with section 3) as Markdown."""
     sizes = [
-        (f"{row.epsilon:g}", *(f"{f.shown} ({f.stated})" for f in row[1:])) for row in noise_sizes()
+        (f"{epsilon:g}", *(f"{figure.shown} ({figure.stated})" for figure in figures))
+        for epsilon, figures in noise_sizes().items()
     ]
-    header = ("eps", "1/mu*", "c/exact", "zCDP(CKS)/exact", "classical/exact")
-    rest = [*classical_limits(), *primo_epsilons(), *subsampling(), *label_budget()]
     return "\n\n".join(
         (
             "## Section 1: sizes of the noise",
             f"Sigma per unit sensitivity at delta = 1/{N_HAPLOTYPES}^2; docs/maths in brackets.",
-            markdown_table(header, sizes),
+            markdown_table(("eps", *_SIZES), sizes),
             "Limits of the classical formula, and what the papers' constants truly promise.",
-            figures_table([*rest, *other_papers()]),
+            figures_table(_after_the_sizes()),
         )
     )

@@ -1,10 +1,13 @@
-"""One reference figure: what is computed here beside what docs/maths prints."""
+"""Reference figures: what is computed here next to what docs/maths prints, as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
+
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,20 @@ class Figure:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, one string."""
+    """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def figures_table(figures: Iterable[Figure]) -> str:
-    """Figures as a Markdown table: what, computed, stated, whether they agree."""
+    """Return figures as a Markdown table: what, computed, stated, and whether they agree."""
     rows = [
         (f.what, f.shown, f.stated, "yes" if f.agrees else f"**no** ({f.value:.6g})")
         for f in figures
     ]
     return markdown_table(("figure", "computed", "docs/maths", "agrees"), rows)
+
+
+def standard_error(values: npt.NDArray[np.float64]) -> float:
+    """Return the standard error of the mean."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))

@@ -19,14 +19,9 @@ Float64 = npt.NDArray[np.float64]
 class Draws:
     """Standard normal noise of one repetition.
 
-    Attributes
-    ----------
-    upper : ndarray of float64, shape (d, d)
-        Symmetric noise of variance 1 on and off the diagonal, the layout of the papers.
-    svec : ndarray of float64, shape (d, d)
-        Symmetric noise of variance 1 on the diagonal and 1/2 off it, the layout of the product.
-    cross : ndarray of float64, shape (d, l)
-        Noise of X'Y.
+    `upper`, shape (d, d), is symmetric with variance 1 on and off the diagonal, the layout of the
+    papers. `svec` has variance 1/2 off the diagonal, the layout of the product. `cross`, shape
+    (d, l), is the noise of X'Y.
     """
 
     upper: Float64

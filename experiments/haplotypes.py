@@ -16,9 +16,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from experiments.gaussian_noise import Float64
 
 SMALLEST_MINOR_FREQUENCY = 0.01
 
@@ -38,15 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Column-centred data and their exact statistics.
-
-    Attributes
-    ----------
-    haplotypes : ndarray of float64, shape (n, d)
-    phenotypes : ndarray of float64, shape (n, l)
-    gram, cross : ndarray of float64, shapes (d, d) and (d, l)
-        ``X'X`` and ``X'Y``.
-    """
+    """Column-centred data, shapes (n, d) and (n, l), and their exact X'X and X'Y."""
 
     haplotypes: Float64
     phenotypes: Float64
@@ -69,13 +60,7 @@ class Cohort:
         return math.sqrt(self.total / self.phenotypes.size)
 
     def pooled_r_squared(self, weights: Float64) -> float:
-        """Return the in-sample R^2 of all phenotypes, ``1 - ||Y - XW||_F^2 / ||Y||_F^2``.
-
-        Parameters
-        ----------
-        weights : ndarray of float64, shape (d, l)
-            Weights W.
-        """
+        """Return the in-sample R^2, ``1 - ||Y - XW||_F^2 / ||Y||_F^2``, of weights W, (d, l)."""
         explained = 2 * np.sum(weights * self.cross) - np.sum(weights * (self.gram @ weights))
         return float(explained / self.total)
 

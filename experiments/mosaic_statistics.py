@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from experiments.gaussian_noise import Float64
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
     block_row_norms,
@@ -26,11 +27,9 @@ from primo_scale.genotypes.coding import (
     reference_coding,
 )
 from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, decode, packed_width
-from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
+from primo_scale.kernels.packed import decode, packed_width
+from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
 from primo_scale.simulation.panel import ReferencePanel, read_panel
-
-Float64 = npt.NDArray[np.float64]
 
 HERITABILITY = 0.3
 _PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
@@ -85,13 +84,7 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class ClippedStatistics:
-    """Exact sums over clipped people, with phenotypes in standard deviations.
-
-    Attributes
-    ----------
-    grams : list of ndarray of float64, shape (d_b, d_b)
-    cross : ndarray of float64, shape (d, l)
-    """
+    """Exact X'X by block and X'Y, shape (d, l), of clipped people; phenotypes in sds."""
 
     grams: list[Float64]
     cross: Float64
@@ -135,28 +128,22 @@ def clipped_statistics(
 ) -> ClippedStatistics:
     """Draw people, code, clip and sum them.
 
-    Parameters
-    ----------
-    population : Population
-        Population of the people.
-    n_people : int
-        Number of people.
-    phenotype_bound : float
-        Bound By on the norm of a phenotype row, in standard deviations.
-    by_block : bool
-        Whether rows are also clipped in every LD block.
-    rng : numpy.random.Generator
-        Random numbers of the residuals.
+    `phenotype_bound` is By in standard deviations, `by_block` says whether rows are also clipped in
+    every LD block, and `rng` draws the residuals.
     """
-    packed = np.concatenate([slab.copy() for slab in packed_genotypes(population.mosaic, n_people)])
+    mosaic = population.mosaic
+    slabs = genotype_slabs(
+        mosaic,
+        n_people,
+        people_per_stripe=_PEOPLE_AT_A_TIME,
+        slab_bytes=mosaic.n_variants * packed_width(_PEOPLE_AT_A_TIME),  # all variants at once
+    )
     pairs = list(zip(population.boundaries[:-1], population.boundaries[1:], strict=True))
     grams = [np.zeros((stop - start, stop - start)) for start, stop in pairs]
     cross = np.zeros(population.effects.shape)
-    for first in range(0, n_people, _PEOPLE_AT_A_TIME):
-        count = min(_PEOPLE_AT_A_TIME, n_people - first)
-        start = first // GENOTYPES_PER_BYTE
-        part = np.ascontiguousarray(packed[:, start : start + packed_width(count)])
-        codes = decode(part, population.coding.code_table, count)
+    for slab in slabs:
+        count = min(_PEOPLE_AT_A_TIME, n_people - slab.first_person)
+        codes = decode(slab.packed, population.coding.code_table, count)
         x = np.ascontiguousarray(codes.T, dtype=np.float32)
         y = x @ population.effects.astype(np.float32) - population.mean @ population.effects
         y += math.sqrt(1 - HERITABILITY) * rng.standard_normal(y.shape)

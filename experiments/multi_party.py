@@ -11,13 +11,12 @@ degrees of freedom. RMGM mixes the rows for real.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
 
 from experiments import papers_constants as papers
-from experiments.figures import markdown_table
+from experiments.figures import markdown_table, standard_error
 from experiments.gaussian_noise import Float64
 
 N_ATTRIBUTES = 10
@@ -35,40 +34,28 @@ _STATED = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Released:
-    """``D~'D~`` of released rows, y last; shape (d + 1, d + 1)."""
+def least_squares(gram: Float64, *, debias: float = 0.0) -> Float64:
+    """Return the weights from ``D~'D~`` of released rows, y last, shape (d,).
 
-    gram: Float64
-
-
-def least_squares(released: Released, *, debias: float = 0.0) -> Float64:
-    """Return the weights from released rows, shape (d,).
-
-    Parameters
-    ----------
-    released : Released
-        Gram matrix of the released rows.
-    debias : float
-        Value subtracted from the diagonal of the Hessian matrix: ``n sd^2`` for DGM-OLS, else 0.
-        It has the units of a sum, as the ridge of Wu et al. that the caller adds.
+    `debias` is subtracted from the diagonal of the Hessian matrix: ``n sd^2`` for DGM-OLS, else 0.
+    It has the units of a sum, as the ridge of Wu et al. that the caller adds.
     """
-    hessian = released.gram[:-1, :-1] - debias * np.eye(len(released.gram) - 1)
-    return np.asarray(np.linalg.solve(hessian, released.gram[:-1, -1]), np.float64)
+    hessian = gram[:-1, :-1] - debias * np.eye(len(gram) - 1)
+    return np.asarray(np.linalg.solve(hessian, gram[:-1, -1]), np.float64)
 
 
-def noisy_gram(rows: Float64, sd: float, rng: np.random.Generator) -> Released:
-    """``(D + R)'(D + R)`` for independent noise of standard deviation `sd`, by its exact law."""
+def noisy_gram(rows: Float64, sd: float, rng: np.random.Generator) -> Float64:
+    """Draw ``(D + R)'(D + R)``, for independent noise of sd `sd`, by its exact law."""
     n, width = rows.shape
     upper = np.linalg.cholesky(rows.T @ rows + 1e-9 * np.eye(width)).T
     inside = sd * rng.standard_normal((width, width))
     cross = upper.T @ inside
     outside = sd**2 * scipy.stats.wishart.rvs(n - width, np.eye(width), random_state=rng)
-    return Released(upper.T @ upper + cross + cross.T + inside.T @ inside + outside)
+    return np.asarray(upper.T @ upper + cross + cross.T + inside.T @ inside + outside)
 
 
-def mixed_gram(rows: Float64, sd: float, n_mixtures: int, rng: np.random.Generator) -> Released:
-    """``M'M`` of ``M = B D / sqrt(k) + R`` for random signs B, shape (k, n)."""
+def mixed_gram(rows: Float64, sd: float, n_mixtures: int, rng: np.random.Generator) -> Float64:
+    """Draw ``M'M`` of ``M = B D / sqrt(k) + R`` for random signs B, shape (k, n)."""
     mixed = np.zeros((n_mixtures, rows.shape[1]))
     for start in range(0, len(rows), _ROWS_AT_A_TIME):
         part = rows[start : start + _ROWS_AT_A_TIME].astype(np.float32)
@@ -78,7 +65,7 @@ def mixed_gram(rows: Float64, sd: float, n_mixtures: int, rng: np.random.Generat
         signs = 2 * bits[:, : len(part)].astype(np.float32) - 1
         mixed += signs @ part
     released = mixed / math.sqrt(n_mixtures) + sd * rng.standard_normal(mixed.shape)
-    return Released(released.T @ released)
+    return np.asarray(released.T @ released)
 
 
 def errors(n_people: int, rng: np.random.Generator) -> dict[str, float]:
@@ -107,10 +94,7 @@ def report(n_data_sets: int) -> str:
         rng = np.random.default_rng([_SEED, n_people])
         found = [errors(n_people, rng) for _ in range(n_data_sets)]
         values = {name: np.array([one[name] for one in found]) for name in found[0]}
-        cells = {
-            name: f"{v.mean():.3g} +- {v.std(ddof=1) / math.sqrt(len(v)):.2g}"
-            for name, v in values.items()
-        }
+        cells = {name: f"{v.mean():.3g} +- {standard_error(v):.2g}" for name, v in values.items()}
         cells["DGM-OLS, median"] = f"{np.median(values['DGM-OLS']):.3g}"
         columns.append(cells)
     rows = [

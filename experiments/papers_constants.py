@@ -63,11 +63,6 @@ def primo_halves(epsilon: float, delta: float) -> PrintedScales:
     return PrintedScales(c, c)
 
 
-def primo_algorithm_2_cross(epsilon: float, delta: float) -> float:
-    """PRIMO, Algorithm 2, line 1: sigma of X'Y in units of Bx By, its factor 2 missing."""
-    return primo_c(epsilon, delta)
-
-
 def primo_algorithm_4_epsilon_1(epsilon: float, sampled_share: float) -> float:
     """PRIMO, Algorithm 4, line 2: ``(n/s) eps/2``, the small-epsilon limit taken as exact."""
     return epsilon / (2 * sampled_share)

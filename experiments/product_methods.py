@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from experiments.gaussian_noise import Draws
-from experiments.haplotypes import Cohort, Float64, row_norms
+from experiments.gaussian_noise import Draws, Float64
+from experiments.haplotypes import Cohort, row_norms
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import noise_norm
@@ -51,8 +51,8 @@ class NoisyStatistics:
         Prior of the effects for a heritability of 0.3.
     unit : float
         Standard deviation of a phenotype.
-    row_bound : float
-        Bound Bx on the norm of a genotype row.
+    bounds : RowBounds
+        Bounds on the norms of the rows.
     """
 
     gram: Float64
@@ -62,7 +62,7 @@ class NoisyStatistics:
     attenuation: float
     prior: EffectPrior
     unit: float
-    row_bound: float
+    bounds: RowBounds
 
     @property
     def noise_norm(self) -> float:
@@ -76,8 +76,8 @@ class NoisyStatistics:
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """Norms of rows: genotypes in haplotypes, phenotypes in standard deviations."""
+class RowBounds:
+    """Bounds on the norms of rows: genotypes in haplotypes, phenotypes in standard deviations."""
 
     row: float
     phenotype: float
@@ -92,32 +92,19 @@ def release(
     split: float | None = None,
     noise_factor: float = 1.0,
 ) -> NoisyStatistics:
-    """Clip rows, sum and add noise by the product's joint calibration.
+    """Clip rows, sum and add noise by the product's joint calibration, under replace-one.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        Data of the cohort.
-    draws : Draws
-        Standard normal noise.
-    promise : Promise
-        Full, label or feature privacy under replace-one.
-    phenotype_bound : float or None
-        Bound By in standard deviations; None for the quantile, or, with feature privacy, for the
-        largest norm.
-    split : float or None
-        Split t, or None for the split of the planner.
-    noise_factor : float
-        Factor on every sigma; 1 except in tests.
+    `phenotype_bound` is By in standard deviations; None stands for the quantile, or, with feature
+    privacy, for the largest norm. `split` is t, or None for the split of the planner.
+    `noise_factor`, a factor on every sigma, is 1 except in tests.
     """
     Y = cohort.phenotypes / cohort.phenotype_sd
     bounds = _default_bounds(cohort.haplotypes, Y, promise.privacy)
     if phenotype_bound is not None:
-        bounds = _Bounds(bounds.row, phenotype_bound)
+        bounds = RowBounds(bounds.row, phenotype_bound)
     X, Y = _clipped(cohort.haplotypes, Y, bounds, promise.privacy)
-    gram_sigma, cross_sigma = (
-        noise_factor * sigma for sigma in _scales(cohort, bounds, promise, split)
-    )
+    sigmas = _scales(cohort, bounds, promise, split)
+    gram_sigma, cross_sigma = (noise_factor * sigma for sigma in sigmas)
     kept, prior = _prior(cohort, bounds, promise.privacy)
     return NoisyStatistics(
         gram=X.T @ X + gram_sigma * draws.svec,
@@ -127,7 +114,7 @@ def release(
         attenuation=kept,
         prior=prior,
         unit=cohort.phenotype_sd,
-        row_bound=bounds.row,
+        bounds=bounds,
     )
 
 
@@ -137,38 +124,39 @@ def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
     row = _default_bounds(cohort.haplotypes, Y, promise.privacy).row
 
     def cross_sigma_at(phenotype_norm: int) -> float:
-        bounds = _Bounds(row, math.sqrt(phenotype_norm) / STEPS)
+        bounds = RowBounds(row, math.sqrt(phenotype_norm) / STEPS)
         return _scales(cohort, bounds, promise, None)[1] * STEPS**2
 
     clip = choose_phenotype_clip(_public_sizes(cohort, row), cross_sigma_at)
     return min(clip * math.sqrt(Y.shape[1]), math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
 
 
-def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> _Bounds:
+def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> RowBounds:
     row = float(np.quantile(row_norms(X), _QUANTILE))
     if privacy is PrivacyUnit.FEATURE:
-        return _Bounds(row, float(row_norms(Y).max()))
-    return _Bounds(row, math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
+        return RowBounds(row, float(row_norms(Y).max()))
+    return RowBounds(row, math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
 
 
 def _clipped(
-    X: Float64, Y: Float64, bounds: _Bounds, privacy: PrivacyUnit
+    X: Float64, Y: Float64, bounds: RowBounds, privacy: PrivacyUnit
 ) -> tuple[Float64, Float64]:
     """Apply the product's clipping rules (`primo_scale.accumulation.clipping_rules`) to floats."""
-    x_norms, y_norms = row_norms(X), np.maximum(row_norms(Y), 1e-300)
+    to_bound = _to_norm(X, bounds.row)
     if privacy is PrivacyUnit.LABEL:
-        allowed = bounds.phenotype * np.minimum(1, bounds.row / np.maximum(x_norms, 1e-300))
-        return X, Y * np.minimum(1, allowed / y_norms)[:, None]
-    weights = np.minimum(1, bounds.row / np.maximum(x_norms, 1e-300))[:, None]
+        return X, Y * _to_norm(Y, bounds.phenotype * to_bound)
     if privacy is PrivacyUnit.FEATURE:
-        return X * weights, Y
-    Y = Y * weights
-    return X * weights, Y * np.minimum(1, bounds.phenotype / np.maximum(row_norms(Y), 1e-300))[
-        :, None
-    ]
+        return X * to_bound, Y
+    Y = Y * to_bound
+    return X * to_bound, Y * _to_norm(Y, bounds.phenotype)
 
 
-def _prior(cohort: Cohort, bounds: _Bounds, privacy: PrivacyUnit) -> tuple[float, EffectPrior]:
+def _to_norm(rows: Float64, norm: Float64 | float) -> Float64:
+    """Return the factors, shape (n, 1), that shorten rows to a norm."""
+    return np.asarray(np.minimum(1, norm / np.maximum(row_norms(rows), 1e-300)[:, None]))
+
+
+def _prior(cohort: Cohort, bounds: RowBounds, privacy: PrivacyUnit) -> tuple[float, EffectPrior]:
     """Return the attenuation of covariances by clipping, and the prior of effects under it."""
     n_phenotypes = cohort.cross.shape[1]
     kept, left = 1.0, 1.0
@@ -181,20 +169,10 @@ def _prior(cohort: Cohort, bounds: _Bounds, privacy: PrivacyUnit) -> tuple[float
 
 
 def _scales(
-    cohort: Cohort, bounds: _Bounds, promise: Promise, split: float | None
+    cohort: Cohort, bounds: RowBounds, promise: Promise, split: float | None
 ) -> tuple[float, float]:
     """Return the sigmas of X'X and X'Y from the product's calibration."""
-    n_variants, n_phenotypes = cohort.cross.shape
-    sizes = _public_sizes(cohort, bounds.row)
-    public = PublicBounds(
-        row_norm=sizes.row_norm,
-        block_norms=None,
-        fixed_norm=1,
-        phenotype_norm=math.ceil((bounds.phenotype * STEPS) ** 2),
-        block_sizes=(n_variants,),
-        n_samples=cohort.n,
-        n_phenotypes=n_phenotypes,
-    )
+    sizes, public = _public_sizes(cohort, bounds.row), public_bounds(cohort, bounds)
     if split is None:
         split = split_for(
             sizes,
@@ -205,6 +183,20 @@ def _scales(
     scales = calibrate(public, promise, Recipe(), split=split).scales
     gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
     return gram / STEPS**2, scales.phenotype_cross / STEPS**2
+
+
+def public_bounds(cohort: Cohort, bounds: RowBounds) -> PublicBounds:
+    """Return the bounds of one dense block in lattice units."""
+    n_variants, n_phenotypes = cohort.cross.shape
+    return PublicBounds(
+        row_norm=math.ceil((bounds.row * STEPS) ** 2),
+        block_norms=None,
+        fixed_norm=1,
+        phenotype_norm=math.ceil((bounds.phenotype * STEPS) ** 2),
+        block_sizes=(n_variants,),
+        n_samples=cohort.n,
+        n_phenotypes=n_phenotypes,
+    )
 
 
 def _public_sizes(cohort: Cohort, row_bound: float) -> PublicSizes:

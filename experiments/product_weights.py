@@ -7,21 +7,21 @@ not change them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.haplotypes import Cohort, Float64
-from experiments.product_methods import STEPS, NoisyStatistics
+from experiments.gaussian_noise import Float64
+from experiments.haplotypes import Cohort
+from experiments.product_methods import STEPS, NoisyStatistics, public_bounds
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
 from primo_scale.methods.projection import project_phenotypes
 from primo_scale.methods.shrinkage import Shrinkage, floored_at_zero
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
-from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
+from primo_scale.privacy.mechanism import Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 
 Int64 = npt.NDArray[np.int64]
@@ -61,19 +61,10 @@ class _InMemory(BlockMatrices):
 def solution_of(
     noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str
 ) -> Solution:
-    """Solve with the product's solver, in its lattice units.
+    """Solve by a method of the catalogue with the product's solver, in its lattice units.
 
-    Parameters
-    ----------
-    noisy : NoisyStatistics
-        Noisy statistics of the cohort.
-    cohort : Cohort
-        Cohort of the statistics. Only n and, for a method that projects by them, the phenotypes
-        are used; both are public.
-    estimator : Estimator
-        Estimator of the weights.
-    method : str
-        Name of the method in the catalogue.
+    Of `cohort` only n and, for a method that projects by them, the phenotypes are used; both are
+    public.
     """
     n_variants, n_phenotypes = noisy.cross.shape
     chosen = METHODS[method]
@@ -116,7 +107,7 @@ def rule_weights(noisy: NoisyStatistics, rule: Shrinkage) -> Float64:
 
 def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
     """Return the squared radius ``n Bx^2`` that follows from the bounds on rows."""
-    return cohort.n * noisy.row_bound**2
+    return cohort.n * noisy.bounds.row**2
 
 
 def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
@@ -143,17 +134,8 @@ def _on_lattice(values: Float64) -> Int64:
 
 
 def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
-    n_variants, n_phenotypes = noisy.cross.shape
     return SolveInputs(
-        bounds=PublicBounds(
-            row_norm=math.ceil(noisy.row_bound**2 * _UNIT),
-            block_norms=None,
-            fixed_norm=1,
-            phenotype_norm=1,  # of no method here
-            block_sizes=(n_variants,),
-            n_samples=cohort.n,
-            n_phenotypes=n_phenotypes,
-        ),
+        bounds=public_bounds(cohort, noisy.bounds),
         scales=replace(
             no_noise(1),
             gram=(noisy.gram_sigma * _UNIT,),
@@ -162,6 +144,6 @@ def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
         recipe=Recipe(),
         delta=1.0,  # of no method here
         unit=STEPS,
-        rescale=np.ones(n_phenotypes),
+        rescale=np.ones(noisy.cross.shape[1]),
         prior=EffectPrior(noisy.prior.effect_variance, noisy.prior.residual_variance * STEPS**2),
     )

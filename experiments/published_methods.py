@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments import papers_constants as papers
-from experiments.gaussian_noise import Draws, symmetric_upper
-from experiments.haplotypes import Cohort, Float64, row_norms
+from experiments.gaussian_noise import Draws, Float64, symmetric_upper
+from experiments.haplotypes import Cohort, row_norms
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.methods.projection import ball_multiplier, project_phenotypes
 
@@ -26,14 +26,10 @@ _ORACLE_RIDGES = np.geomspace(0.1, 30, 24)
 
 @dataclass(frozen=True)
 class PrintedNoise:
-    """Noise of Algorithm 1 as printed, for one cohort; unnormalised.
+    """Noise of Algorithm 1 as printed, for one cohort, unnormalised.
 
-    Attributes
-    ----------
-    row_bound, largest_value : float
-        Bx and ``max |y|``.
-    gram, cross : float
-        Sigmas of X'X and X'Y.
+    `row_bound` is Bx, `largest_value` is ``max |y|``, and `gram` and `cross` are the sigmas of X'X
+    and X'Y.
     """
 
     row_bound: float

@@ -21,7 +21,7 @@ _MANY_VARIANTS_RATIO = 23.0
 
 
 def joint_scales(split: float, mu: float) -> tuple[float, float]:
-    """Sigmas of X'X and X'Y under one joint calibration at ``t = split``, units Bx^2 and Bx By."""
+    """Return the sigmas of X'X and X'Y under one joint calibration at ``t = split``."""
     gram = sensitivity.stacked(1, split) / mu
     return gram, gram / math.sqrt(split)
 
@@ -32,15 +32,11 @@ def calibrations() -> list[Figure]:
     c = papers.primo_c(EPSILON / 2, DELTA / 2)
     half = mu_for(EPSILON / 2, DELTA / 2)
     mu = mu_for(EPSILON, DELTA)
+    marginal = math.sqrt(2) * gram / mu, math.sqrt(2) * cross / mu
     rows = (
         ("paper's c, half the budget each", (gram * c, cross * c), "3.60", "5.09"),
         ("exact profile, half the budget each", (gram / half, cross / half), "2.98", "4.21"),
-        (
-            "exact profile, marginal sensitivities, half of mu^2 each",
-            (math.sqrt(2) * gram / mu, math.sqrt(2) * cross / mu),
-            "2.19",
-            "3.09",
-        ),
+        ("exact profile, marginal sensitivities, half of mu^2 each", marginal, "2.19", "3.09"),
         ("joint, t = 1", joint_scales(1.0, mu), "2.32", "2.32"),
         ("joint, t = 2", joint_scales(2.0, mu), "3.09", "2.19"),
     )
@@ -55,7 +51,7 @@ def calibrations() -> list[Figure]:
 
 
 def split_claim() -> list[Figure]:
-    """Section 2: d = 800, l = 1 (a/b = 23) has t = 0.2, and t = 2 costs 2.8 times its excess."""
+    """Return the figures of d = 800, l = 1 (a/b = 23): the best t, and the excess at t = 2."""
     best = optimal_split(_MANY_VARIANTS_RATIO, 1.0, _REPLACE)
     ratio = first_order_loss(2.0) / first_order_loss(best)
     return [
@@ -65,18 +61,18 @@ def split_claim() -> list[Figure]:
 
 
 def first_order_loss(split: float) -> float:
-    """``a/A + b/D`` at a/b = 23, in units of ``b / mu^2``."""
+    """Return ``a/A + b/D`` at a/b = 23, in units of ``b / mu^2``."""
     gram, cross = joint_scales(split, mu=1.0)
     return _MANY_VARIANTS_RATIO * gram**2 + cross**2
 
 
 def all_figures() -> list[Figure]:
-    """Every figure of this module."""
+    """Return every figure of this module."""
     return [*calibrations(), *split_claim()]
 
 
 def report() -> str:
-    """Section 2 as Markdown."""
+    """Return section 2 as Markdown."""
     return "\n\n".join(
         (
             "## Section 2: one joint calibration",

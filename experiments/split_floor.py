@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 import click
 import numpy as np
 
-from experiments.figures import markdown_table
-from experiments.gaussian_noise import Draws, draw
+from experiments.figures import markdown_table, standard_error
+from experiments.gaussian_noise import Draws, Float64, draw
 from experiments.mosaic_statistics import (
     HERITABILITY,
     ClippedStatistics,
-    Float64,
     Population,
     clipped_statistics,
     draw_population,
@@ -84,15 +83,8 @@ CELLS = (
 class Plan:
     """Public choices of the product for one cell and population.
 
-    Attributes
-    ----------
-    bounds : PublicBounds
-    clip : float
-        b.
-    first_order : float
-        Optimal split of docs/maths/gram.md, before the floor.
-    planned : float
-        Split that the product's planner chooses.
+    `clip` is b, `first_order` the optimal split of docs/maths/gram.md before the floor, and
+    `planned` the split that the product's planner chooses.
     """
 
     bounds: PublicBounds
@@ -162,7 +154,7 @@ def _first_order(sizes: PublicSizes, bounds: PublicBounds) -> float:
 
 
 def r_squared_by_split(cell: Cell, rng: np.random.Generator) -> tuple[Plan, Float64]:
-    """One repetition: out-of-sample R^2 for every one of `SPLITS` and the planned t, shape (8,)."""
+    """Return the R^2 outside the cohort for each of `SPLITS` and the planned t, shape (8,)."""
     population = draw_population(cell.n_variants, cell.n_blocks, cell.n_phenotypes, rng)
     plan = make_plan(cell, population)
     statistics = clipped_statistics(
@@ -234,20 +226,16 @@ def _row(cell: Cell, repetitions: int) -> list[str]:
     best = int(np.argmax(means[: len(SPLITS)]))
     cells = []
     for index, mean in enumerate(means):
-        text = f"{mean:.4f} +- {_error(values[:, index]):.4f}"
+        text = f"{mean:.4f} +- {standard_error(values[:, index]):.4f}"
         if index != best:
             gap = 100 * (values[:, index] - values[:, best]) / means[best]
-            text += f" ({gap.mean():+.1f} +- {_error(gap):.1f})"
+            text += f" ({gap.mean():+.1f} +- {standard_error(gap):.1f})"
         cells.append(f"**{text}**" if index == best else text)
     first_order = float(np.mean([plan.first_order for plan, _ in found]))
     planned = float(np.mean([plan.planned for plan, _ in found]))
     blocks = "by block" if found[0][0].bounds.block_norms is not None else "dense"
     name = f"{cell.n_people:,}, {cell.n_variants}, {cell.n_blocks} ({blocks}), {cell.n_phenotypes}"
     return [name, f"{first_order:.2f}", *cells[:-1], f"t = {planned:.2f}: {cells[-1]}"]
-
-
-def _error(values: Float64) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 @click.command()

@@ -55,15 +55,7 @@ class ThesisNoise:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Statistics of rows of norm at most 1, and the budget.
-
-    Attributes
-    ----------
-    gram, cross : ndarray of float64, shapes (d, d) and (d,)
-    outcome_bound : float
-        Bound on the outcome.
-    epsilon, delta : float
-    """
+    """Statistics X'X, shape (d, d), and X'y of rows of norm at most 1, and the budget."""
 
     gram: Float64
     cross: Float64
@@ -73,20 +65,20 @@ class Problem:
 
 
 def ssp(problem: Problem, noise: ThesisNoise) -> Float64:
-    """Algorithm 1 of the thesis."""
+    """Return the weights of Algorithm 1 of the thesis."""
     scale = papers.thesis_gaussian(problem.epsilon / 2, problem.delta / 2)
     return _solve(problem, noise, scale, 1.0)
 
 
 def const_ssp_full(problem: Problem, noise: ThesisNoise) -> Float64:
-    """Algorithm 4 of the thesis."""
+    """Return the weights of Algorithm 4 of the thesis."""
     epsilon, delta = problem.epsilon / 2, problem.delta / 2
     ridge = papers.thesis_ridge(epsilon, delta, len(problem.cross))
     return _solve(problem, noise, papers.thesis_gaussian(epsilon, delta), ridge + 1)
 
 
 def ada_ssp_budget(problem: Problem, noise: ThesisNoise, share: float) -> Float64:
-    """Algorithm 3 of the thesis; adaSSP at ``share = 1/3``."""
+    """Return the weights of Algorithm 3 of the thesis; adaSSP at ``share = 1/3``."""
     hyper = papers.thesis_gaussian(share * problem.epsilon, share * problem.delta)
     epsilon, delta = (1 - share) / 2 * problem.epsilon, (1 - share) / 2 * problem.delta
     smallest = float(np.linalg.eigvalsh(problem.gram)[0]) + 1
@@ -97,7 +89,7 @@ def ada_ssp_budget(problem: Problem, noise: ThesisNoise, share: float) -> Float6
 
 
 def joint(problem: Problem, noise: ThesisNoise, *, at_noise_norm: bool) -> Float64:
-    """One joint calibration for add-remove, A + D = mu^2, noise in the svec layout."""
+    """Return the weights under one joint calibration for add-remove, with noise in svec layout."""
     size = len(problem.cross)
     mu = mu_for(problem.epsilon, problem.delta)
     effects = PRIOR_HERITABILITY * size / 2  # rows of norm 1: every variable has variance 1/d

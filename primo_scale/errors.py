@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +63,14 @@ class PrimoError(Exception):
         return " ".join(line.split())
 
     @property
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """Keyword arguments of the constructor by name."""
-        return {name: getattr(self, name) for name in _FACTS}
+        names = ("where", "value", "limit", "expected", "remedy")
+        return {name: getattr(self, name) for name in names}
 
     def __reduce__(self) -> tuple[object, ...]:
         # By default, pickling would lose the keyword arguments.
-        return _rebuild, (type(self), self.what, self.facts)
+        return partial(type(self), self.what, **self.facts), ()
 
     def _in_brackets(self) -> str:
         if self.expected is not None:
@@ -77,13 +79,6 @@ class PrimoError(Exception):
         if self.limit is not None:
             facts.append(f"limit {self.limit}")
         return "; ".join(facts)
-
-
-_FACTS = ("where", "value", "limit", "expected", "remedy")
-
-
-def _rebuild(kind: type[PrimoError], what: str, facts: dict[str, Any]) -> PrimoError:
-    return kind(what, **facts)
 
 
 class UsageError(PrimoError):
@@ -140,14 +135,8 @@ def anticipated(error: BaseException) -> PrimoError | None:
 def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[None]:
     """Add a sentence to the remedy of an anticipated error, and a path if the error has none.
 
-    Interruptions are not changed, because their messages already tell how to continue.
-
-    Parameters
-    ----------
-    sentence
-        Function that returns the sentence, called when the error is raised.
-    where
-        File or directory that is in use.
+    Interruptions are not changed, because their messages already tell how to continue. `sentence`
+    is called when the error is raised, and `where` is the file or directory in use.
     """
     try:
         yield
@@ -156,11 +145,5 @@ def remedy_extended(sentence: Callable[[], str], *, where: Path) -> Iterator[Non
         if found is None or isinstance(found, InterruptedRun):
             raise
         remedy = f"{found.remedy}. {sentence()}" if found.remedy else sentence()
-        raise type(found)(
-            found.what,
-            where=found.where or where,
-            value=found.value,
-            limit=found.limit,
-            expected=found.expected,
-            remedy=remedy,
-        ) from error
+        facts = {**found.facts, "where": found.where or where, "remedy": remedy}
+        raise type(found)(found.what, **facts) from error

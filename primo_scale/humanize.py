@@ -1,4 +1,4 @@
-"""Formatting of byte counts and spent privacy for people, the same in every message."""
+"""Formatting of bytes, spent privacy and durations for people, the same in every message."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 # Relative margin: the epsilon composed from charges can exceed a budget that they spend completely
 # by less than this (`primo_scale.gaussian.calibration.composed_epsilon`).
 _COMPOSITION_MARGIN = 1e-5
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
 
 
 def bytes_in_words(size: float) -> str:
@@ -37,3 +38,16 @@ def spent_in_words(amount: float, limit: float = math.inf) -> str:
     """
     covered = amount <= limit * (1 + _COMPOSITION_MARGIN)
     return f"{min(amount, limit) if covered else amount:.5g}"
+
+
+def duration_in_words(seconds: float) -> str:
+    """Format a duration: ``45 s``, ``12 min``, ``3 h 20 min``, ``2 d 4 h``."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        hours, rest = divmod(round(seconds / _MINUTE), 60)
+        return f"{hours} h {rest} min"
+    days, rest = divmod(round(seconds / _HOUR), 24)
+    return f"{days} d {rest} h"

@@ -36,23 +36,11 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class _Request:
-    """State of the interruption of this process.
+    """State of the interruption of this process."""
 
-    Attributes
-    ----------
-    came : bool
-        Whether a signal came.
-    deferrals : int
-        Number of nested blocks of `deferred`.
-    last_words : callable or None
-        Function that logs the interruption before the watching thread ends the process.
-    lock : threading.Lock
-        Lock that guards `deferrals`.
-    """
-
-    came: bool = False
-    deferrals: int = 0
-    last_words: Callable[[], None] | None = None
+    came: bool = False  # whether a signal came
+    deferrals: int = 0  # number of nested blocks of `deferred`, guarded by `lock`
+    last_words: Callable[[], None] | None = None  # logs before the watching thread ends the process
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 from click.testing import CliRunner
 
+from primo_scale.cli import accumulate, finalize, ingest, release
+from primo_scale.ledger.ledger import Ledger
+
 N, D = 44, 6
+BUDGET = ("--epsilon", 1, "--delta", 1e-6, "--accept-noise")
 
 
 def command(main, *arguments):
@@ -13,19 +21,87 @@ def command(main, *arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def write_cohort(folder):
-    """Write a cohort of 44 people, 6 variants and one phenotype, and return its folder."""
-    packed = np.random.default_rng(0).integers(0, 256, (D, N // 4), dtype=np.uint8)
+def write_cohort(folder, *, n_variants=D, names=("T",)):
+    """Write a cohort of 44 people, and phenotypes that are all the same; return its folder."""
+    packed = np.random.default_rng(0).integers(0, 256, (n_variants, N // 4), dtype=np.uint8)
     folder.mkdir()
     (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
-    (folder / "cohort.bim").write_text("".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(D)))
+    variants = (f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(n_variants))
+    (folder / "cohort.bim").write_text("".join(variants))
     (folder / "cohort.fam").write_text("".join(f"f{i}\tp{i}\t0\t0\t1\t-9\n" for i in range(N)))
-    rows = "".join(f"f{i}\tp{i}\t{i % 5}\n" for i in range(N))
-    (folder / "pheno.tsv").write_text("FID\tIID\tT\n" + rows)
-    (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\nT\t0\t4\t2\t1\n")
+    rows = "".join(f"f{i}\tp{i}" + f"\t{i % 5}" * len(names) + "\n" for i in range(N))
+    (folder / "pheno.tsv").write_text("\t".join(["FID", "IID", *names]) + "\n" + rows)
+    bounds = "".join(f"{name}\t0\t4\t2\t1\n" for name in names)
+    (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
     return folder
 
 
 def outcomes(cohort):
     """Return the options for the phenotype."""
     return ["--pheno", cohort / "pheno.tsv", "--pheno-bounds", cohort / "bounds.tsv"]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Folder of `write_cohort`, and commands whose files lie there.
+
+    An option that is given again replaces the first.
+    """
+
+    folder: Path
+
+    @property
+    def store(self):
+        return self.folder / "genotypes.zarr"
+
+    @property
+    def work(self):
+        """Work directory of the stages; that of a release is ``release.work``."""
+        return self.folder / "work"
+
+    @property
+    def out(self):
+        return self.folder / "release"
+
+    @property
+    def ledger(self):
+        return self.folder / "ledger.sqlite"
+
+    def ingest(self):
+        result = command(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store)
+        assert result.exit_code == 0, result.stderr
+
+    @property
+    def accumulation(self):
+        """Words of the command line of accumulate."""
+        words = ["--genotypes", self.store, *outcomes(self.folder), "--work-dir", self.work]
+        return list(map(str, [*words, "--ledger", self.ledger]))
+
+    def accumulate(self, *options):
+        return command(accumulate.main, *self.accumulation, *options)
+
+    def finalize(self, *options, budget=BUDGET):
+        return command(
+            finalize.main, "--work-dir", self.work, "--out", self.out, "--ledger", self.ledger,
+            *budget, *options,
+        )  # fmt: skip
+
+    def release(self, *options, budget=BUDGET):
+        return command(
+            release.main, "--bfile", self.folder / "cohort", *outcomes(self.folder), *budget,
+            "--out", self.out, "--ledger", self.ledger, *options,
+        )  # fmt: skip
+
+    def charges(self):
+        """Return the charges of the cohort's account, none without a ledger."""
+        if not self.ledger.exists():
+            return ()
+        with Ledger(self.ledger, create=False) as ledger:
+            return tuple(charge for account in ledger.balances() for charge in account.charges)
+
+    def copy_to(self, folder):
+        """Copy the folder with all results, to be tampered with."""
+        shutil.copytree(self.folder, folder)
+        for path in (*folder.rglob("design.json"), *folder.rglob("run.log")):
+            path.write_text(path.read_text().replace(str(self.folder), str(folder)))
+        return Cohort(folder)

@@ -1,7 +1,8 @@
-"""Extension of the remedies of errors."""
+"""Errors between processes, and with longer remedies."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,10 @@ def test_an_interruption_is_not_changed():
     ):
         raise InterruptedRun("interrupted")
     assert str(raised.value) == "interrupted"
+
+
+def test_an_error_with_an_expected_value_survives_between_processes():
+    error = InputError("has another size", where="x.bed", value=3, expected=4, remedy="Look")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "x.bed: has another size (found 3, expected 4). Look"
+    assert isinstance(again, InputError)

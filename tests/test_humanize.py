@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
-from primo_scale.humanize import spent_in_words
+from primo_scale.humanize import duration_in_words, spent_in_words
 from primo_scale.ledger.spending import AccountBudget
 
 AMOUNTS = st.floats(1e-6, 1e6)
@@ -45,3 +45,12 @@ def test_the_budget_of_a_report_that_read_as_overdrawn():
     assert f"{spent:.6g}" == "8.00001"
     assert spent_in_words(spent, 8.0) == spent_in_words(8.0) == "8"
     assert spent_in_words(spent, 9.0) == "8"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (119, "119 s"), (121, "2 min"), (7199, "120 min"), (12_000, "3 h 20 min"),
+     (7259, "2 h 1 min"), (2 * 86_400 + 4 * 3600, "2 d 4 h")],
+)  # fmt: skip
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert duration_in_words(seconds) == words

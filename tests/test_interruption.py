@@ -95,16 +95,17 @@ def test_handlers_are_installed_once_and_only_in_the_main_thread() -> None:
 BUSY = """
 import ctypes, os, signal, sys
 from primo_scale import interruption
-from primo_scale.cli.command_line import explain_errors
+import click
+from primo_scale.cli.command_line import ContractCommand
 
 interruption.GRACE_SECONDS = 1.0
 interruption.note_signals_until_exit()
 
-@explain_errors
+@click.command(cls=ContractCommand)
 def main():
     {block}
 
-main(debug=False)
+main()
 """
 
 
@@ -139,13 +140,11 @@ def test_a_busy_process_ends_unless_it_pays(block, code, said) -> None:
 
 SWALLOWED = """
 import ctypes, os, signal, sys
-from primo_scale.cli.command_line import ContractCommand, debug_option, explain_errors
-from primo_scale.run.log_records import stage
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.run.run_log import stage
 import click
 
 @click.command(cls=ContractCommand)
-@debug_option
-@explain_errors
 def main():
     strike = lambda: os.kill(os.getpid(), signal.SIGTERM)
     {block}

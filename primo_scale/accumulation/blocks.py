@@ -25,12 +25,12 @@ def block_boundaries(specification: str | None, variants: VariantTable) -> tuple
 
     Parameters
     ----------
-    specification : str or None
+    specification
         None for one dense block; ``window:N`` for the fewest equal blocks of at most N variants
         that do not cross a chromosome; otherwise the path of a table of ``chrom start end`` (base
         pairs, header optional, the format of LDetect). In a table, a variant belongs to the last
         block of its chromosome that starts at or before the variant.
-    variants : VariantTable
+    variants
         Variants in file order.
 
     Returns

@@ -1,4 +1,4 @@
-"""Opening and creation of the checkpoint of a plan.
+"""Opening, creation and size of the checkpoint of a plan.
 
 The plan digest covers all inputs that determine the partial sums, so that sums of different plans
 are never mixed.
@@ -22,10 +22,12 @@ from primo_scale.accumulation.partials import (
     Partials,
 )
 from primo_scale.accumulation.plan import Plan, plan_digest
+from primo_scale.accumulation.task_memory import Workload
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import largest_code
 from primo_scale.kernels import AUTOMATIC
-from primo_scale.storage.chunks import write_block
+from primo_scale.storage.chunks import array_bytes, write_block
+from primo_scale.storage.files import canonical_json
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
@@ -57,12 +59,8 @@ def open_partials(
 
     Parameters
     ----------
-    path
-        Location of the store.
-    plan
-        Accumulation plan.
-    inputs
-        Stores that tasks read, and how tasks clip.
+    path, plan, inputs
+        Location of the store, plan and inputs of its tasks.
     code_table
         Public code of each 2-bit value for each variant, shape (d, 4).
     kernel
@@ -97,9 +95,8 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
-    arrays = partial_arrays(
-        plan, multiplier_columns(inputs.clipping_rule), largest_code(code_table)
-    )
+    columns = multiplier_columns(inputs.clipping_rule)
+    arrays = _partial_arrays(plan, columns, largest_code(code_table))
     create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
     if inputs.subsample is not None:
@@ -130,17 +127,10 @@ def _sources(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:
+def _partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:
     """Return the layout of every array of a store, except for a subsample, by name.
 
-    Parameters
-    ----------
-    plan
-        Accumulation plan of the store.
-    columns
-        Number of row multipliers per person.
-    largest
-        Largest magnitude of a genotype code.
+    A person has as many row multipliers as `columns`, and codes have a magnitude up to `largest`.
     """
     layout, q = plan.layout, plan.layout.n_outcomes
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
@@ -157,6 +147,17 @@ def partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLay
         arrays[f"gram/{block}"] = ArrayLayout((groups, size, size), (1, side, side), kind)
         arrays[f"cross/{block}"] = ArrayLayout((groups, size, q), (1, side, q), np.int64)
     return arrays
+
+
+def partial_bytes(work: Workload) -> int:
+    """Return the bytes that tasks commit, which are removed when the statistics are finished."""
+    plan = work.plan
+    arrays = _partial_arrays(plan, work.multiplier_columns, work.largest_code)
+    total = plan.n_samples if work.subsampled else 0
+    for block in range(plan.layout.n_blocks):
+        tiles = plan.n_row_groups * work.upper_tiles(block)
+        total += array_bytes(arrays.pop(f"gram/{block}"), chunks=tiles)
+    return total + sum(map(array_bytes, arrays.values()))
 
 
 def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
@@ -183,5 +184,5 @@ def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list
     return sorted(
         name.replace("_", " ")
         for name in stored.keys() | asked.keys()
-        if stored.get(name) != asked.get(name)
+        if canonical_json(stored.get(name)) != canonical_json(asked.get(name))
     )

@@ -19,10 +19,11 @@ phenotypes      x and c are public and not clipped (label privacy). y is clipped
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -48,57 +49,27 @@ class LongRecords(StrEnum):
 
 @dataclass(frozen=True)
 class ClippingRule:
-    """Clipping rule with its public bounds, which are squared norms in lattice units.
-
-    Attributes
-    ----------
-    long_records
-        Part of a record that is clipped.
-    row_norm
-        Bound N_x on all genotypes of a record.
-    block_norms
-        Bound beta_b on the genotypes of each LD block, or None without bounds on blocks.
-    fixed_norm
-        Bound N_c on the fixed columns.
-    phenotype_norm
-        Bound N_y on the phenotypes.
-    """
+    """Clipping rule with its public bounds, which are squared norms in lattice units."""
 
     long_records: LongRecords
-    row_norm: int
-    block_norms: tuple[int, ...] | None
-    fixed_norm: int
-    phenotype_norm: int
+    row_norm: int  # N_x, of all genotypes of a record
+    block_norms: tuple[int, ...] | None  # beta_b, of the genotypes of each LD block
+    fixed_norm: int  # N_c, of the fixed columns
+    phenotype_norm: int  # N_y, of the phenotypes
 
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the clipped records."""
-        return {
-            "long_records": str(self.long_records),
-            "row_norm": self.row_norm,
-            "block_norms": None if self.block_norms is None else list(self.block_norms),
-            "fixed_norm": self.fixed_norm,
-            "phenotype_norm": self.phenotype_norm,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ClippingRule:
         """Invert `to_json`."""
-        norms = value["block_norms"]
-        return cls(
-            **{
-                **value,
-                "long_records": LongRecords(value["long_records"]),
-                "block_norms": None if norms is None else tuple(norms),
-            }
-        )
+        return msgspec.convert(value, cls)
 
     def needs_norms(self, largest: Int64) -> bool:
-        """Return whether any record can be too long; the answer is public.
+        """Return whether any record can be too long, given the `largest` ||x_b||^2 of each block.
 
-        Parameters
-        ----------
-        largest
-            Largest possible ``||x_b||^2`` of each block, shape (blocks,).
+        The answer is public.
         """
         if self.block_norms is not None and (largest > np.array(self.block_norms)).any():
             return True
@@ -107,20 +78,10 @@ class ClippingRule:
     def shrink(self, norms: Int64) -> tuple[Int64, Int64]:
         """Return the multipliers of every block and of the whole record, in units of 2^-31.
 
-        Parameters
-        ----------
-        norms
-            ``||x_b||^2`` before clipping, shape (people, blocks).
+        The norms ``||x_b||^2`` before clipping have the shape (people, blocks). So have the
+        multipliers of blocks, but for one column if blocks have no bounds of their own; those of
+        records have the shape (people,).
 
-        Returns
-        -------
-        blocks : ndarray of int64, shape (people, blocks) or (people, 1)
-            Multiplier of each block; one column if blocks have no bounds of their own.
-        record : ndarray of int64, shape (people,)
-            Multiplier of each whole record.
-
-        Notes
-        -----
         The multiplier r_b brings block b within beta_b, so that ``p_b = min(||x_b||^2, beta_b)``
         bounds the block's new squared norm. The multiplier r brings ``sum p_b`` within N_x.
         Entries are multiplied once, by ``m_b = floor(r_b r / 2^31)``. Then
@@ -128,7 +89,8 @@ class ClippingRule:
         """
         people, n_blocks = norms.shape
         if self.long_records is LongRecords.PHENOTYPES:
-            return _whole(people, 1), _whole(people, 1)[:, 0]
+            record = np.full(people, UNCLIPPED, dtype=np.int64)
+            return record[:, None], record
         if self.block_norms is None:
             record = row_multipliers(norms.sum(axis=1), self.row_norm)
             return record[:, None], record
@@ -139,18 +101,10 @@ class ClippingRule:
         return (blocks * record[:, None]) // UNCLIPPED, record
 
     def clip_outcomes(self, rows: Int16, n_fixed: int, record: Int64, norms: Int64) -> Int16:
-        """Return the outcome columns ``(c, y)`` of clipped records.
+        """Return the outcome columns ``(c, y)`` of clipped records, shape (people, q).
 
-        Parameters
-        ----------
-        rows
-            Outcome columns before clipping, shape (people, q).
-        n_fixed
-            Number of columns of c.
-        record
-            Multiplier of each record from `shrink`, shape (people,).
-        norms
-            ``||x_b||^2`` before clipping, shape (people, blocks).
+        `n_fixed` is the number of columns of c, `record` the multipliers of records from `shrink`,
+        and `norms` its argument.
         """
         phenotypes = slice(n_fixed, rows.shape[1])
         if self.long_records is LongRecords.RECORD:
@@ -181,7 +135,3 @@ def may_clip(
 def multiplier_columns(rule: ClippingRule | None) -> int:
     """Return the number of row multipliers per person: one per block if blocks have bounds."""
     return 1 if rule is None or rule.block_norms is None else len(rule.block_norms)
-
-
-def _whole(people: int, columns: int) -> Int64:
-    return np.full((people, columns), UNCLIPPED, dtype=np.int64)

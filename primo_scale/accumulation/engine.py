@@ -47,16 +47,16 @@ def run_tasks(
 
     Parameters
     ----------
-    client : Client
+    client
         Connected client.
-    function : callable
+    function
         Function that workers can import, and that commits its own result. Its return value is not
         transferred, so that the death of a worker after a commit loses no result.
-    partials : Partials
+    partials
         Store of partial sums, at a location that the workers can access.
-    order : Order
+    order
         Tasks and the order in which they may start.
-    on_done : callable
+    on_done
         Function called in this process after each task.
 
     Raises

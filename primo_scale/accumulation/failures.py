@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from primo_scale.errors import PrimoError, anticipated
@@ -23,11 +22,6 @@ class Contained:
 
     Raise the stored exception after the block, not inside an ``except`` clause, because a raised
     exception carries the exceptions that are being handled at that time.
-
-    Attributes
-    ----------
-    failure : PrimoError or None
-        Reduced exception, or None if the block ended without one.
     """
 
     failure: PrimoError | None = None
@@ -35,12 +29,7 @@ class Contained:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if not isinstance(error, Exception):  # no exception, or the process is being stopped
             return False
         self.failure = _without_values(error)

@@ -53,47 +53,28 @@ MULTIPLIER_COLUMNS = 16
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of the tasks: stores, clipping rule and subsample.
+    """Inputs of the tasks: finished stores that every worker can access, rule and subsample.
 
-    Attributes
-    ----------
-    genotypes, outcomes
-        Locations of the finished stores, which every worker can access.
-    clipping_rule
-        Clipping rule of records, or None without clipping.
-    subsample
-        Number of people that X'X is summed over, drawn when the store is created; None means all.
-    digests
-        Digests of the stores and of the coding; private, and used only for the plan digest.
+    X'X is summed over a `subsample` of so many people, drawn when the store of partial sums is
+    created, or over all if it is None. The digests of the stores and of the coding are private, and
+    used only for the plan digest.
     """
 
     genotypes: Location
     outcomes: Location
-    clipping_rule: ClippingRule | None
+    clipping_rule: ClippingRule | None  # None without clipping
     subsample: int | None
     digests: dict[str, str]
 
     def open_genotypes(self) -> GenotypeStore:
-        """Open the genotype store.
-
-        Raises
-        ------
-        InputError
-            The store is missing, or does not match its digest.
-        """
+        """Open the genotype store, which must match its digest."""
         store = open_genotype_store(self.genotypes)
         if store.identity_digest != self.digests["genotypes"]:
             raise _replaced("genotype", self.genotypes)
         return store
 
     def open_outcomes(self) -> OutcomeStore:
-        """Open the outcome store.
-
-        Raises
-        ------
-        InputError
-            The store is missing, or does not match its digest.
-        """
+        """Open the outcome store, which must match its digest."""
         store = open_outcome_store(self.outcomes)
         if store.content_digest != self.digests["outcomes"]:
             raise _replaced("outcome", self.outcomes)
@@ -110,16 +91,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Partials:
-    """Open store of partial sums.
+    """Open store of partial sums, at a location that every worker can access.
 
-    Attributes
-    ----------
-    path
-        Location of the store, which every worker can access.
-    store_id
-        Random name of the store, by which a worker detects that another store took its location.
-    kernel
-        Name of the kernel (`primo_scale.kernels.choice`); the sums do not depend on it.
+    By the random name `store_id` a worker detects that another store took its location. The sums do
+    not depend on the kernel (`primo_scale.kernels.choice`).
     """
 
     path: Location
@@ -270,19 +245,12 @@ class Partials:
         )
 
     def drop_damaged(self) -> int:
-        """Read every committed chunk, and delete those that fail their checksums.
-
-        Returns
-        -------
-        int
-            Number of deleted chunks.
-        """
+        """Delete the committed chunks that fail their checksums, and return their number."""
         stored = stored_chunks(self.path / self.store_id)
         results = {result for task in self._tasks() for result in self._results(task)}
         there = [(name, index) for name, index in results if chunk_name(name, index) in stored]
-        return in_threads(lambda result: _intact(self.array(result[0]), result[1]), there).count(
-            False
-        )
+        intact = in_threads(lambda result: _intact(self.array(result[0]), result[1]), there)
+        return intact.count(False)
 
     def _tasks(self) -> Iterator[Task]:
         yield from self.plan.row_tasks()

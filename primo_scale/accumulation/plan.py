@@ -9,10 +9,11 @@ after an interruption are a set difference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from primo_scale.errors import UsageError
@@ -72,48 +73,27 @@ Task = RowTask | TileTask
 
 @dataclass(frozen=True)
 class Order:
-    """Tasks to run, each sequence in the order to start them.
+    """Tasks to run, each sequence in the order to start them."""
 
-    Attributes
-    ----------
-    first : sequence of Task
-        Tasks that start before all others.
-    beside : sequence of Task
-        Tasks that do not depend on `first`.
-    after : sequence of Task
-        Tasks that start when all tasks in `first` are done.
-    """
-
-    first: Sequence[Task] = ()
-    beside: Sequence[Task] = ()
-    after: Sequence[Task] = ()
+    first: Sequence[Task] = ()  # start before all others
+    beside: Sequence[Task] = ()  # do not depend on `first`
+    after: Sequence[Task] = ()  # start when all tasks in `first` are done
 
 
 @dataclass(frozen=True)
 class Plan:
     """Split of one accumulation into tasks.
 
-    Attributes
-    ----------
-    layout : BlockLayout
-        Blocks and outcome columns.
-    n_samples : int
-        Number of people n.
-    row_group, stripe : int
-        Number of people in a tile task and in a row task. Both are multiples of `rows_per_read`, so
-        that every chunk of clipped rows has one writer.
-    rows_per_read : int
-        Number of people in memory at a time, a multiple of 4.
-    tile : int
-        Number of variants along a side of a tile.
+    A row group and a stripe are multiples of the people of a read, so that every chunk of clipped
+    rows has one writer.
     """
 
     layout: BlockLayout
     n_samples: int
-    row_group: int
-    stripe: int
-    rows_per_read: int
-    tile: int = DEFAULT_TILE
+    row_group: int  # people in a tile task
+    stripe: int  # people in a row task
+    rows_per_read: int  # people in memory at a time, a multiple of 4
+    tile: int = DEFAULT_TILE  # variants along a side of a tile
 
     def __post_init__(self) -> None:
         parts = (self.row_group, self.stripe)
@@ -198,23 +178,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the content of a committed partial sum."""
-        return {
-            "boundaries": list(self.layout.boundaries),
-            "n_fixed": self.layout.n_fixed,
-            "n_phenotypes": self.layout.n_phenotypes,
-            "n_samples": self.n_samples,
-            "row_group": self.row_group,
-            "stripe": self.stripe,
-            "rows_per_read": self.rows_per_read,
-            "tile": self.tile,
-        }
+        parameters = asdict(self)
+        return {**parameters.pop("layout"), **parameters}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Plan:
         """Invert `to_json`."""
-        layout = BlockLayout(tuple(value["boundaries"]), value["n_fixed"], value["n_phenotypes"])
-        cut = (value[name] for name in ("row_group", "stripe", "rows_per_read", "tile"))
-        return cls(layout, value["n_samples"], *cut)
+        return msgspec.convert({**value, "layout": value}, cls)
 
 
 def _length(part: slice) -> int:
@@ -233,14 +203,6 @@ def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // n_tiles, 1))
     stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
     return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows)
-
-
-AnyTask = TypeVar("AnyTask", RowTask, TileTask)
-
-
-def remaining(tasks: Iterator[AnyTask], committed: Collection[Task]) -> list[AnyTask]:
-    """Return the tasks of a plan whose results are not committed yet."""
-    return [task for task in tasks if task not in committed]
 
 
 def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -37,14 +36,8 @@ class Reduction:
     """Sum of partial sums over row groups, computed per region of X'X.
 
     Integer sums commute, so the result depends neither on the row groups nor on the order of tasks.
-    Memory depends only on the plan (see `reduction_bytes`).
-
-    Parameters
-    ----------
-    partials : Partials
-        Checkpoint with the partial sums.
-    path : Location
-        Location of the statistics. Output of an unfinished run is replaced.
+    Memory depends only on the plan (see `reduction_bytes`). Statistics that an unfinished run left
+    at the path are replaced.
     """
 
     def __init__(self, partials: Partials, path: Location) -> None:
@@ -65,12 +58,7 @@ class Reduction:
     def __enter__(self) -> Reduction:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._threads.shutdown(cancel_futures=True)
 
     def add(self, task: Task) -> None:
@@ -90,12 +78,7 @@ class Reduction:
             _raise_unless_damaged(self._under_way.popleft())
 
     def finish(self) -> RawStatistics:
-        """Sum the remaining regions, and mark the statistics as complete.
-
-        Returns
-        -------
-        RawStatistics
-            Complete statistics.
+        """Sum the remaining regions, and return the statistics, which are then complete.
 
         Raises
         ------
@@ -171,11 +154,7 @@ def _raise_unless_damaged(ended: Future[None]) -> None:
 
 def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:
     """Return the sum of `selection` over row groups, the first axis."""
-    groups = array.shape[0]
-    total = _group(array, 0, selection).astype(np.int64)
-    for group in range(1, groups):
-        total += _group(array, group, selection)
-    return total
+    return _summed_as(array, selection, np.dtype(np.int64)).astype(np.int64, copy=False)
 
 
 def _summed_region(
@@ -188,23 +167,23 @@ def _summed_region(
     """
     tiles = list(region.cut(tile_side))
     if len(tiles) == 1:
-        return _summed_tile(array, tiles[0], kind)
+        return _summed_as(array, tiles[0].selection, kind)
     total = np.empty(region.shape, dtype=kind)
     for tile in tiles:
-        part = _summed_tile(array, tile, kind)
+        part = _summed_as(array, tile.selection, kind)
         total[tile.inside(region)] = part
         if region.on_diagonal and not tile.on_diagonal:
             total[tile.inside(region)[::-1]] = part.T
     return total
 
 
-def _summed_tile(array: Array, tile: Tile, kind: np.dtype[np.signedinteger[Any]]) -> Integers:
-    first = _group(array, 0, tile.selection)
-    if array.shape[0] == 1:
-        return first.astype(kind, copy=False)
-    total = first.astype(kind)
+def _summed_as(
+    array: Array, selection: tuple[slice, ...], kind: np.dtype[np.signedinteger[Any]]
+) -> Integers:
+    """Return the sum of `selection` over row groups, the first axis, as integers of type `kind`."""
+    total = _group(array, 0, selection).astype(kind, copy=array.shape[0] > 1)
     for group in range(1, array.shape[0]):
-        total += _group(array, group, tile.selection)
+        total += _group(array, group, selection)
     return total
 
 

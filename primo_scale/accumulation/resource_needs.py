@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from primo_scale.accumulation.disk_size import disk_bytes
+from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.reduction import reduction_bytes
 from primo_scale.accumulation.speed import (
     STORE_RATE,
     Rates,
     bytes_read,
     core_seconds,
-    predicted_seconds,
+    elapsed_seconds,
 )
 from primo_scale.accumulation.task_memory import (
     CLUSTER_BASE,
@@ -30,6 +30,9 @@ from primo_scale.machine import (
     resident_memory,
     usable_cpus,
 )
+from primo_scale.outcomes.store import rows_layout
+from primo_scale.storage.block_matrices import stored_bytes
+from primo_scale.storage.chunks import array_bytes
 
 # Dask pauses a worker that uses this share of its memory limit, and kills it soon after.
 _PAUSED_AT = 0.8
@@ -37,55 +40,30 @@ _PAUSED_AT = 0.8
 
 @dataclass(frozen=True)
 class Where:
-    """Location where tasks run and data are stored.
+    """Location where tasks run and data are stored."""
 
-    Attributes
-    ----------
-    threads : int
-        Number of threads of this process that run tasks; 0 if workers run them.
-    local_workers : int
-        Number of worker processes on this machine; 0 if a scheduler elsewhere has its own.
-    worker_limit : int or None
-        Memory limit of each worker in bytes, or None if it is not known.
-    work_dir : Path
-        Directory of the statistics, which need not exist yet.
-    bytes_there : int
-        Bytes in the directory that are already part of the predicted disk use.
-    """
+    threads: int  # of this process that run tasks; 0 if workers run them
+    local_workers: int  # processes on this machine; 0 if a scheduler elsewhere has its own
+    worker_limit: int | None  # memory of each worker in bytes, if it is known
+    work_dir: Path  # directory of the statistics, which need not exist yet
+    bytes_there: int = 0  # bytes in it that are already part of the predicted disk use
 
-    threads: int
-    local_workers: int
-    worker_limit: int | None
-    work_dir: Path
-    bytes_there: int = 0
+    @property
+    def cores(self) -> int:
+        """Number of cores of this machine that run tasks; 0 if workers run elsewhere."""
+        return min(usable_cpus(), self.threads or self.local_workers)
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Resources of one accumulation, computed from public shapes and rates of this machine.
+    """Resources of one accumulation, computed from public shapes and rates of this machine."""
 
-    Attributes
-    ----------
-    tasks : int
-        Total number of row tasks and tile tasks.
-    read_bytes : int
-        Bytes read from the genotype store, including repeated reads.
-    disk_bytes : int
-        Peak size of outcomes, partial sums and statistics in the work directory, in bytes.
-    task_bytes : int
-        Peak memory of one task, in bytes.
-    worker_bytes : int
-        Peak memory of one worker process, in bytes.
-    client_bytes : int
-        Memory that this process needs in addition to its present memory, without tasks, in bytes.
-    """
-
-    tasks: int
-    read_bytes: int
-    disk_bytes: int
-    task_bytes: int
-    worker_bytes: int
-    client_bytes: int
+    tasks: int  # number of row tasks and tile tasks
+    read_bytes: int  # from the genotype store, including repeated reads
+    disk_bytes: int  # peak size of outcomes, partial sums and statistics
+    task_bytes: int  # peak memory of one task
+    worker_bytes: int  # peak memory of one worker process
+    client_bytes: int  # memory that this process needs beyond its present one, without tasks
 
 
 def needs_of(work: Workload) -> Needs:
@@ -105,16 +83,22 @@ def needs_of(work: Workload) -> Needs:
 
 def expected_seconds(work: Workload, rates: Rates, where: Where) -> float:
     """Predict the time on this machine's cores, or of one such core if workers run elsewhere."""
-    cores = min(usable_cpus(), where.threads or where.local_workers)
-    return predicted_seconds(work, rates, cores) if cores else core_seconds(work, rates)
+    seconds = core_seconds(work, rates)
+    return elapsed_seconds(work, seconds, where.cores) if where.cores else seconds
+
+
+def disk_bytes(work: Workload) -> int:
+    """Return the bytes of outcomes, partial sums and statistics."""
+    layout = work.plan.layout
+    outcomes = array_bytes(rows_layout(work.plan.n_samples, layout.n_outcomes))
+    return outcomes + partial_bytes(work) + stored_bytes(layout)
 
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
-    cores = min(usable_cpus(), where.threads or where.local_workers)
     time = f"about {_time(expected_seconds(work, rates, where))}"
-    if cores:
-        time += f" on {cores} cores"
+    if where.cores:
+        time += f" on {where.cores} cores"
     else:
         time += " of one core like this machine's, shared among the scheduler's"
     worker, here, total, there, read, disk, free = map(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.accumulation.disk_size import partial_bytes
+from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.task_memory import Workload
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.packed import add_squared_norms, decode_into
@@ -33,37 +33,20 @@ _FLUSH_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds per operation on one core of this machine.
+    """Seconds per operation on one core of this machine."""
 
-    Attributes
-    ----------
-    diagonal, beside : float
-        Time per multiplication of codes in a diagonal tile, of which only half is computed, and in
-        an off-diagonal tile.
-    outcomes, outcome_gram : float
-        Time per multiplication of outcome planes with codes, and of outcome planes with themselves,
-        of which only half is computed.
-    decoding, norms : float
-        Time to decode a genotype, and to add it to a squared norm.
-    """
-
-    diagonal: float
-    beside: float
-    outcomes: float
-    outcome_gram: float
-    decoding: float
-    norms: float
+    diagonal: float  # per multiplication of codes in a diagonal tile, of which half is computed
+    beside: float  # in an off-diagonal tile
+    outcomes: float  # of outcome planes with codes
+    outcome_gram: float  # of outcome planes with themselves, of which half is computed
+    decoding: float  # per decoded genotype
+    norms: float  # per genotype that is added to a squared norm
 
 
 def measure_rates(kernel: str, largest_code: int) -> Rates:
     """Measure the operations of tasks on synthetic genotypes, in some tens of milliseconds.
 
-    Parameters
-    ----------
-    kernel : str
-        Name of a kernel, one of `primo_scale.kernels.NAMES`.
-    largest_code : int
-        Largest magnitude of a genotype code.
+    `kernel` is one of `primo_scale.kernels.NAMES`; codes have a magnitude up to `largest_code`.
     """
     genotypes = choose_kernel(kernel, largest_code)
     planes = choose_kernel(kernel, LARGEST_BYTE)
@@ -115,25 +98,20 @@ def core_seconds(work: Workload, rates: Rates) -> float:
         + plan.layout.n_variants * work.planes * rates.outcomes
         + work.planes**2 * rates.outcome_gram
     )
-    decoded = sum(_tile_heights(work, block) for block in range(plan.layout.n_blocks))
+    # A tile is decoded once for every tile that it is multiplied with.
+    decoded = sum(size * plan.n_tiles(block) for block, size in enumerate(plan.layout.sizes))
     a_person += decoded * rates.decoding
     if work.may_clip:
         a_person += plan.layout.n_variants * rates.norms
     return plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
 
 
-def predicted_seconds(work: Workload, rates: Rates, cores: int) -> float:
-    """Return the seconds until the statistics are finished, on `cores` like the measured core."""
+def elapsed_seconds(work: Workload, seconds: float, cores: int) -> float:
+    """Return the seconds until the statistics are finished, for so many `core_seconds`."""
     reading = (bytes_read(work) + partial_bytes(work)) / STORE_RATE
     layout = work.plan.layout
     flushed = layout.n_blocks + sum(1 for b in range(layout.n_blocks) for _ in layout.tiles(b))
-    seconds = core_seconds(work, rates) / cores + reading / cores
-    return _START_SECONDS + seconds + flushed * _FLUSH_SECONDS
-
-
-def _tile_heights(work: Workload, block: int) -> int:
-    """Return the number of variants that the tile tasks of a block read per person."""
-    return work.plan.layout.size(block) * work.plan.n_tiles(block)
+    return _START_SECONDS + (seconds + reading) / cores + flushed * _FLUSH_SECONDS
 
 
 def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:

@@ -20,22 +20,13 @@ KIND = "statistics"
 class RawStatistics:
     """Exact integer statistics of a cohort. PRIVATE: they must never be published.
 
-    Attributes
-    ----------
-    matrices : BlockMatrices
-        X'X by blocks, X'Z, Z'Z and the numbers of observed values.
-    n_samples : int
-        Number of people n.
-    sha256 : str
-        SHA-256 digest of the integers, as hexadecimal text; private, since it can confirm a guess.
-    inputs : dict of str to Any
-        Digests of the inputs, and the clipping norms, as `Inputs.to_json` returns them.
+    So is their digest, in hexadecimal, since it can confirm a guess.
     """
 
-    matrices: BlockMatrices
+    matrices: BlockMatrices  # X'X by blocks, X'Z, Z'Z and the numbers of observed values
     n_samples: int
     sha256: str
-    inputs: dict[str, Any]
+    inputs: dict[str, Any]  # as `Inputs.to_json` returns them: digests, and clipping norms
 
 
 def finished_plan_digest(path: Location) -> str | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from primo_scale.accumulation.partials import Partials
-from primo_scale.accumulation.plan import Order, Task, remaining
+from primo_scale.accumulation.plan import Order, Task
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.accumulation.task_weights import Amount, Scales
@@ -26,21 +26,18 @@ def accumulate(
 ) -> RawStatistics:
     """Run all tasks that are not committed yet, and sum the row groups.
 
+    The statistics do not depend on workers, order or interruptions.
+
     Parameters
     ----------
-    run_tasks : callable
+    run_tasks
         `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound.
-    partials : Partials
+    partials
         Checkpoint with the partial sums committed so far.
-    destination : Location
+    destination
         Location of the finished statistics.
-    on_progress : Progress
+    on_progress
         Function called with (done, total), which include tasks committed earlier.
-
-    Returns
-    -------
-    RawStatistics
-        Statistics, which do not depend on workers, order or interruptions.
 
     Raises
     ------
@@ -69,12 +66,11 @@ def accumulate(
 def _run_remaining(
     run_tasks: RunTasks, partials: Partials, reduction: Reduction, on_progress: Progress
 ) -> None:
-    plan = partials.plan
-    committed = partials.committed()
-    rows = remaining(plan.row_tasks(), committed)
+    plan, committed = partials.plan, partials.committed()
+    rows = [task for task in plan.row_tasks() if task not in committed]
     # Clipping is a function of the inputs alone and gives the same rows again, so committed tiles
     # remain valid if a stripe must be clipped again.
-    tiles = plan.longest_first(remaining(plan.tile_tasks(), committed))
+    tiles = plan.longest_first(task for task in plan.tile_tasks() if task not in committed)
     scales = Scales.of(partials)
     done = scales.amount(committed)
     total = done + scales.amount([*rows, *tiles])

@@ -31,33 +31,15 @@ _INT16, _INT32, _INT64 = 2, 4, 8
 
 @dataclass(frozen=True)
 class Workload:
-    """Parameters of an accumulation's memory, disk use and time; public except for n_samples.
-
-    Attributes
-    ----------
-    plan : Plan
-        Accumulation plan.
-    kernel : str
-        Name of the kernel that multiplies genotypes and outcomes.
-    largest_code : int
-        Largest magnitude of a genotype code.
-    chunk_shape : tuple of (int, int)
-        Numbers of variants and people in a chunk of the genotype store.
-    may_clip : bool
-        Whether genotype rows can exceed their bounds, so that their norms are computed.
-    multiplier_columns : int
-        Number of row multipliers per person: one for each block with its own bound.
-    subsampled : bool
-        Whether X'X is summed over a subsample of the people.
-    """
+    """Parameters of an accumulation's memory, disk use and time; public except for n_samples."""
 
     plan: Plan
-    kernel: str
-    largest_code: int
-    chunk_shape: tuple[int, int]
-    may_clip: bool
-    multiplier_columns: int
-    subsampled: bool
+    kernel: str  # name of the kernel that multiplies genotypes and outcomes
+    largest_code: int  # largest magnitude of a genotype code
+    chunk_shape: tuple[int, int]  # variants and people in a chunk of the genotype store
+    may_clip: bool  # whether genotype rows can exceed their bounds, so that norms are computed
+    multiplier_columns: int  # row multipliers per person: one for each block with its own bound
+    subsampled: bool  # whether X'X is summed over a subsample of the people
 
     @property
     def rows(self) -> int:
@@ -74,11 +56,6 @@ class Workload:
         return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
 
     @property
-    def gram_itemsize(self) -> int:
-        """Size of an entry of a committed tile, in bytes."""
-        return self.plan.gram_type(self.largest_code).itemsize
-
-    @property
     def planes(self) -> int:
         """Number of byte planes of the outcomes, including the row of ones."""
         return 2 * self.plan.layout.n_outcomes + 1
@@ -93,26 +70,16 @@ def worker_bytes(work: Workload) -> int:
 
 def task_bytes(work: Workload) -> int:
     """Return the peak memory of the task that needs most, in bytes."""
-    return max(row_task_bytes(work), tile_task_bytes(work))
+    return max(_row_task(work), tile_task_bytes(work))
 
 
 def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
-    """Return the memory that an accumulation adds to the client process, in bytes.
+    """Return the memory that an accumulation with so many tasks adds to the client, in bytes.
 
-    Parameters
-    ----------
-    work : Workload
-        Parameters of the accumulation.
-    tasks : int
-        Total number of tasks.
-    reduction : int
-        Result of `accumulation.reduction.reduction_bytes`, in bytes.
+    `reduction` is the result of `accumulation.reduction.reduction_bytes`.
     """
-    return (
-        _PER_VARIANT * work.plan.layout.n_variants
-        + _PER_TASK * tasks
-        + max(reduction, committed_bytes(work))
-    )
+    most = max(reduction, committed_bytes(work))
+    return _PER_VARIANT * work.plan.layout.n_variants + _PER_TASK * tasks + most
 
 
 def tile_task_bytes(work: Workload) -> int:
@@ -121,7 +88,7 @@ def tile_task_bytes(work: Workload) -> int:
     return max(_diagonal_task(work), _task_beside_the_diagonal(work) if beside else 0)
 
 
-def row_task_bytes(work: Workload) -> int:
+def _row_task(work: Workload) -> int:
     """Return the peak memory of a row task, in the step that needs most, in bytes.
 
     Each step frees its arrays before the next. The outcomes of the next people are read meanwhile.
@@ -169,10 +136,8 @@ def committed_bytes(work: Workload) -> int:
     The checksum is appended to a copy of the result. At the edge of a block, padding also makes a
     copy first.
     """
-    return 2 * max(
-        work.side**2 * work.gram_itemsize,
-        work.side * work.plan.layout.n_outcomes * _INT64,
-    )
+    gram = work.side**2 * work.plan.gram_type(work.largest_code).itemsize
+    return 2 * max(gram, work.side * work.plan.layout.n_outcomes * _INT64)
 
 
 def read_bytes(work: Workload, variants: int) -> int:

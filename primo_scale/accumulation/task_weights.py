@@ -36,35 +36,21 @@ class Amount:
 
 @dataclass(frozen=True)
 class Scales:
-    """Parameters that determine the weight of a task.
-
-    Attributes
-    ----------
-    plan : Plan
-        Accumulation plan of the tasks.
-    norms : bool
-        Whether row tasks compute the norms of the rows.
-    chunk_height : int
-        Number of variants in a chunk of the genotype store; only whole chunks are read.
-    """
+    """Parameters that determine the weight of a task."""
 
     plan: Plan
-    norms: bool
-    chunk_height: int
+    norms: bool  # whether row tasks compute the norms of the rows
+    chunk_height: int  # variants in a chunk of the genotype store; only whole chunks are read
 
     @classmethod
     def of(cls, partials: Partials) -> Scales:
         """Return the parameters for the tasks of a store of partial sums."""
         return cls(partials.plan, partials.may_clip, partials.attributes["chunk_height"])
 
-    def weight(self, task: Task) -> int:
-        """Return the weight of one task."""
-        people = self.plan.people(task)
-        return int(people.stop - people.start) * self._of_a_person(task)
-
     def amount(self, tasks: Iterable[Task]) -> Amount:
         """Return the number and the total weight of some tasks."""
-        weights = [self.weight(task) for task in tasks]
+        people = [(task, self.plan.people(task)) for task in tasks]
+        weights = [int(of.stop - of.start) * self._of_a_person(task) for task, of in people]
         return Amount(len(weights), sum(weights))
 
     def _of_a_person(self, task: Task) -> int:

@@ -7,9 +7,11 @@ to them, so that no data about people passes through the scheduler.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,6 @@ import numpy.typing as npt
 from primo_scale.accumulation.failures import Contained
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask
-from primo_scale.accumulation.read_ahead import read_ahead
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
@@ -37,6 +38,10 @@ from primo_scale.storage.files import keep_files_private
 
 # Number of variants in a chunk of the genotype store: 2048 x 8192 packed genotypes are 4 MiB.
 VARIANTS_PER_NORM_PASS = 2048
+
+
+_Part = TypeVar("_Part")
+_Read = TypeVar("_Read")
 
 
 def run_task(address: Address, task: Task) -> None:
@@ -59,17 +64,7 @@ def run_task(address: Address, task: Task) -> None:
 
 
 def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> None:
-    """Compute and commit one task.
-
-    Parameters
-    ----------
-    partials : Partials
-        Open store of partial sums.
-    task : RowTask or TileTask
-        Task of its plan.
-    check : callable
-        Called before each read; it raises if the task is to stop.
-    """
+    """Compute and commit one task; `check` is called before each read, and raises to stop it."""
     if isinstance(task, RowTask):
         _run_rows(partials, task, check)
     else:
@@ -85,7 +80,7 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     gram = ProductSum(kernel, (n_planes, n_planes), LARGEST_BYTE**2)
     reads = list(plan.reads(task))
-    for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
+    for samples, rows in zip(reads, _read_ahead(outcomes.read_rows, reads), strict=True):
         check()
         multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
         if rule is not None:
@@ -115,7 +110,7 @@ def _row_norms(partials: Partials, genotypes: GenotypeStore | None, samples: sli
     def read(variants: slice) -> PackedGenotypes:
         return genotypes.read_packed(variants, samples)
 
-    for variants, packed in zip(passes, read_ahead(read, passes), strict=True):
+    for variants, packed in zip(passes, _read_ahead(read, passes), strict=True):
         first = bisect_right(layout.boundaries, variants.start) - 1
         for block in range(first, bisect_left(layout.boundaries, variants.stop)):
             whole = layout.variants(block)
@@ -147,7 +142,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
         planes = with_ones(partials.outcome_planes(samples))
         return tile.read(samples), planes, _ReadPeople.read(partials, task.block, samples)
 
-    for packed, outcomes, people in read_ahead(read, plan.reads(task)):
+    for packed, outcomes, people in _read_ahead(read, plan.reads(task)):
         check()
         codes = tile.decode(packed, people.everybody)
         cross.add(outcomes, codes)
@@ -169,7 +164,7 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
         people = _ReadPeople.read(partials, task.block, samples)
         return left.read(samples), right.read(samples), people
 
-    for left_packed, right_packed, people in read_ahead(read, plan.reads(task)):
+    for left_packed, right_packed, people in _read_ahead(read, plan.reads(task)):
         check()
         gram.add(left.decode(left_packed, people), right.decode(right_packed, people))
     partials.commit_tile(task, gram.total())
@@ -183,18 +178,10 @@ def _gram_sum(partials: Partials, left: _Codes, right: _Codes) -> ProductSum:
 
 @dataclass(frozen=True)
 class _ReadPeople:
-    """Multipliers of the people in one read, and positions of those in the subsample.
+    """Multipliers of the people in one read, and positions of those in the subsample."""
 
-    Attributes
-    ----------
-    multiplier
-        Multiplier of each person in the block, in units of 2^-31.
-    sampled
-        Positions of the subsample among the people; None means all.
-    """
-
-    multiplier: Int64
-    sampled: npt.NDArray[np.intp] | None
+    multiplier: Int64  # in units of 2^-31
+    sampled: npt.NDArray[np.intp] | None  # None means all
 
     @classmethod
     def read(cls, partials: Partials, block: int, samples: slice) -> _ReadPeople:
@@ -238,3 +225,20 @@ class _Codes:
 def _open_partials(address: Address) -> Partials:
     keep_files_private()
     return Partials(*address)
+
+
+def _read_ahead(read: Callable[[_Part], _Read], parts: Iterable[_Part]) -> Iterator[_Read]:
+    """Yield ``read(part)`` for every part, in order, and read the next part in a thread.
+
+    Two parts are in memory at a time: the one in use and the one being read. Waiting for a disk or
+    a network, verifying a checksum and copying bytes all release the interpreter lock.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
+        ahead = None
+        for part in parts:
+            following = thread.submit(read, part)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = following
+        if ahead is not None:
+            yield ahead.result()

@@ -29,16 +29,7 @@ def run_on_threads(
 ) -> None:
     """Compute and commit every task, `threads` at a time.
 
-    Parameters
-    ----------
-    partials : Partials
-        Open store of partial sums.
-    order : Order
-        Tasks and the order in which they may start.
-    on_done : callable
-        Function called in this thread after each task.
-    threads : int
-        Number of threads.
+    `on_done` is called in this thread after each task.
 
     Raises
     ------

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from primo_scale.audit.worst_pairs import CohortStatistics
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.gaussian.noise import FineNoise, Integers, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
 from primo_scale.privacy.mechanism import Mechanism, NoiseScales
 from primo_scale.privacy.noisy_matrices import (
     noisy_counts,
@@ -34,15 +34,7 @@ _POOLED_RUNS = 1024
 
 
 class PooledNoise:
-    """Draws of a sampler for many runs, requested in bulk and returned run by run.
-
-    They are the sampler's own independent draws, with the requested scale.
-
-    Parameters
-    ----------
-    source
-        Sampler.
-    """
+    """The sampler's own independent draws for many runs, requested in bulk."""
 
     def __init__(self, source: FineNoise) -> None:
         self._source = source
@@ -63,10 +55,17 @@ class PooledNoise:
             yield from self._source.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
 
 
-def pooled_noise() -> NoiseOfRun:
-    """Return a function that yields the noise of each run, from the product's sampler."""
-    noise = PooledNoise(KeystreamNoise(os.urandom(KEY_BYTES)))
+def pooled_noise(source: FineNoise | None = None) -> NoiseOfRun:
+    """Return a function that yields the noise of each run, by default of the product's sampler."""
+    noise = PooledNoise(source or KeystreamNoise(os.urandom(KEY_BYTES)))
     return lambda: noise
+
+
+class _NoNoise:
+    """Source of zeros."""
+
+    def draw(self, label: str, count: int, scale: float) -> Integers:
+        return np.zeros(count, dtype=np.int64)
 
 
 def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
@@ -94,28 +93,17 @@ def flat(parts: list[Integers]) -> Integers:
 
 def exact_numbers(statistics: CohortStatistics, mechanism: Mechanism) -> Integers:
     """Return the numbers that `publish` adds noise to."""
-    parts = []
-    for gram, cross in zip(statistics.gram, statistics.cross, strict=True):
-        parts += [gram] * mechanism.recipe.gram_copies + [cross]
-    parts += [statistics.outcome_gram, statistics.observed]
-    if mechanism.scales.smallest_eigenvalue:
-        parts.append(np.array([statistics.smallest_eigenvalue]))
-    return flat(parts)
+    return flat(publish(statistics, mechanism, _NoNoise()))
 
 
 def stated_scales(mechanism: Mechanism) -> tuple[Floats, Flags]:
     """Return the stated noise of every number that `publish` returns, and which numbers count.
 
-    Returns
-    -------
-    scales : ndarray of float64
-        Standard deviations; 1 for numbers without noise.
-    once : ndarray of bool
-        False for entries below the diagonal of symmetric matrices, which repeat those above it.
+    The standard deviation is 1 for numbers without noise. Entries below the diagonal of symmetric
+    matrices do not count, because they repeat those above it.
     """
     scales, n_phenotypes = mechanism.scales, mechanism.bounds.n_phenotypes
-    parts: list[Floats] = []
-    once: list[Flags] = []
+    parts, once = list[Floats](), list[Flags]()
 
     def add(part: Floats, *, symmetric: bool) -> None:
         parts.append(part.ravel())

@@ -12,7 +12,7 @@ this choice. Trying many scores and thresholds therefore costs no confidence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +29,7 @@ _THRESHOLDS = 300
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of the runs by one statistic; high values indicate the cohort after the change.
-
-    Attributes
-    ----------
-    before, after
-        Scores of the runs over each cohort: float64, shape (runs,).
-    """
+    """Scores, shape (runs,), over each cohort; high values indicate the cohort after the change."""
 
     before: Floats
     after: Floats
@@ -43,15 +37,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Lower bounds on the privacy parameters of the mechanism, without assumptions about it.
-
-    Attributes
-    ----------
-    epsilon
-        Lower bound on epsilon at a given delta.
-    mu
-        Lower bound on the mu of Gaussian privacy.
-    """
+    """Lower bounds on epsilon at a given delta, and on the mu of Gaussian privacy."""
 
     epsilon: float
     mu: float
@@ -74,15 +60,8 @@ def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> E
 
     Source: docs/audit.md, "Bounds"; confidence limits of Clopper and Pearson (1934).
 
-    Parameters
-    ----------
-    scores
-        Scores of the same runs by several statistics, which may depend on the first half of the
-        runs.
-    delta
-        Delta of the guarantee.
-    false_alarm
-        Largest probability that one of the bounds exceeds the true value.
+    The statistics that score the runs may depend on the first half of the runs. The probability
+    that one of the bounds exceeds the true value is at most `false_alarm`.
     """
     level = false_alarm / 4  # for each of the two probabilities in each of the two bounds
 
@@ -141,12 +120,10 @@ def _judged(scores: Sequence[Scores], bound: _Bound) -> float:
     return float(bound(_count(second, threshold))[row, 0])
 
 
-def _halves(scores: Scores) -> tuple[Scores, Scores]:
+def _halves(scores: Scores) -> Iterator[Scores]:
     half = len(scores.before) // 2
-    return (
-        Scores(scores.before[:half], scores.after[:half]),
-        Scores(scores.before[half:], scores.after[half:]),
-    )
+    for part in (slice(half), slice(half, None)):
+        yield Scores(scores.before[part], scores.after[part])
 
 
 def _thresholds(scores: Scores) -> Floats:

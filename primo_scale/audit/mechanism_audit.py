@@ -32,7 +32,7 @@ from primo_scale.audit.worst_pairs import (
     statistics_of,
 )
 from primo_scale.gaussian.calibration import epsilon_for
-from primo_scale.gaussian.noise import Integers
+from primo_scale.gaussian.lattice_noise import Integers
 from primo_scale.interruption import check
 from primo_scale.privacy.mechanism import Mechanism
 
@@ -71,17 +71,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class PairAudit:
-    """Result of the runs over one pair of neighbours.
+    """Lower bounds shown by the runs over one pair of neighbours.
 
-    Attributes
-    ----------
-    name
-        Name of the statistics that differ between the cohorts.
-    stated_mu
-        Exact mu of this pair under the stated noise; None for a subsample, which is not a Gaussian
-        mechanism.
-    shown
-        Lower bounds from the runs.
+    `stated_mu` is the exact mu of this pair under the stated noise; None for a subsample, which is
+    not a Gaussian mechanism.
     """
 
     name: str
@@ -91,15 +84,7 @@ class PairAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """Result of an audit of one mechanism.
-
-    Attributes
-    ----------
-    mechanism
-        Mechanism with its stated noise.
-    pairs
-        Results of the pairs.
-    """
+    """Result of an audit of one mechanism with its stated noise."""
 
     mechanism: Mechanism
     pairs: tuple[PairAudit, ...]

@@ -1,4 +1,4 @@
-"""Mechanisms that an audit examines: which were asked for, and which methods share one."""
+"""Mechanisms that an audit examines, each with the methods that share it."""
 
 from __future__ import annotations
 
@@ -12,64 +12,53 @@ from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
 from primo_scale.privacy.scales import calibrate
 
 ALL = "all"
-"""Value of an option that asks for every method, unit or adjacency."""
-
-
-@dataclass(frozen=True)
-class AuditChoices:
-    """What to audit.
-
-    Attributes
-    ----------
-    method, privacy, adjacency
-        A name of each, or ``all``.
-    epsilon, delta
-        Privacy parameters of every mechanism.
-    """
-
-    method: str
-    privacy: str
-    adjacency: str
-    epsilon: float
-    delta: float
+"""Name that stands for every method, privacy unit or adjacency."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A mechanism to audit.
-
-    Attributes
-    ----------
-    methods
-        Names of the methods that release it.
-    mechanism
-        Mechanism calibrated to the invented people's bounds.
-    """
+    """Mechanism calibrated to the bounds of the artificial people, and its methods."""
 
     methods: tuple[str, ...]
     mechanism: Mechanism
 
 
-def audit_subjects(choices: AuditChoices) -> Iterator[Subject]:
-    """Every mechanism that was asked for, methods that share one together."""
+def audit_subjects(
+    method: str, privacy: str, adjacency: str, *, epsilon: float, delta: float
+) -> Iterator[Subject]:
+    """Yield every requested mechanism.
+
+    Parameters
+    ----------
+    method, privacy, adjacency
+        A name of each, or ``all``.
+    epsilon, delta
+        Privacy parameters of every mechanism.
+
+    Raises
+    ------
+    UsageError
+        The only method has no such privacy, or the parameters are outside the proved range.
+    """
     for unit in PrivacyUnit:
-        for adjacency in Adjacency:
-            if choices.privacy not in (unit, ALL) or choices.adjacency not in (adjacency, ALL):
+        for relation in Adjacency:
+            if privacy not in (unit, ALL) or adjacency not in (relation, ALL):
                 continue
-            promise = Promise(choices.epsilon, choices.delta, unit, adjacency)
+            promise = Promise(epsilon, delta, unit, relation)
+            methods = _methods(method, promise, every_unit=privacy == ALL)
             for by_block in (False, True):
                 bounds = audit_bounds(by_block=by_block)
-                for recipe, methods in _recipes(choices, promise, by_block=by_block).items():
+                for recipe, names in _recipes(methods, promise, by_block=by_block).items():
                     mechanism = calibrate(bounds, promise, recipe, split=SPLIT)
-                    yield Subject(tuple(methods), mechanism)
+                    yield Subject(tuple(names), mechanism)
 
 
-def _recipes(choices: AuditChoices, promise: Promise, *, by_block: bool) -> dict[Recipe, list[str]]:
-    """What the methods measure under a promise, and which measure the same."""
+def _recipes(methods: list[Method], promise: Promise, *, by_block: bool) -> dict[Recipe, list[str]]:
+    """Return what the methods measure under a promise, with the names of those that share it."""
     recipes: dict[Recipe, list[str]] = {}
     if by_block and promise.privacy is PrivacyUnit.LABEL:
         return recipes  # X'X is public: blocks change nothing
-    for method in _methods(choices, promise):
+    for method in methods:
         if by_block and method.subsamples:
             continue  # rows of a subsample are not clipped in blocks
         recipe = method.recipe(N_PHENOTYPES, SUBSAMPLE if method.subsamples else None)
@@ -77,17 +66,17 @@ def _recipes(choices: AuditChoices, promise: Promise, *, by_block: bool) -> dict
     return recipes
 
 
-def _methods(choices: AuditChoices, promise: Promise) -> list[Method]:
-    """The methods that were asked for and can keep a promise.
+def _methods(name: str, promise: Promise, *, every_unit: bool) -> list[Method]:
+    """Return the requested methods that can keep a promise.
 
-    A single one that cannot is an error, here or when it is calibrated, unless every kind of
-    privacy was asked for.
+    A single method that cannot is an error, here or when it is calibrated, unless every privacy
+    unit was requested.
     """
-    if choices.method == ALL:
+    if name == ALL:
         fitting = [m for m in METHODS.values() if promise.privacy in m.privacy]
         replaced = promise.adjacency is Adjacency.REPLACE_ONE
         return [m for m in fitting if replaced or not m.subsamples]
-    if choices.privacy != ALL or choices.method not in METHODS:
-        return [method_named(choices.method, promise.privacy)]
-    method = METHODS[choices.method]
+    if not every_unit or name not in METHODS:
+        return [method_named(name, promise.privacy)]
+    method = METHODS[name]
     return [method] if promise.privacy in method.privacy else []

@@ -39,16 +39,8 @@ _DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
 class Person:
     """Record of one person within the bounds.
 
-    Attributes
-    ----------
-    genotypes
-        Genotypes x: int64, shape (d,).
-    fixed
-        Covariate c: int64, shape (1,). A constant could not change.
-    phenotypes
-        Phenotypes y: int64, shape (2,); 0 if not observed.
-    observed
-        1 for an observed phenotype, else 0: int64, shape (2,).
+    The genotypes x have shape (d,). The only fixed column is a covariate, shape (1,), because a
+    constant could not change. The two phenotypes are 0 if not observed, and `observed` is 1 or 0.
     """
 
     genotypes: Integers
@@ -59,16 +51,10 @@ class Person:
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """Two cohorts that differ in one person.
+    """Two cohorts that differ in one person, who may be absent.
 
-    Attributes
-    ----------
-    name
-        Name of the statistics that differ.
-    others
-        Genotypes of all other people, who are equal and have no outcomes: int64, shape (n - 1, d).
-    before, after
-        Record of the person, or None if absent.
+    The name is that of the statistics that differ. All other people are equal and have no outcomes;
+    their genotypes have shape (n - 1, d).
     """
 
     name: str
@@ -79,20 +65,10 @@ class NeighbourPair:
 
 @dataclass(frozen=True)
 class CohortStatistics:
-    """Exact statistics of an artificial cohort, in memory.
+    """Exact statistics of an artificial cohort.
 
-    Attributes
-    ----------
-    gram
-        X_b'X_b of every block.
-    cross
-        X_b'Z of every block, shape (d_b, 3).
-    outcome_gram
-        Z'Z, shape (3, 3).
-    observed
-        Numbers of people with each phenotype, shape (2,).
-    smallest_eigenvalue
-        Smallest eigenvalue of X'X, rounded down.
+    X_b'X_b and X_b'Z, shape (d_b, 3), of every block; Z'Z, shape (3, 3); numbers of people with
+    each phenotype, shape (2,); smallest eigenvalue of X'X, rounded down.
     """
 
     gram: tuple[Integers, ...]
@@ -120,13 +96,8 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     """Return the pairs for the audit of a mechanism.
 
     Source: the worst neighbours in docs/maths/gram.md, blocks.md, label.md, add-remove.md and
-    subsampling.md.
-
-    Parameters
-    ----------
-    mechanism
-        Mechanism calibrated to `audit_bounds`. At another split than `SPLIT` its pairs are valid
-        and close to the worst.
+    subsampling.md. The mechanism is calibrated to `audit_bounds`; at another split than `SPLIT` its
+    pairs are valid and close to the worst.
     """
     promise, rows = mechanism.promise, _Rows(mechanism.bounds)
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
@@ -241,12 +212,8 @@ def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair
         "everything", np.tile(v, (N_SAMPLES - 1, 1)), _person(u, (c, y)), _person(v, (-c, -y))
     )
     x = rows.genotypes(_DIAGONAL) * 0
-    missing = NeighbourPair(
-        "outcomes",
-        rows.others,
-        _person(x, (c, y)),
-        _person(x, rows.no_outcomes, observed=False),
-    )
+    absent = _person(x, rows.no_outcomes, observed=False)
+    missing = NeighbourPair("outcomes", rows.others, _person(x, (c, y)), absent)
     return joint, *_gram_alone(rows), missing
 
 
@@ -301,21 +268,14 @@ def _feature_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourP
 def _feature_removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
     x, y = rows.genotypes(math.pi / 2), rows.phenotypes(_DIAGONAL)
     oblique = rows.genotypes(_DIAGONAL)
-    zero, nothing = x * 0, rows.no_outcomes
+    removed = _person(x * 0, (rows.fixed * 0, y))
+    unobserved, nobody = (
+        _person(genotypes, rows.no_outcomes, observed=False) for genotypes in (oblique, x * 0)
+    )
     return (
-        NeighbourPair(
-            "everything",
-            rows.others,
-            _person(x, (rows.fixed, y)),
-            _person(zero, (rows.fixed * 0, y)),
-        ),
-        NeighbourPair(
-            "X'X",
-            rows.others,
-            _person(oblique, nothing, observed=False),
-            _person(zero, nothing, observed=False),
-        ),
-        _covariates_alone(rows, zero),
+        NeighbourPair("everything", rows.others, _person(x, (rows.fixed, y)), removed),
+        NeighbourPair("X'X", rows.others, unobserved, nobody),
+        _covariates_alone(rows, x * 0),
     )
 
 

@@ -6,20 +6,14 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-    log_format_option,
-)
-from primo_scale.cli.option_types import PLACE
+from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.cli.options import (
     GENOTYPES,
     budget_options,
     dry_run_option,
     encryption_option,
     execution_options,
+    genotypes_option,
     ledger_options,
     model_options,
     outcome_options,
@@ -29,18 +23,8 @@ from primo_scale.cli.options import (
 )
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
-@under(
-    GENOTYPES,
-    [
-        click.option(
-            "--genotypes",
-            type=PLACE,
-            required=True,
-            help="Store written by ingest: a path or an URL.",
-        )
-    ],
-)
+@click.command(cls=ContractCommand)
+@under(GENOTYPES, genotypes_option)
 @outcome_options
 @model_options
 @budget_options
@@ -50,15 +34,13 @@ from primo_scale.cli.options import (
 @dry_run_option
 @encryption_option
 @log_format_option
-@debug_option
-@explain_errors
 def main(dry_run: bool, **options: Any) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
 
     The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
     for a release with that budget; give finalize the same.
     """
-    from primo_scale.cli.dry_run import dry_run_of
+    from primo_scale.cli.plan import dry_run_of
     from primo_scale.run.operations import accumulate
     from primo_scale.run.request import AccumulateRequest
 

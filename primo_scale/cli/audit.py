@@ -1,4 +1,4 @@
-"""``primo-scale audit``: try to break the privacy of mechanisms, on invented people."""
+"""``primo-scale audit``: attack the privacy of mechanisms, with invented people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.option_types import Number
+from primo_scale.cli.options import neighbour_options
 
 if TYPE_CHECKING:
     from primo_scale.audit.mechanism_audit import Audit, PairAudit
@@ -16,20 +17,10 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 _COLUMNS = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
-_HEADER = _COLUMNS.format(
-    "privacy",
-    "adjacency",
-    "X'X",
-    "claim",
-    "attainable",
-    "shown",
-    "Gaussian",
-    "verdict",
-    "methods",
-)
+_HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict methods"
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.option(
     "--method",
     default=_ALL,
@@ -37,20 +28,7 @@ _HEADER = _COLUMNS.format(
     metavar="all|NAME",
     help="Whose mechanism; docs/methods.md has the table.",
 )
-@click.option(
-    "--privacy",
-    type=click.Choice(["full", "label", "feature", _ALL]),
-    default="full",
-    show_default=True,
-    help="What is protected.",
-)
-@click.option(
-    "--adjacency",
-    type=click.Choice(["replace-one", "add-remove", _ALL]),
-    default="replace-one",
-    show_default=True,
-    help="Against which neighbours.",
-)
+@neighbour_options(_ALL)
 @click.option("--epsilon", type=float, required=True, help="The claim; 1 to 3 is audited best.")
 @click.option("--delta", type=float, required=True, help="The claim's delta, 1e-30 to 1e-3.")
 @click.option(
@@ -67,11 +45,9 @@ _HEADER = _COLUMNS.format(
     show_default=True,
     help="That no sound mechanism is accused, in all lines together.",
 )
-@debug_option
-@explain_errors
 def main(
     method: str,
-    privacy: str,
+    unit: str,
     adjacency: str,
     epsilon: float,
     delta: float,
@@ -86,16 +62,15 @@ def main(
 
     Exit code 0: no evidence against any claim; 1: some.
     """
-    from primo_scale.audit.subjects import AuditChoices, audit_subjects
+    from primo_scale.audit.subjects import audit_subjects
 
-    choices = AuditChoices(method, privacy, adjacency, epsilon, delta)
-    subjects = list(audit_subjects(choices))
+    subjects = list(audit_subjects(method, unit, adjacency, epsilon=epsilon, delta=delta))
     click.echo(
         f"delta {delta:g}, {runs:,} releases over each of two neighbouring cohorts a pair, "
         f"confidence {confidence:g} for all lines together"
     )
     click.echo("invented people only: no data is read, no budget is spent")
-    click.echo(_HEADER)
+    click.echo(_COLUMNS.format(*_HEADINGS.split()))
     failed = 0
     for subject in subjects:
         failed += not _report(subject, runs, (1 - confidence) / len(subjects))
@@ -106,7 +81,7 @@ def main(
 
 
 def _report(subject: Subject, runs: int, false_alarm: float) -> bool:
-    """Audit, print the line, and say whether the claim stands."""
+    """Audit a mechanism, print its line, and return whether the claim stands."""
     from primo_scale.audit.audited_release import pooled_noise
     from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
     from primo_scale.audit.worst_pairs import worst_pairs

@@ -1,4 +1,4 @@
-"""Certificates of a cluster: ``primo-scale certificates``."""
+"""``primo-scale certificates``: make, renew and show the certificates of a cluster."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    DIRECTORY,
-    ContractGroup,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractGroup
+from primo_scale.cli.option_types import DIRECTORY
 
 if TYPE_CHECKING:
     from primo_scale.cluster.certificates import Certificates
@@ -28,7 +23,7 @@ _DAYS_OPTION = click.option(
 )
 
 
-@click.group(cls=ContractGroup, context_settings=CONTEXT)
+@click.group(cls=ContractGroup)
 def main() -> None:
     """Make and renew the certificates that a cluster's members know each other by.
 
@@ -40,8 +35,6 @@ def main() -> None:
 @main.command()
 @_DIRECTORY_ARGUMENT
 @_DAYS_OPTION
-@debug_option
-@explain_errors
 def new(directory: Path, days: int) -> None:
     """Make an authority and a certificate for client, scheduler and workers, mode 0600."""
     from primo_scale.cluster.certificates import make_certificates
@@ -52,8 +45,6 @@ def new(directory: Path, days: int) -> None:
 @main.command()
 @_DIRECTORY_ARGUMENT
 @_DAYS_OPTION
-@debug_option
-@explain_errors
 def renew(directory: Path, days: int) -> None:
     """Replace the certificates; holders of the old ones are shut out of whatever starts next.
 
@@ -66,8 +57,6 @@ def renew(directory: Path, days: int) -> None:
 
 @main.command()
 @_DIRECTORY_ARGUMENT
-@debug_option
-@explain_errors
 def show(directory: Path) -> None:
     """Check the certificates and say until when they are valid."""
     from primo_scale.cluster.certificates import read_certificates
@@ -78,7 +67,3 @@ def show(directory: Path) -> None:
 def _print(found: Certificates) -> None:
     click.echo(f"{found.directory}: valid until {found.expires:%Y-%m-%d %H:%M} UTC")
     click.echo(f"authority sha256 {found.fingerprint}")
-
-
-if __name__ == "__main__":
-    main()

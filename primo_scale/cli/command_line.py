@@ -1,23 +1,22 @@
-"""What every command shares: exit codes, one-line errors, interruption, the log."""
+"""Base classes of all commands: exit codes, one-line errors, interruption and the log."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial, wraps
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any
 
 import click
 
 from primo_scale.cli.batch_job import PublicLines, is_batch_output
 from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
-from primo_scale.run.log_records import (
+from primo_scale.run.run_log import (
     AS_JSON,
     COMMAND_LINE,
     LOGGED_IN,
@@ -26,32 +25,18 @@ from primo_scale.run.log_records import (
     error_record,
     leave_stage,
 )
-from primo_scale.storage.files import files_private, refuse_special_file
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from primo_scale.storage.files import files_private
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
 HEADINGS: dict[click.Parameter, str] = {}
-"""Heading of the help under which an option is listed; any other option comes last."""
-
-
-class _RegularFile(click.Path):
-    """Path of a file that is regular, or not there yet."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        refuse_special_file(path)
-        return path
-
-
-FILE_PATH = _RegularFile(dir_okay=False, path_type=Path)
+"""Heading of --help for an option; options without one are listed last."""
 
 
 class _OneLineErrors(click.Command):
     """Command whose usage errors are one line, like every other error, with exit code 2."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **{"context_settings": CONTEXT, **settings})
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command as a program."""
@@ -73,13 +58,39 @@ class _OneLineErrors(click.Command):
 
 
 class ContractCommand(_OneLineErrors):
-    """A command that ends as the contract says, and lists its options under headings."""
+    """Command with the exit codes of docs/architecture.md, one-line errors, and ``--debug``.
+
+    Only the owner can read the files that the command writes, except those of a release.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        debug = click.Option(["--debug"], is_flag=True, help="Show the traceback of an error.")
+        self.params.append(debug)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn an anticipated error into one line and its exit code."""
+        debug = ctx.params.pop("debug")
+        COMMAND_LINE.set(tuple(sys.orig_argv))
+        with _logged_to_terminal():
+            # The watching thread has a context of its own.
+            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
+            try:
+                with signals_noted(last_words), files_private():
+                    check()
+                    super().invoke(ctx)
+            except (PrimoError, MemoryError, OSError) as error:
+                explained = anticipated(error)
+                if debug or explained is None:
+                    raise
+                _report(explained)
+                sys.exit(explained.exit_code)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
-        for parameter in sorted(parameters, key=lambda one: one not in HEADINGS):
+        for parameter in sorted(parameters, key=lambda parameter: parameter not in HEADINGS):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 sections.setdefault(HEADINGS.get(parameter, "Other"), []).append(record)
@@ -89,13 +100,15 @@ class ContractCommand(_OneLineErrors):
 
 
 class ContractGroup(_OneLineErrors, click.Group):
-    """A group of commands that end as the contract says."""
+    """Group of commands, each a `ContractCommand`."""
+
+    command_class = ContractCommand
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:
-    """Refuse arguments, and a working directory, that are not UTF-8.
+    """Refuse arguments and a working directory that are not UTF-8.
 
-    Logs, tables and JSON are UTF-8, and paths stand in all of them.
+    Logs, tables and JSON are UTF-8 and contain paths.
     """
     for word in (*words, os.getcwd()):
         try:
@@ -108,58 +121,24 @@ def _refuse_other_encodings(words: Sequence[str]) -> None:
             ) from None
 
 
-def debug_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add ``--debug``, which shows tracebacks."""
-    return click.option("--debug", is_flag=True, help="Show the traceback of an error.")(command)
+def _remember_format(context: click.Context, _: click.Parameter, value: str) -> None:
+    AS_JSON.set(value == "json")
 
 
-def log_format_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add ``--log-format``, which every log of the command follows."""
-
-    def remember(context: click.Context, _: click.Parameter, value: str) -> None:
-        AS_JSON.set(value == "json")
-
-    return click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        expose_value=False,
-        callback=remember,
-        help="How lines on standard error and in the work directory's run.log are written.",
-    )(command)
-
-
-def explain_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn anticipated failures into one line on stderr and the contract's exit code.
-
-    Whatever the command writes is for its owner alone, unless it is opened to readers by name.
-    The wrapped command receives everything but ``debug``.
-    """
-
-    @wraps(command)
-    def wrapped(*args: Any, debug: bool, **options: Any) -> None:
-        """Run the command; end with its exit code and one line."""
-        COMMAND_LINE.set(tuple(sys.orig_argv))
-        with _logged_to_terminal():
-            # The watching thread has a context of its own.
-            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
-            try:
-                with signals_noted(last_words), files_private():
-                    check()
-                    command(*args, **options)
-            except (PrimoError, MemoryError, OSError) as error:
-                explained = anticipated(error)
-                if debug or explained is None:
-                    raise
-                _report(explained)
-                sys.exit(explained.exit_code)
-
-    return wrapped
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    expose_value=False,
+    callback=_remember_format,
+    help="How lines on standard error and in the work directory's run.log are written.",
+)
+"""``--log-format``, the format of every log of the command."""
 
 
 def _report(error: PrimoError) -> None:
-    """Log an error; to the output file of a batch job, only where the run's log explains it."""
+    """Log an error; the output file of a batch job only gets a reference to the run's log."""
     record = error_record(error)
     log = LOGGED_IN.get()
     if log is not None and is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
@@ -171,7 +150,7 @@ def _report(error: PrimoError) -> None:
 
 @contextmanager
 def _logged_to_terminal() -> Iterator[None]:
-    """Send the project's log to the terminal, of a batch job its public lines alone."""
+    """Show the log at the terminal, or its public lines in the output file of a batch job."""
     terminal = _terminal()
     before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
     shown = PublicLines(terminal) if is_batch_output(sys.stderr) else terminal
@@ -189,10 +168,10 @@ def _logged_to_terminal() -> Iterator[None]:
 
 
 class _DigestOnStandardOutput(logging.Handler):
-    """Handler that prints the digest of the statistics, which is private: not in a batch job."""
+    """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the digest, if the record has it."""
+        """Print the digest if the record contains it."""
         if getattr(record, "event", None) == "summed" and not is_batch_output(sys.stdout):
             click.echo(record.getMessage())
 
@@ -203,7 +182,7 @@ def _terminal() -> logging.Handler:
         terminal.setFormatter(JsonLines())
         terminal.setLevel(logging.DEBUG)
         return terminal
-    # The output file of a batch job gets stages too, which are public.
+    # The output file of a batch job also gets the stages, which are public.
     terminal.setLevel(logging.DEBUG if is_batch_output(sys.stderr) else logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
     return terminal

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
-from primo_scale.cli.option_types import PLACE
-
-if TYPE_CHECKING:
-    from primo_scale.storage.locations import Location
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.options import genotypes_option
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
+@genotypes_option
 @click.option(
-    "--genotypes", type=PLACE, required=True, help="Store written by ingest: a path or an URL."
-)
-@click.option(
-    "--to", "destination", type=PLACE, required=True,
+    "--to", "destination", required=True, metavar="PATH|URL",
     help="Where to copy it, such as s3://bucket/cohort/genotypes.zarr (private).",
 )  # fmt: skip
-@debug_option
-@explain_errors
-def main(genotypes: Location, destination: Location) -> None:
+def main(genotypes: str, destination: str) -> None:
     """Copy a finished genotype store to where the workers of a cluster read it.
 
     Every chunk is read back and compared with the CRC-32C that the ingest recorded. Run again after
@@ -31,5 +22,6 @@ def main(genotypes: Location, destination: Location) -> None:
     """
     from primo_scale.genotypes.store import open_genotype_store
     from primo_scale.run.ingest_stage import copy_stage
+    from primo_scale.storage.locations import parse_location
 
-    copy_stage(open_genotype_store(genotypes), destination)
+    copy_stage(open_genotype_store(parse_location(genotypes)), parse_location(destination))

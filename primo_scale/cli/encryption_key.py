@@ -1,4 +1,4 @@
-"""A key for encryption at rest: ``primo-scale encryption-key FILE``."""
+"""``primo-scale encryption-key FILE``: make a key for encryption at rest."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from pathlib import Path
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import FILE_PATH
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.argument("file", type=FILE_PATH)
-@debug_option
-@explain_errors
 def main(file: Path) -> None:
     """Write a new random key to FILE, for --encryption-key.
 
@@ -27,7 +20,3 @@ def main(file: Path) -> None:
     from primo_scale.storage.encryption import make_key_file
 
     click.echo(f"{file}: key {make_key_file(file).identifier}")
-
-
-if __name__ == "__main__":
-    main()

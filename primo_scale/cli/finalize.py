@@ -6,13 +6,7 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-    log_format_option,
-)
+from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.cli.options import (
     PRIVACY,
     budget_options,
@@ -26,20 +20,18 @@ from primo_scale.cli.options import (
 )
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @work_dir_option(required=True)
 @budget_options
 @out_option("The release directory; must not exist.")
 @under(
     PRIVACY,
-    [click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE.")],
+    click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE."),
 )
 @release_options
 @ledger_options
 @encryption_option
 @log_format_option
-@debug_option
-@explain_errors
 def main(**options: Any) -> None:
     """Pay, add noise once, solve every phenotype, and publish the weights."""
     from primo_scale.run.operations import finalize

@@ -7,17 +7,11 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-    log_format_option,
-)
-from primo_scale.cli.options import bfile_option, out_option, part_of_request, selection_options
+from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.options import bfile_option, out_option, request_from, selection_options
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @bfile_option
 @out_option("Genotype store to write, such as genotypes.zarr (private).")
 @selection_options
@@ -26,8 +20,6 @@ from primo_scale.cli.options import bfile_option, out_option, part_of_request, s
     "--chunk-samples", default=8192, show_default=True, help="People of a chunk, a multiple of 4."
 )
 @log_format_option
-@debug_option
-@explain_errors
 def main(out: Path, chunk_variants: int, chunk_samples: int, **options: Any) -> None:
     """Write the genotypes of PLINK 1 filesets to a packed Zarr store.
 
@@ -36,5 +28,5 @@ def main(out: Path, chunk_variants: int, chunk_samples: int, **options: Any) -> 
     from primo_scale.run.operations import ingest
     from primo_scale.run.request_parts import GenotypeFiles
 
-    files = part_of_request(GenotypeFiles, options)
+    files = request_from(GenotypeFiles, options)
     ingest(files, out, chunk_shape=(chunk_variants, chunk_samples))

@@ -1,7 +1,7 @@
-"""``primo-scale ledger``: see, check and set privacy budgets.
+"""``primo-scale ledger``: show, verify and set privacy budgets.
 
-A cohort has a budget for each privacy unit and adjacency that it releases under. They do not add:
-each bounds how well other neighbours can be told apart (`primo_scale.ledger.spending.Account`).
+A cohort has a budget for each privacy unit and adjacency of its releases. They do not add, because
+each bounds how well other neighbours can be distinguished (`primo_scale.ledger.spending.Account`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    FILE_PATH,
-    ContractGroup,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractGroup
+from primo_scale.cli.option_types import FILE_PATH
+from primo_scale.cli.options import neighbour_options
 from primo_scale.humanize import spent_in_words
 
 if TYPE_CHECKING:
@@ -36,7 +32,7 @@ _COHORT_OPTION = click.option(
 )
 
 
-@click.group(cls=ContractGroup, context_settings=CONTEXT)
+@click.group(cls=ContractGroup)
 def main() -> None:
     """Show, verify and set the privacy budgets of cohorts."""
 
@@ -44,8 +40,6 @@ def main() -> None:
 @main.command()
 @_LEDGER_OPTION
 @_COHORT_OPTION
-@debug_option
-@explain_errors
 def show(path: Path | None, cohort: str | None) -> None:
     """Print what each cohort may spend, has spent and has left, and every charge.
 
@@ -63,8 +57,6 @@ def show(path: Path | None, cohort: str | None) -> None:
 
 @main.command()
 @_LEDGER_OPTION
-@debug_option
-@explain_errors
 def verify(path: Path | None) -> None:
     """Recompute the whole ledger; exit 1 and say what is wrong if anything is."""
     with _open(path) as ledger:
@@ -81,28 +73,13 @@ def verify(path: Path | None) -> None:
 @_COHORT_OPTION
 @click.option("--epsilon", type=float, required=True, help="Total epsilon the cohort may spend.")
 @click.option("--delta", type=float, help="Needed for a new budget; an existing one keeps its own.")
-@click.option(
-    "--privacy",
-    type=click.Choice(["full", "label", "feature"]),
-    default="full",
-    show_default=True,
-    help="What of a person is protected.",
-)
-@click.option(
-    "--adjacency",
-    type=click.Choice(["replace-one", "add-remove"]),
-    default="replace-one",
-    show_default=True,
-    help="Which cohorts are neighbours.",
-)
-@debug_option
-@explain_errors
+@neighbour_options()
 def set_budget(
     path: Path | None,
     cohort: str | None,
     epsilon: float,
     delta: float | None,
-    privacy: str,
+    unit: str,
     adjacency: str,
 ) -> None:
     """Set a cohort's total budget; --cohort may be left out when the ledger holds one cohort.
@@ -116,9 +93,7 @@ def set_budget(
 
     with Ledger(_path(path)) as ledger:
         name = cohort if cohort is not None else _only_cohort(ledger)
-        account = ledger.account_named(
-            name, unit=PrivacyUnit(privacy), adjacency=Adjacency(adjacency)
-        )
+        account = ledger.account_named(name, unit=PrivacyUnit(unit), adjacency=Adjacency(adjacency))
         known = {balance.account.cohort for balance in ledger.balances()}
         balance = ledger.set_budget(account, epsilon=epsilon, delta=delta)
         if account.cohort not in known:
@@ -139,14 +114,17 @@ def _open(path: Path | None) -> Ledger:
 
 
 def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
-    """Balances of the one cohort that is named `cohort`, or whose identifier begins so."""
+    """Return the balances of the cohort with this name or abbreviated identifier."""
     from primo_scale.errors import UsageError
 
     balances = ledger.balances()
     found = [b for b in balances if b.account.is_abbreviated_by(cohort)]
     if len({balance.account.cohort for balance in found}) > 1:
         raise UsageError(
-            "several cohorts begin so", where="--cohort", value=cohort, remedy="Give more letters"
+            "several cohorts begin with this",
+            where="--cohort",
+            value=cohort,
+            remedy="Give more letters",
         )
     if not found:
         known = ", ".join(balance.account.short_name for balance in balances) or "none"
@@ -182,7 +160,3 @@ def _print_balance(balance: Balance) -> None:
             f"  charge {charge.id}  {charge.reserved_at}  {charge.state:9}  "
             f"epsilon {charge.request.epsilon:g}  mu^2 {cost.mu_squared:.6g}{subsampled}"
         )
-
-
-if __name__ == "__main__":
-    main()

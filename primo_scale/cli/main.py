@@ -1,4 +1,4 @@
-"""``primo-scale``: every command, each imported when it is called."""
+"""``primo-scale``: a group of commands, each imported when it is called."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractGroup
+from primo_scale.cli.command_line import ContractGroup
 
 COMMANDS = {
     "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
@@ -28,7 +28,7 @@ COMMANDS = {
     "encryption-key": "Make a key for encryption at rest.",
     "show-cluster": "Print the job script or manifest of a cluster profile.",
 }
-"""Every command, a module of `primo_scale.cli` with ``_`` for ``-``, and its summary."""
+"""Summaries of the commands. Each is a module of `primo_scale.cli`, with ``_`` for ``-``."""
 
 
 class _LazyCommands(ContractGroup):
@@ -39,7 +39,7 @@ class _LazyCommands(ContractGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; None: there is none of this name."""
+        """Return a command, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"primo_scale.cli.{cmd_name.replace('-', '_')}")
@@ -52,7 +52,7 @@ class _LazyCommands(ContractGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=_LazyCommands, context_settings=CONTEXT)
+@click.group(cls=_LazyCommands)
 @click.version_option(package_name="primo-scale")
 def main() -> None:
     """Publish polygenic-score weights without exposing a participant.
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Run the installed command, which notes signals from its first moment on."""
+    """Run the installed command, which handles signals from its start."""
     from primo_scale.interruption import note_signals_until_exit
 
     note_signals_until_exit()

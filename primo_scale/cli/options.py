@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,15 +10,13 @@ from typing import Any, TypeVar
 import click
 from attrs import AttrsInstance, fields, has, resolve_types
 
-from primo_scale.cli.command_line import DIRECTORY, FILE_PATH, HEADINGS
+from primo_scale.cli.command_line import HEADINGS
 from primo_scale.cli.option_types import (
+    DIRECTORY,
+    FILE_PATH,
     AutoNumber,
-    BucketType,
-    BuildName,
-    Chromosomes,
     CommaSeparated,
-    LocalPathType,
-    MemorySize,
+    LocalPath,
     Number,
 )
 from primo_scale.kernels import AUTOMATIC, NAMES
@@ -31,151 +28,34 @@ Part = TypeVar("Part", bound=AttrsInstance)
 
 GENOTYPES, MODEL = "Genotypes", "Model and method"
 PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
-"""Headings of the help, in the order of the commands' options."""
+"""Headings of --help."""
 
 
-def under(heading: str, options: Sequence[Decorator]) -> Decorator:
+def under(heading: str, *options: Decorator) -> Decorator:
     """Return a decorator that adds all `options`, listed in --help under a heading."""
 
     def add(command: Command) -> Command:
-        command = together(options)(command)
-        for parameter in vars(command)["__click_params__"][-len(options) :]:
+        before = len(vars(command).get("__click_params__", ()))
+        command = together(*options)(command)
+        for parameter in vars(command)["__click_params__"][before:]:
             HEADINGS[parameter] = heading
         return command
 
     return add
 
 
-def together(options: Sequence[Decorator]) -> Decorator:
+def together(*options: Decorator) -> Decorator:
     """Return a decorator that adds all `options`, listed in --help in the order given."""
     return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
-def _with_bokeh(context: click.Context, parameter: click.Parameter, value: Path | None) -> Any:
-    """Refuse a report that nothing here could draw, before hours of work."""
-    if value is not None and importlib.util.find_spec("bokeh") is None:
-        raise click.UsageError(
-            "--performance-report needs Bokeh: pip install 'primo-scale[report]'."
-        )
-    return value
-
-
-def part_of_request(kind: type[Part], options: Mapping[str, Any]) -> Part:
-    """Return a part of a request, with the options that have the names of its fields."""
-    return kind(**{f.name: options[f.name] for f in fields(kind) if f.name in options})
-
-
-def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
-    """Return a request, whose parts are made of the options that have the names of their fields.
-
-    An option that is not given leaves the field at its default.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    values = {}
-    for field in fields(resolve_types(kind)):
-        if field.type is not None and has(field.type):
-            values[field.name] = part_of_request(field.type, given)
-        elif field.name in given:
-            values[field.name] = given[field.name]
-    return kind(**values)
-
-
-bfile_option = under(
-    GENOTYPES,
-    [
-        click.option(
-            "--bfile",
-            type=CommaSeparated(),
-            required=True,
-            metavar="PREFIX[,PREFIX...]",
-            help="PLINK 1 fileset(s): PREFIX.bed, .bim and .fam; several are joined (chromosomes).",
-        )
-    ],
-)
-
-selection_options = under(
-    GENOTYPES,
-    [
-        click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
-        click.option("--remove", type=FILE_PATH, help="All but these people."),
-        click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
-        click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
-        click.option(
-            "--chr",
-            "chromosomes",
-            type=Chromosomes(),
-            metavar="LIST",
-            help="Only these chromosomes, such as 1-4,22,X,PAR1 (default: 1-22, X, XY, PAR1, PAR2; "
-            "Y and MT cannot take part).",
-        ),
-    ],
-)
-
-outcome_options = under(
-    "Phenotypes and covariates",
-    [
-        click.option(
-            "--pheno",
-            type=FILE_PATH,
-            required=True,
-            help="Phenotypes: FID IID NAME... or #IID NAME..., with blanks, tabs or commas; NA and "
-            "-9 are missing.",
-        ),
-        click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
-        click.option(
-            "--pheno-name",
-            type=CommaSeparated(),
-            help="Only these phenotypes (default: every column).",
-        ),
-        click.option(
-            "--pheno-bounds",
-            type=FILE_PATH,
-            help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
-        ),
-        click.option(
-            "--pheno-moments",
-            is_flag=True,
-            help="Pay 5% of the release's mu^2 for noisy means and sds of the phenotypes, where "
-            "no public ones are known.",
-        ),
-        click.option(
-            "--covar-bounds",
-            type=FILE_PATH,
-            help="Public bounds of the covariates: a table of name, lower, upper.",
-        ),
-    ],
-)
-
-_model_options = under(
-    MODEL,
-    [
-        click.option(
-            "--ref-freq",
-            type=FILE_PATH,
-            help="Public allele frequencies (plink2 --freq of a reference panel).",
-        ),
-        click.option(
-            "--ld-blocks",
-            metavar="window:N|FILE",
-            help="LD blocks of at most N variants, or a table of chrom start end "
-            "(default: one dense block).",
-        ),
-        click.option(
-            "--row-norm",
-            type=Number(min=0, min_open=True, max=1e9),
-            help="Public bound on the norm of a coded genotype row, in units of the coding "
-            "(default: from the public frequencies, docs/maths/clipping-and-integers.md).",
-        ),
-    ],
-)
-
-_privacy_options = under(
-    PRIVACY,
-    [
+def neighbour_options(*also: str) -> Decorator:
+    """Return the options that say which cohorts are neighbours; `also` are further choices."""
+    return together(
         click.option(
             "--privacy",
             "unit",
-            type=click.Choice(["full", "label", "feature"]),
+            type=click.Choice(["full", "label", "feature", *also]),
             default="full",
             show_default=True,
             help="What is protected: a person's whole row; the phenotypes (genotypes and "
@@ -183,220 +63,308 @@ _privacy_options = under(
         ),
         click.option(
             "--adjacency",
-            type=click.Choice(["replace-one", "add-remove"]),
+            type=click.Choice(["replace-one", "add-remove", *also]),
             default="replace-one",
             show_default=True,
             help="Against which neighbours: a row replaced by any other, or by nothing.",
         ),
-        click.option(
-            "--nominal-n",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="A public round size to plan for, where add-remove makes the real one private.",
-        ),
-        click.option(
-            "--subsample",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Sum X'X over a secret random N people (method sub-samp-reuse-cov).",
-        ),
-        click.option(
-            "--non-private",
-            is_flag=True,
-            help="No noise, and rows are not scaled down; values are still cut to their bounds. "
-            "Every file is stamped NOT PRIVATE. For validation.",
-        ),
-    ],
+    )
+
+
+genotypes_option = click.option(
+    "--genotypes",
+    required=True,
+    metavar="PATH|URL",
+    help="Store written by ingest: a path or an URL.",
 )
 
-model_options = together([_model_options, _privacy_options])
+
+def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
+    """Return a request, or a part of one, from the options that have the names of its fields.
+
+    An option that is not given leaves the field at its default.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    values = {}
+    for field in fields(resolve_types(kind)):
+        if field.type is not None and has(field.type):
+            values[field.name] = request_from(field.type, given)
+        elif field.name in given:
+            values[field.name] = given[field.name]
+    return kind(**values)
+
+
+bfile_option = under(
+    GENOTYPES,
+    click.option(
+        "--bfile",
+        type=CommaSeparated(),
+        required=True,
+        metavar="PREFIX[,PREFIX...]",
+        help="PLINK 1 fileset(s): PREFIX.bed, .bim and .fam; several are joined (chromosomes).",
+    ),
+)
+
+selection_options = under(
+    GENOTYPES,
+    click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
+    click.option("--remove", type=FILE_PATH, help="All but these people."),
+    click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
+    click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
+    click.option(
+        "--chr",
+        "chromosomes",
+        metavar="LIST",
+        help="Only these chromosomes, such as 1-4,22,X,PAR1 (default: 1-22, X, XY, PAR1, PAR2; "
+        "Y and MT cannot take part).",
+    ),
+)
+
+outcome_options = under(
+    "Phenotypes and covariates",
+    click.option(
+        "--pheno",
+        type=FILE_PATH,
+        required=True,
+        help="Phenotypes: FID IID NAME... or #IID NAME..., with blanks, tabs or commas; NA and "
+        "-9 are missing.",
+    ),
+    click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
+    click.option(
+        "--pheno-name",
+        type=CommaSeparated(),
+        help="Only these phenotypes (default: every column).",
+    ),
+    click.option(
+        "--pheno-bounds",
+        type=FILE_PATH,
+        help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
+    ),
+    click.option(
+        "--pheno-moments",
+        is_flag=True,
+        help="Pay 5% of the release's mu^2 for noisy means and sds of the phenotypes, where "
+        "no public ones are known.",
+    ),
+    click.option(
+        "--covar-bounds",
+        type=FILE_PATH,
+        help="Public bounds of the covariates: a table of name, lower, upper.",
+    ),
+)
+
+_model_options = under(
+    MODEL,
+    click.option(
+        "--ref-freq",
+        type=FILE_PATH,
+        help="Public allele frequencies (plink2 --freq of a reference panel).",
+    ),
+    click.option(
+        "--ld-blocks",
+        metavar="window:N|FILE",
+        help="LD blocks of at most N variants, or a table of chrom start end "
+        "(default: one dense block).",
+    ),
+    click.option(
+        "--row-norm",
+        type=Number(min=0, min_open=True, max=1e9),
+        help="Public bound on the norm of a coded genotype row, in units of the coding "
+        "(default: from the public frequencies, docs/maths/clipping-and-integers.md).",
+    ),
+)
+
+_privacy_options = under(
+    PRIVACY,
+    neighbour_options(),
+    click.option(
+        "--nominal-n",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="A public round size to plan for, where add-remove makes the real one private.",
+    ),
+    click.option(
+        "--subsample",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Sum X'X over a secret random N people (method sub-samp-reuse-cov).",
+    ),
+    click.option(
+        "--non-private",
+        is_flag=True,
+        help="No noise, and rows are not scaled down; values are still cut to their bounds. "
+        "Every file is stamped NOT PRIVATE. For validation.",
+    ),
+)
+
+model_options = together(_model_options, _privacy_options)
 
 budget_options = under(
     PRIVACY,
-    [
-        click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
-        click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
-        click.option(
-            "--accept-noise",
-            is_flag=True,
-            help="Spend the budget also where the weights are expected to be noise.",
-        ),
-    ],
+    click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
+    click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
+    click.option(
+        "--accept-noise",
+        is_flag=True,
+        help="Spend the budget also where the weights are expected to be noise.",
+    ),
 )
 
 ledger_options = under(
     PRIVACY,
-    [
-        click.option("--ledger", type=FILE_PATH, help="Ledger (default: one per user)."),
-        click.option(
-            "--cohort",
-            metavar="NAME",
-            help="The cohort's name in the ledger. Every release states it.",
-        ),
-    ],
+    click.option("--ledger", type=FILE_PATH, help="Ledger (default: one per user)."),
+    click.option(
+        "--cohort",
+        metavar="NAME",
+        help="The cohort's name in the ledger. Every release states it.",
+    ),
 )
 
 _method_options = under(
     MODEL,
-    [
-        click.option(
-            "--ridge",
-            type=AutoNumber(),
-            default="auto",
-            show_default=True,
-            metavar="auto|VALUE",
-            help="Penalty on coded genotypes, in the units of scikit-learn's Ridge(alpha).",
-        ),
-        click.option(
-            "--method",
-            default="auto",
-            show_default=True,
-            metavar="auto|NAME",
-            help="How noise and weights are made; docs/methods.md has the table.",
-        ),
-        click.option(
-            "--shrinkage",
-            type=click.Choice(SHRINKAGES),
-            help="How noisy weights are shrunk, where the method leaves it open "
-            "(default: known-noise).",
-        ),
-    ],
+    click.option(
+        "--ridge",
+        type=AutoNumber(),
+        default="auto",
+        show_default=True,
+        metavar="auto|VALUE",
+        help="Penalty on coded genotypes, in the units of scikit-learn's Ridge(alpha).",
+    ),
+    click.option(
+        "--method",
+        default="auto",
+        show_default=True,
+        metavar="auto|NAME",
+        help="How noise and weights are made; docs/methods.md has the table.",
+    ),
+    click.option(
+        "--shrinkage",
+        type=click.Choice(SHRINKAGES),
+        help="How noisy weights are shrunk, where the method leaves it open "
+        "(default: known-noise).",
+    ),
 )
 
 _output_options = under(
     FILES,
-    [
-        click.option(
-            "--purge-intermediates",
-            is_flag=True,
-            help="Once published, delete what it was made from; the release and the ledger stay.",
-        ),
-        click.option(
-            "--genome-build",
-            type=BuildName(),
-            metavar="GRCh37|GRCh38|NCBI36",
-            help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "
-            "(default: told from known variants; NR: not reported).",
-        ),
-    ],
+    click.option(
+        "--purge-intermediates",
+        is_flag=True,
+        help="Once published, delete what it was made from; the release and the ledger stay.",
+    ),
+    click.option(
+        "--genome-build",
+        metavar="GRCh37|GRCh38|NCBI36",
+        help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "
+        "(default: told from known variants; NR: not reported).",
+    ),
 )
 
-release_options = together([_method_options, _output_options])
+release_options = together(_method_options, _output_options)
 
 execution_options = under(
     "Where and how to compute",
-    [
-        click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
-        click.option(
-            "--tls",
-            type=DIRECTORY,
-            help="Certificates that the scheduler was started with (pipelines.certificates).",
-        ),
-        click.option(
-            "--no-tls",
-            is_flag=True,
-            help="Talk to the scheduler in plain text: everybody on the network is trusted.",
-        ),
-        click.option(
-            "--cluster",
-            type=FILE_PATH,
-            metavar="FILE.toml",
-            help="Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has "
-            "examples.",
-        ),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            help="Worker processes on this machine (default: threads of the command itself).",
-        ),
-        click.option(
-            "--memory-limit",
-            type=MemorySize(),
-            metavar="SIZE",
-            help="Of each local worker, e.g. 4GiB (default: the share of one CPU).",
-        ),
-        click.option(
-            "--object-store",
-            type=BucketType(),
-            metavar="URL",
-            help="Keep what workers read and write, and the sums of it, at s3://bucket/prefix, for "
-            "workers that do not see this machine's files.",
-        ),
-        click.option(
-            "--kernel",
-            type=click.Choice(NAMES),
-            default=AUTOMATIC,
-            show_default=True,
-            help="What multiplies genotypes; all give the same integers.",
-        ),
-        click.option(
-            "--performance-report",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE.html",
-            callback=_with_bokeh,
-            help="Write Dask's report of the accumulation, in the work directory unless FILE is "
-            "absolute. PRIVATE.",
-        ),
-    ],
+    click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler."),
+    click.option(
+        "--tls",
+        type=DIRECTORY,
+        help="Certificates that the scheduler was started with (pipelines.certificates).",
+    ),
+    click.option(
+        "--no-tls",
+        is_flag=True,
+        help="Talk to the scheduler in plain text: everybody on the network is trusted.",
+    ),
+    click.option(
+        "--cluster",
+        type=FILE_PATH,
+        metavar="FILE.toml",
+        help="Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has "
+        "examples.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Worker processes on this machine (default: threads of the command itself).",
+    ),
+    click.option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Of each local worker, e.g. 4GiB (default: the share of one CPU).",
+    ),
+    click.option(
+        "--object-store",
+        metavar="URL",
+        help="Keep what workers read and write, and the sums of it, at s3://bucket/prefix, for "
+        "workers that do not see this machine's files.",
+    ),
+    click.option(
+        "--kernel",
+        type=click.Choice(NAMES),
+        default=AUTOMATIC,
+        show_default=True,
+        help="What multiplies genotypes; all give the same integers.",
+    ),
+    click.option(
+        "--performance-report",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE.html",
+        help="Write Dask's report of the accumulation, in the work directory unless FILE is "
+        "absolute. PRIVATE.",
+    ),
 )
 
 
 dry_run_option = under(
     "Where and how to compute",
-    [
-        click.option(
-            "--dry-run",
-            is_flag=True,
-            help="Check options, headers, tables and the ledger, print what the run needs, and do "
-            "nothing.",
-        )
-    ],
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Check options, headers, tables and the ledger, print what the run needs, and do "
+        "nothing.",
+    ),
 )
 
 encryption_option = under(
     FILES,
-    [
-        click.option(
-            "--encryption-key",
-            type=FILE_PATH,
-            help="Encrypt what is kept about people with the key in this file "
-            "(pipelines.encryption_key).",
-        )
-    ],
+    click.option(
+        "--encryption-key",
+        type=FILE_PATH,
+        help="Encrypt what is kept about people with the key in this file "
+        "(pipelines.encryption_key).",
+    ),
 )
 
 
 def work_dir_option(*, required: bool) -> Decorator:
-    """``--work-dir``, which a command with ``--out`` can do without."""
-    option = click.option(
-        "--work-dir",
-        type=LocalPathType(file_okay=False, path_type=Path),
-        required=required,
-        help="Private directory for intermediate files" + ("." if required else " (OUT.work)."),
+    """Return ``--work-dir``, which is optional for a command with ``--out``."""
+    return under(
+        FILES,
+        click.option(
+            "--work-dir",
+            type=LocalPath(file_okay=False, path_type=Path),
+            required=required,
+            help="Private directory for intermediate files" + ("." if required else " (OUT.work)."),
+        ),
     )
-    return under(FILES, [option])
 
 
 def out_option(help_text: str) -> Decorator:
-    """``--out``, the path that a command creates."""
-    option = click.option(
-        "--out", type=LocalPathType(path_type=Path), required=True, help=help_text
-    )
-    return under(FILES, [option])
+    """Return ``--out``, the path that a command creates."""
+    path = LocalPath(path_type=Path)
+    return under(FILES, click.option("--out", type=path, required=True, help=help_text))
 
 
 whole_release_options = together(
-    [
-        bfile_option,
-        outcome_options,
-        budget_options,
-        out_option("The release directory to publish."),
-        selection_options,
-        model_options,
-        release_options,
-        ledger_options,
-        work_dir_option(required=False),
-        execution_options,
-    ]
+    bfile_option,
+    outcome_options,
+    budget_options,
+    out_option("The release directory to publish."),
+    selection_options,
+    model_options,
+    release_options,
+    ledger_options,
+    work_dir_option(required=False),
+    execution_options,
 )
 """Options of a release from genotype files."""

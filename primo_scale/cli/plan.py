@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-    log_format_option,
-)
-from primo_scale.cli.options import (
-    encryption_option,
-    request_from,
-    whole_release_options,
-)
+from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.options import encryption_option, request_from, whole_release_options
+from primo_scale.run.run_log import LOGGER
+
+if TYPE_CHECKING:
+    from primo_scale.run.request import AccumulateRequest, ReleaseRequest
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+def dry_run_of(request: AccumulateRequest | ReleaseRequest) -> None:
+    """Check a request, log the forecasts of its run, and change nothing."""
+    from primo_scale.run.operations import plan
+    from primo_scale.run.purge import is_done_and_purged
+
+    if not is_done_and_purged(request, read_only=True):
+        plan(request)
+    LOGGER.info("dry run: nothing is refused, and nothing was changed")
+
+
+@click.command(cls=ContractCommand)
 @whole_release_options
 @encryption_option
 @log_format_option
-@debug_option
-@explain_errors
 def main(**options: Any) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
 
     It is `primo-scale release --dry-run`: it reads headers, tables and the ledger, and changes
     nothing. PRIVATE: the output tells the number of people.
     """
-    from primo_scale.cli.dry_run import dry_run_of
     from primo_scale.run.request import ReleaseRequest
 
     dry_run_of(request_from(ReleaseRequest, options))

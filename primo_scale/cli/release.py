@@ -6,13 +6,7 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-    log_format_option,
-)
+from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.cli.options import (
     dry_run_option,
     encryption_option,
@@ -40,13 +34,11 @@ A release without noise, to compare with other tools; it protects nobody:
 """
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT, epilog=_EXAMPLES)
+@click.command(cls=ContractCommand, epilog=_EXAMPLES)
 @whole_release_options
 @dry_run_option
 @encryption_option
 @log_format_option
-@debug_option
-@explain_errors
 def main(dry_run: bool, **options: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
@@ -54,7 +46,7 @@ def main(dry_run: bool, **options: Any) -> None:
     the release is there already, it says so. Before it reads a genotype it checks all other inputs
     and asks the ledger; with --dry-run it does only that.
     """
-    from primo_scale.cli.dry_run import dry_run_of
+    from primo_scale.cli.plan import dry_run_of
     from primo_scale.run.operations import release
     from primo_scale.run.request import ReleaseRequest
 

@@ -1,4 +1,4 @@
-"""What a cluster profile comes to: ``primo-scale show-cluster FILE.toml``."""
+"""``primo-scale show-cluster FILE.toml``: print what a cluster profile submits."""
 
 from __future__ import annotations
 
@@ -8,22 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import FILE_PATH
 
 if TYPE_CHECKING:
     from primo_scale.cluster.profile import JobQueueProfile
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.argument("file", type=FILE_PATH, metavar="FILE.toml")
-@debug_option
-@explain_errors
 def main(file: Path) -> None:
     """Print the job script or Kubernetes manifest of a profile; start nothing.
 
@@ -50,7 +43,3 @@ def _script(profile: JobQueueProfile) -> str:
     certificates = Path(profile.tls) if isinstance(profile.tls, str) else made
     logs = str(profile.jobs.logs or scratch / "logs")
     return job_script(profile, certificates, logs)
-
-
-if __name__ == "__main__":
-    main()

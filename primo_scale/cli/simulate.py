@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import CONTEXT, ContractCommand, debug_option, explain_errors
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.option_types import Number
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.option("--bfile", required=True, metavar="PREFIX", help="PLINK 1 fileset of the panel.")
 @click.option("--out", required=True, metavar="PREFIX", help="Files to write: PREFIX.bed, ...")
 @click.option("--samples", type=click.IntRange(min=1), required=True, help="People to simulate.")
@@ -70,8 +70,6 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
     show_default=True,
     help="Of the effects: cohorts that share it, and the trait options, share their effects.",
 )
-@debug_option
-@explain_errors
 def main(**options: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.
 

@@ -1,4 +1,4 @@
-"""``primo-scale status WORK_DIR``: how far a run is, from another terminal."""
+"""``primo-scale status WORK_DIR``: print the progress of a run, from another terminal."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from pathlib import Path
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    DIRECTORY,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import DIRECTORY
 from primo_scale.errors import InputError, InterruptedRun
 
 _EXIT_CODES = {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.argument("work_dir", metavar="WORK_DIR", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
-@debug_option
-@explain_errors
 def main(work_dir: Path, as_json: bool) -> None:
     """Print the stage of the run in WORK_DIR, what is left of it, and how long that takes.
 

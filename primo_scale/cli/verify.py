@@ -7,17 +7,11 @@ from pathlib import Path
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    DIRECTORY,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import DIRECTORY, FILE_PATH
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
 @click.option(
     "--public-key",
@@ -29,8 +23,6 @@ from primo_scale.cli.command_line import (
     type=FILE_PATH,
     help="For the custodian: the ledger must have paid for this very release.",
 )
-@debug_option
-@explain_errors
 def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
     """Check the release in DIR and recompute its guarantee from release.json.
 

@@ -61,15 +61,8 @@ _ALWAYS = _Period(
 class Certificates:
     """Certificates in a directory, checked to be complete, private and valid.
 
-    Attributes
-    ----------
-    directory : Path
-        Directory that holds ``ca.pem``, ``cert.pem`` and ``key.pem``.
-    expires : datetime
-        Time after which new connections fail.
-    fingerprint : str
-        SHA-256 digest of the authority's certificate, as hexadecimal text. It is equal on all
-        machines of a cluster.
+    The fingerprint is the SHA-256 digest of the authority's certificate, as hexadecimal text, and
+    is equal on all machines of a cluster.
     """
 
     directory: Path
@@ -78,13 +71,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certificates:
-    """Make the authority and the certificate of a new cluster.
-
-    Raises
-    ------
-    InputError
-        `directory` already exists.
-    """
+    """Make the authority and the certificate of a new cluster, unless the directory exists."""
     with directory_published_at_end(directory) as staging:
         _write(staging, _from_now(days))
     return read_certificates(directory)
@@ -114,21 +101,11 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
 
 @contextmanager
 def throw_away_certificates(parent: Path) -> Iterator[Path]:
-    """Make certificates for one run, which are valid at any clock time.
+    """Make certificates for one run, which are valid at any clock time, in a new directory.
 
-    Dask's ``Security.temporary()`` is not suitable: its certificate is valid for 365 days from the
-    second of its creation, so a clock that is set back, or that is late on a worker, breaks the
-    run.
-
-    Parameters
-    ----------
-    parent : Path
-        Private directory that the workers can read.
-
-    Yields
-    ------
-    Path
-        Directory of the certificates in `parent`, deleted at the end.
+    The directory is deleted at the end; `parent` is private, and the workers can read it. Dask's
+    ``Security.temporary()`` is not suitable: its certificate is valid for 365 days from the second
+    of its creation, so a clock that is set back, or that is late on a worker, breaks the run.
     """
     # Delete the certificates of a killed command; the lock of the work directory shows that it
     # no longer runs.
@@ -157,13 +134,7 @@ def read_certificates(directory: Path) -> Certificates:
 
 
 def read_mounted_certificates(directory: Path) -> Certificates:
-    """Read certificates from a secret mounted in a pod, without a check of file permissions.
-
-    Raises
-    ------
-    InputError
-        As in `read_certificates`, except for permissions.
-    """
+    """Read certificates from a secret mounted in a pod, without a check of file permissions."""
     try:
         authority = x509.load_pem_x509_certificate((directory / AUTHORITY_FILE).read_bytes())
         certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE_FILE).read_bytes())
@@ -199,12 +170,8 @@ def security_for(directory: Path) -> Security:
     """Return the Dask settings that allow only TLS 1.3 between holders of the same certificates.
 
     Client, scheduler and workers use the same settings. Each refuses unencrypted connections and
-    peers without a certificate of the authority in `directory`.
-
-    Raises
-    ------
-    InputError
-        As in `read_certificates`.
+    peers without a certificate of the authority in `directory`. The certificates are checked as by
+    `read_certificates`.
     """
     return security_of(read_certificates(directory).directory.resolve())
 
@@ -232,9 +199,9 @@ def security_towards(address: str, tls: Path | str | bool) -> Security | None:
 
     Parameters
     ----------
-    address : str
+    address
         Address in Dask's notation; without a protocol it is ``tcp://``.
-    tls : Path or str or bool
+    tls
         Directory of the cluster's certificates. True takes the certificates of Dask's own
         configuration if the address is encrypted; False accepts plain text, for a network that the
         user trusts.
@@ -245,7 +212,7 @@ def security_towards(address: str, tls: Path | str | bool) -> Security | None:
         The address is plain text on another machine although `tls` is True, certificates are given
         for a plain address, or an encrypted address has no certificates.
     InputError
-        As in `read_certificates`.
+        The certificates cannot be used (see `read_certificates`).
     """
     if address.startswith("tls://"):
         return _configured_security(address) if isinstance(tls, bool) else security_for(Path(tls))
@@ -277,13 +244,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _configured_security(address: str) -> Security:
-    """Return the TLS settings of the user's Dask configuration.
-
-    Raises
-    ------
-    UsageError
-        The configuration has no certificates.
-    """
+    """Return the TLS settings of the user's Dask configuration, which must name certificates."""
     from distributed.security import Security
 
     security = Security(require_encryption=True)

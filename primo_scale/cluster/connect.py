@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from distributed import Client, Security
+from distributed.deploy import Cluster
 
 from primo_scale.cluster.certificates import (
     read_certificates,
@@ -16,15 +17,13 @@ from primo_scale.cluster.certificates import (
     security_towards,
     throw_away_certificates,
 )
-from primo_scale.cluster.local import local_cluster
-from primo_scale.cluster.lost_workers import workers_replaced
+from primo_scale.cluster.local import local_cluster, workers_replaced
 from primo_scale.cluster.profile import (
     ClusterProfile,
     JobQueueProfile,
     KubernetesProfile,
     LocalProfile,
     SchedulerProfile,
-    Tls,
 )
 from primo_scale.errors import InputError
 
@@ -39,9 +38,9 @@ def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
 
     Parameters
     ----------
-    profile : ClusterProfile
+    profile
         Profile of the cluster.
-    scratch : Path
+    scratch
         Private directory in the work directory, which job-queue workers must also be able to read.
 
     Raises
@@ -49,67 +48,47 @@ def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
     InputError
         No scheduler answers, the queue refuses the first job, or kubectl fails.
     """
-    if isinstance(profile, SchedulerProfile):
-        with _scheduler_client(profile) as client:
+    with ExitStack() as started:
+        if isinstance(profile, SchedulerProfile):
+            security = security_towards(profile.address, profile.tls)
+            client = _connected(profile.address, security, "--scheduler", wait_for_workers=True)
+        elif isinstance(profile, LocalProfile):
+            certificates = started.enter_context(throw_away_certificates(scratch))
+            cluster = local_cluster(profile, security_of(certificates), scratch)
+            started.enter_context(cluster)
+            started.enter_context(workers_replaced(cluster))
+            client = Client(cluster)
+        elif isinstance(profile, JobQueueProfile):
+            client = Client(started.enter_context(_job_queue_cluster(profile, scratch)))
+        else:
+            client = _kubernetes_client(profile, started)
+        with client:
             yield client
-    elif isinstance(profile, LocalProfile):
-        with (
-            throw_away_certificates(scratch) as certificates,
-            local_cluster(profile, security_of(certificates), scratch) as cluster,
-            workers_replaced(cluster),
-            Client(cluster) as client,
-        ):
-            yield client
-    elif isinstance(profile, JobQueueProfile):
-        with _job_queue_client(profile, scratch) as client:
-            yield client
-    else:
-        with _kubernetes_client(profile) as client:
-            yield client
-
-
-def _scheduler_client(profile: SchedulerProfile) -> Client:
-    security = security_towards(profile.address, profile.tls)
-    return _connected(profile.address, security, "--scheduler", wait_for_workers=True)
 
 
 @contextmanager
-def _job_queue_client(profile: JobQueueProfile, scratch: Path) -> Iterator[Client]:
+def _job_queue_cluster(profile: JobQueueProfile, scratch: Path) -> Iterator[Cluster]:
+    """Start a cluster with the profile's certificates, or with those of this run if it has none."""
     # Imported only here, because dask-jobqueue reads its configuration files on import.
     from primo_scale.cluster.job_queue import job_queue_cluster
 
-    with (
-        _certificates(profile.tls, scratch) as certificates,
-        job_queue_cluster(profile, certificates, scratch) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    certificates: AbstractContextManager[Path | None] = nullcontext()
+    if isinstance(profile.tls, str):
+        certificates = nullcontext(read_certificates(Path(profile.tls)).directory)
+    elif profile.tls:
+        certificates = throw_away_certificates(scratch)
+    with certificates as directory, job_queue_cluster(profile, directory, scratch) as cluster:
+        yield cluster
 
 
-@contextmanager
-def _certificates(tls: Tls, scratch: Path) -> Iterator[Path | None]:
-    """Yield the directory of the certificates, which are made for this run if none are named."""
-    if isinstance(tls, str):
-        yield read_certificates(Path(tls)).directory
-    elif not tls:
-        yield None
-    else:
-        with throw_away_certificates(scratch) as directory:
-            yield directory
-
-
-@contextmanager
-def _kubernetes_client(profile: KubernetesProfile) -> Iterator[Client]:
+def _kubernetes_client(profile: KubernetesProfile, started: ExitStack) -> Client:
     from primo_scale.cluster.kubernetes import applied
 
     security = None
     if isinstance(profile.tls, str):
         security = security_of(read_mounted_certificates(Path(profile.tls)).directory)
-    with (
-        applied(profile) as address,
-        _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS) as client,
-    ):
-        yield client
+    address = started.enter_context(applied(profile))
+    return _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS)
 
 
 def _connected(

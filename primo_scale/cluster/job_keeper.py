@@ -18,6 +18,8 @@ from typing import Any
 from distributed import Adaptive
 from distributed.core import Status
 
+from primo_scale.cluster.profile import JobQueueProfile, seconds
+
 LOGGER = logging.getLogger("primo_scale")
 
 _JOB_NUMBER = re.compile(r"^\s*(\d+)", re.MULTILINE)
@@ -32,34 +34,22 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
 
     Parameters
     ----------
-    cluster : dask_jobqueue.JobQueueCluster
-        Running cluster.
-    listing : tuple of str
-        Command that lists the jobs of a user, see `queues.JobQueue`.
-    poll_seconds : int
-        Shortest time between two listings of the queue, in seconds.
-    processes : int
-        Number of worker processes in a job.
-    logs : Path
+    cluster
+        Running `dask_jobqueue.JobQueueCluster`.
+    profile
+        Profile of the queue.
+    logs
         Directory of the jobs' output, for warnings.
-    minimum, maximum : int
+    minimum, maximum
         Limits of the number of workers.
     """
 
     def __init__(
-        self,
-        cluster: Any,
-        *,
-        listing: tuple[str, ...],
-        poll_seconds: int,
-        processes: int,
-        logs: Path,
-        minimum: int,
-        maximum: int,
+        self, cluster: Any, *, profile: JobQueueProfile, logs: Path, minimum: int, maximum: int
     ) -> None:
-        self._listing = (*listing, getpass.getuser())
-        self._poll_seconds = poll_seconds
-        self._processes = processes
+        self._listing = (*profile.job_queue.listing, getpass.getuser())
+        self._poll_seconds = poll_seconds = seconds(profile.jobs.poll)
+        self._processes = profile.jobs.cores
         self._logs = logs
         self._next_listing = monotonic() + poll_seconds
         self._proved: set[str] = set()  # jobs whose worker connected
@@ -115,7 +105,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
     def _note_arrivals(self) -> None:
         workers = self.cluster.scheduler.workers.values()
         arrived = {self._job_of(str(worker.name)) for worker in workers}
-        numbers = {job.job_id for name, job in self._jobs().items() if name in arrived}
+        numbers = {job.job_id for name, job in self.cluster.workers.items() if name in arrived}
         if numbers - self._proved:
             self._proved |= numbers
             self._pause = 0.0
@@ -124,7 +114,9 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         """Remove the jobs that the queue no longer lists, so that new jobs replace them."""
         if monotonic() < self._next_listing:
             return
-        known = {name: job.job_id for name, job in self._jobs().items() if job.job_id is not None}
+        known = {
+            name: job.job_id for name, job in self.cluster.workers.items() if job.job_id is not None
+        }
         there = await self._jobs_in_queue()
         self._next_listing = monotonic() + self._poll_seconds
         if there is None:
@@ -153,10 +145,6 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         output, _ = await process.communicate()
         return set(_JOB_NUMBER.findall(output.decode())) if process.returncode == 0 else None
 
-    def _jobs(self) -> dict[str, Any]:
-        jobs: dict[str, Any] = self.cluster.workers
-        return jobs
-
     def _wait_longer(self) -> None:
         self._pause = min(max(float(self._poll_seconds), 2 * self._pause), _LARGEST_PAUSE_SECONDS)
         self._resume_at = monotonic() + self._pause
@@ -171,10 +159,8 @@ async def submit_jobs(cluster: Any, jobs: int) -> None:
 
     Raises
     ------
-    RuntimeError
-        The submit command failed.
-    OSError
-        The submit command does not exist.
+    RuntimeError, OSError
+        The submit command failed, or does not exist.
     """
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())

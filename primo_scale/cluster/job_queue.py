@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import dask
+from distributed.deploy import Cluster
 
 from primo_scale.cluster.certificates import security_of
 from primo_scale.cluster.dask_settings import (
@@ -43,14 +44,8 @@ _SETTINGS = {
 def job_script(profile: JobQueueProfile, certificates: Path | None, logs: str) -> str:
     """Return the job script with placeholders for the addresses of scheduler and job.
 
-    Parameters
-    ----------
-    profile : JobQueueProfile
-        Profile of the queue.
-    certificates : Path or None
-        Directory of the workers' certificates, or None without TLS.
-    logs : str
-        Directory of the job's output.
+    `certificates` is the directory of the workers' certificates, or None without TLS, and `logs`
+    that of the job's output.
     """
     job_class = pkgutil.resolve_name(profile.job_queue.cluster).job_cls
     scheme, tls = "tcp", {}
@@ -64,25 +59,12 @@ def job_script(profile: JobQueueProfile, certificates: Path | None, logs: str) -
 
 @contextmanager
 def job_queue_cluster(
-    profile: JobQueueProfile,
-    certificates: Path | None,
-    scratch: Path,
-) -> Iterator[Any]:
+    profile: JobQueueProfile, certificates: Path | None, scratch: Path
+) -> Iterator[Cluster]:
     """Start a scheduler in this process, submit a first job, and keep jobs in the queue.
 
-    Parameters
-    ----------
-    profile : JobQueueProfile
-        Profile of the queue.
-    certificates : Path or None
-        Directory of certificates that the workers can read, or None without TLS.
-    scratch : Path
-        Private directory that the workers can read.
-
-    Yields
-    ------
-    distributed.deploy.Cluster
-        Running cluster to connect a client to.
+    The workers must be able to read the directory of the certificates, which is None without TLS,
+    and the private directory `scratch`.
 
     Raises
     ------
@@ -92,13 +74,11 @@ def job_queue_cluster(
     given = profile.jobs.logs
     logs = make_private_directory(scratch / "logs") if given is None else Path(given)
     cluster_class = pkgutil.resolve_name(profile.job_queue.cluster)
-    listener, security = profile.scheduler, None
+    listener = profile.scheduler
     place = {"host": listener.host, "interface": listener.interface}
-    if certificates is not None:
-        security = security_of(certificates)
     with dask.config.set({**_SETTINGS, **NO_WEB_PAGES}):
         cluster = cluster_class(
-            security=security,
+            security=None if certificates is None else security_of(certificates),
             scheduler_options={
                 "dashboard": False,
                 "dashboard_address": "127.0.0.1:0",  # the server has no pages but needs a port
@@ -112,13 +92,7 @@ def job_queue_cluster(
         with cluster:
             _submit_first_job(cluster, profile)
             cluster.adapt(
-                Adaptive=partial(
-                    JobKeeper,
-                    listing=profile.job_queue.listing,
-                    poll_seconds=seconds(profile.jobs.poll),
-                    processes=profile.jobs.cores,
-                    logs=logs,
-                ),
+                Adaptive=partial(JobKeeper, profile=profile, logs=logs),
                 minimum_jobs=profile.jobs.minimum,
                 maximum_jobs=profile.jobs.maximum,
             )
@@ -149,6 +123,8 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
 def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:
     """Return all options of dask-jobqueue, so that its configuration files have no effect."""
     jobs, workers = profile.jobs, profile.workers
+    lifetime, stagger = (f"{duration}s" for duration in _lifetime(profile))
+    closing = ["--lifetime", lifetime, "--lifetime-stagger", stagger]
     options: dict[str, Any] = {
         "cores": jobs.cores,
         "processes": jobs.cores,
@@ -160,7 +136,7 @@ def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:
         "interface": workers.interface,
         "local_directory": workers.scratch,
         "death_timeout": seconds(workers.death_timeout),
-        "worker_extra_args": _worker_arguments(profile),
+        "worker_extra_args": ["--no-dashboard", *closing],
         "job_extra_directives": list(jobs.directives),
         "job_script_prologue": _prologue(profile),
         "log_directory": logs,
@@ -170,17 +146,6 @@ def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:
     if profile.job_queue.has_resources:
         options["resource_spec"] = jobs.resources
     return options
-
-
-def _worker_arguments(profile: JobQueueProfile) -> list[str]:
-    lifetime, stagger = _lifetime(profile)
-    return [
-        "--no-dashboard",
-        "--lifetime",
-        f"{lifetime}s",
-        "--lifetime-stagger",
-        f"{stagger}s",
-    ]
 
 
 def _lifetime(profile: JobQueueProfile) -> tuple[int, int]:

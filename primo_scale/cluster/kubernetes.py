@@ -39,18 +39,7 @@ _SCHEDULER_ENVIRONMENT = {
 
 
 def manifest(profile: KubernetesProfile) -> dict[str, Any]:
-    """Return the DaskCluster resource of a profile.
-
-    Parameters
-    ----------
-    profile : KubernetesProfile
-        Profile of the cluster.
-
-    Returns
-    -------
-    dict
-        Resource for ``kubectl apply``, in version v1 of the operator.
-    """
+    """Return the DaskCluster resource of a profile, in version v1 of the operator."""
     pods = profile.pods
     selector = {"dask.org/cluster-name": profile.name, "dask.org/component": "scheduler"}
     ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", _WEB_PORT)]
@@ -80,14 +69,10 @@ def manifest(profile: KubernetesProfile) -> dict[str, Any]:
 
 @contextmanager
 def applied(profile: KubernetesProfile) -> Iterator[str]:
-    """Create the cluster, and delete it at the end.
+    """Create the cluster, yield its scheduler's address, and delete it at the end.
 
-    A killed command leaves the cluster in place, and the same command finds it again.
-
-    Yields
-    ------
-    str
-        Address of the scheduler, which may not answer at once.
+    The scheduler may not answer at once. A killed command leaves the cluster in place, and the same
+    command finds it again.
 
     Raises
     ------
@@ -194,14 +179,13 @@ def _pod(profile: KubernetesProfile, container: dict[str, Any]) -> dict[str, Any
 
 
 def _placement(pods: Pods) -> dict[str, Any]:
-    placement: dict[str, Any] = {}
-    if pods.node_selector:
-        placement["nodeSelector"] = pods.node_selector
-    if pods.service_account is not None:
-        placement["serviceAccountName"] = pods.service_account
-    if pods.image_pull_secret is not None:
-        placement["imagePullSecrets"] = [{"name": pods.image_pull_secret}]
-    return placement
+    secret = pods.image_pull_secret
+    placement = {
+        "nodeSelector": pods.node_selector,
+        "serviceAccountName": pods.service_account,
+        "imagePullSecrets": None if secret is None else [{"name": secret}],
+    }
+    return {key: value for key, value in placement.items() if value}
 
 
 def _tls_arguments(profile: KubernetesProfile) -> list[str]:

@@ -1,15 +1,17 @@
-"""A cluster of processes on this machine."""
+"""A cluster of processes on this machine, and the replacement of its lost workers."""
 
 from __future__ import annotations
 
 import logging
 import signal
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dask
 from distributed import LocalCluster, Security
+from distributed.core import Status
 
 from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SELDOM_INTERRUPTED, WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile, worker_memory
@@ -21,6 +23,9 @@ LOGGER = logging.getLogger("primo_scale")
 
 # Number of attempts to start a cluster if a worker dies during the start.
 _TRIALS = 3
+# Interval between two checks for lost workers.
+_LOOK_SECONDS = 2.0
+_GONE = (Status.closed, Status.failed)
 _SETTINGS = {
     **NO_WEB_PAGES,
     **SELDOM_INTERRUPTED,
@@ -40,17 +45,9 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
     effect, because multiprocessing unblocks it.
 
     Dask gives up a cluster if a worker is killed during the start. Such a cluster is started again,
-    up to `_TRIALS` times in total.
-
-    Parameters
-    ----------
-    profile : LocalProfile
-        Number of workers and their memory limit.
-    security : Security
-        TLS settings. They are needed because any user of a shared machine can connect to a loopback
-        port, and every peer of a Dask cluster can run code as its owner.
-    scratch : Path
-        Directory for spilled data, inside the work directory.
+    up to `_TRIALS` times in total. The scratch directory is for spilled data. TLS is needed because
+    any user of a shared machine can connect to a loopback port, and every peer of a Dask cluster
+    can run code as its owner.
 
     Raises
     ------
@@ -96,3 +93,42 @@ def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalC
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def workers_replaced(cluster: LocalCluster) -> Iterator[None]:
+    """Keep the number of workers constant during the block.
+
+    Dask restarts a dead worker only once. It gives up a worker that dies during the restart, or
+    that takes longer than a quarter of a minute on a busy machine. After the loss of all workers a
+    run would wait forever.
+    """
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(cluster, len(cluster.worker_spec), ended))
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _watch(cluster: LocalCluster, wanted: int, ended: threading.Event) -> None:
+    while not ended.wait(_LOOK_SECONDS):
+        lost = [name for name in list(cluster.worker_spec) if _is_lost(cluster, name)]
+        if lost or len(cluster.worker_spec) < wanted:
+            # A worker that dies during its start is found by the next check.
+            with suppress(RuntimeError, OSError):
+                cluster.sync(_replace, cluster, lost, wanted)
+
+
+def _is_lost(cluster: LocalCluster, name: object) -> bool:
+    # One lookup only, because Dask's own thread may remove the worker at any time.
+    worker = cluster.workers.get(name)
+    return worker is None or worker.status in _GONE
+
+
+async def _replace(cluster: LocalCluster, lost: list[object], wanted: int) -> None:
+    await cluster.scale_down(lost)
+    cluster.scale(wanted)
+    await cluster

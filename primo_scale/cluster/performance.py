@@ -14,10 +14,6 @@ from distributed import Client, performance_report
 from primo_scale.errors import InputError
 from primo_scale.storage.files import write_atomically
 
-PACKAGE = "bokeh"
-INSTALL = "pip install 'primo-scale[report]'"
-"""Package that draws the report, and the command that installs it."""
-
 # Dask's template loads the icon from its web site, which could log every view of the report.
 _ICON = re.compile(rb'<link rel="shortcut icon"[^>]*>')
 
@@ -42,11 +38,11 @@ def performance_reported(client: Client, path: Path) -> Iterator[None]:
     InputError
         The scheduler's Python lacks Bokeh. This is raised before the block.
     """
-    if client.run_on_scheduler(importlib.util.find_spec, PACKAGE) is None:
+    if client.run_on_scheduler(importlib.util.find_spec, "bokeh") is None:
         raise InputError(
             "the scheduler lacks Bokeh, which draws performance reports",
             where="--performance-report",
-            remedy=f"Install it where the scheduler runs: {INSTALL}",
+            remedy="Install it where the scheduler runs: pip install 'primo-scale[report]'",
         )
     with tempfile.TemporaryDirectory() as private:
         draft = Path(private) / "report.html"

@@ -1,7 +1,7 @@
 """Profiles, which describe in a TOML file where tasks run.
 
 The defaults are sufficient for a long unattended run, so that ``kind = "slurm"`` alone is a valid
-profile. The keys of a profile are documented next to the examples in ``cluster/``.
+profile. ``cluster/README.md`` documents the keys, beside the examples.
 """
 
 from __future__ import annotations
@@ -68,92 +68,41 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ThreadsProfile(Struct, frozen=True):
-    """Threads of the command's own process, the default.
-
-    Attributes
-    ----------
-    threads : int
-        Number of threads; by default one for each CPU that this process may use.
-    """
+    """Threads of the command's own process, the default: one for each CPU that it may use."""
 
     threads: int = field(default_factory=usable_cpus)
 
 
 class LocalProfile(_Table, frozen=True, tag_field="kind", tag="local"):
-    """Worker processes on this machine.
+    """Worker processes on this machine."""
 
-    Attributes
-    ----------
-    workers : int or None
-        Number of processes; None stands for one per usable CPU.
-    memory_limit : str or None
-        Memory limit of each process, such as ``4GiB``; None stands for the share of one CPU (see
-        `worker_memory`).
-    """
-
-    workers: Count | None = None
-    memory_limit: Size | None = None
+    workers: Count | None = None  # by default one for each usable CPU
+    memory_limit: Size | None = None  # of each process; by default see `worker_memory`
 
 
 class SchedulerProfile(_Table, frozen=True, tag_field="kind", tag="scheduler"):
-    """Running Dask scheduler with workers.
-
-    Attributes
-    ----------
-    address : str
-        Address that the scheduler prints.
-    tls : Tls
-        Certificates; False permits an address without encryption.
-    """
+    """Running Dask scheduler with workers; without TLS, its address is not encrypted."""
 
     address: Address
     tls: Tls = True
 
 
 class Jobs(_Table, frozen=True):
-    """Resources of each job, and the number of jobs.
+    """Resources of each job, and the number of jobs."""
 
-    Attributes
-    ----------
-    minimum : int
-        Number of jobs that are kept without work.
-    maximum : int
-        Largest number of jobs.
-    cores : int
-        Cores of a job. Each core runs one worker process.
-    memory : str
-        Memory of a job, such as ``8GiB``.
-    walltime : str
-        Time limit of a job, as hours:minutes:seconds.
-    queue, account : str or None
-        Names at the site (in SLURM a queue is a partition).
-    directives : tuple of str
-        Further options of the submit command, each of which is a line in the header of the script.
-    prologue : tuple of str
-        Shell commands before the worker starts, such as ``module load``.
-    resources : str or None
-        Resource request that replaces cores and memory: PBS ``select``, SGE ``-l``.
-    python : str or None
-        Interpreter on the nodes; None stands for the path of the current interpreter.
-    logs : str or None
-        Directory of the jobs' output; None stands for a directory in the work directory.
-    poll : str
-        Interval between two listings of the queue, as hours:minutes:seconds.
-    """
-
-    minimum: NonNegative = 0
+    minimum: NonNegative = 0  # number of jobs that are kept without work
     maximum: Count = 10
-    cores: Count = 4
-    memory: Size = "8GiB"
+    cores: Count = 4  # of a job; each core runs one worker process
+    memory: Size = "8GiB"  # of a job
     walltime: Duration = "04:00:00"
-    queue: Name | None = None
+    queue: Name | None = None  # in SLURM, a partition
     account: Name | None = None
-    directives: tuple[Line, ...] = ()
-    prologue: tuple[Line, ...] = ()
-    resources: Line | None = None
-    python: Directory | None = None
-    logs: str | None = None
-    poll: Duration = "00:00:30"
+    directives: tuple[Line, ...] = ()  # further lines in the header of the job script
+    prologue: tuple[Line, ...] = ()  # shell commands before the worker starts
+    resources: Line | None = None  # request that replaces cores and memory
+    python: Directory | None = None  # interpreter on the nodes; by default the current one
+    logs: str | None = None  # of the jobs; by default a directory in the work directory
+    poll: Duration = "00:00:30"  # interval between two listings of the queue
 
     def __post_init__(self) -> None:
         if self.minimum > self.maximum:
@@ -163,43 +112,24 @@ class Jobs(_Table, frozen=True):
 
 
 class JobWorkers(_Table, frozen=True):
-    """Settings of a worker process in its job.
+    """Settings of a worker process in its job."""
 
-    Attributes
-    ----------
-    scratch : str
-        Directory on the node's own disk.
-    interface : str or None
-        Network interface that workers listen on, such as ``ib0``; None stands for Dask's choice.
-    death_timeout : str
-        Time after which a worker without a scheduler ends, and its job with it.
-    lifetime, lifetime_stagger : str or None
-        Time after which a worker closes, and its random variation; None stands for values that end
-        the job shortly before its walltime.
-    """
-
-    scratch: Directory = "${TMPDIR:-/tmp}"
-    interface: Name | None = None
-    death_timeout: Duration = "00:02:00"
-    lifetime: Duration | None = None
+    scratch: Directory = "${TMPDIR:-/tmp}"  # on the node's own disk
+    interface: Name | None = None  # network interface, such as ib0; by default Dask's choice
+    death_timeout: Duration = "00:02:00"  # after which a worker without a scheduler ends
+    lifetime: Duration | None = None  # by default the job ends shortly before its walltime
     lifetime_stagger: Duration | None = None
 
 
 class Listener(_Table, frozen=True):
-    """Address of the scheduler, which runs in the command's own process.
+    """Address of the scheduler in the command's own process, which the nodes can reach.
 
-    Attributes
-    ----------
-    host, interface : str or None
-        Address or network interface that the nodes can reach; at most one of the two. Without
-        either, the scheduler listens on every interface, which requires TLS.
-    port : int
-        TCP port; 0 stands for any free port.
+    Without a host or an interface, the scheduler listens on every interface, which requires TLS.
     """
 
     host: Host | None = None
     interface: Name | None = None
-    port: NonNegative = 0
+    port: NonNegative = 0  # 0 stands for any free port
 
     def __post_init__(self) -> None:
         if self.host is not None and self.interface is not None:
@@ -214,23 +144,10 @@ class Listener(_Table, frozen=True):
 class JobQueueProfile(_Table, frozen=True):
     """Workers as jobs of a queue: SLURM, PBS, LSF or SGE.
 
-    Attributes
-    ----------
-    kind : str
-        Kind of queue, a key of `JOB_QUEUES`.
-    jobs : Jobs
-        Resources and number of the jobs.
-    workers : JobWorkers
-        Settings of the worker processes.
-    scheduler : Listener
-        Address of the scheduler.
-    tls : Tls
-        The user's own certificates. True stands for temporary certificates in the work directory,
-        which the workers can read; False stands for no TLS, on a network where every machine is
-        trusted.
+    By default the certificates are temporary, in the work directory, which the workers can read.
     """
 
-    kind: str
+    kind: str  # a key of `JOB_QUEUES`
     jobs: Jobs = Jobs()
     workers: JobWorkers = JobWorkers()
     scheduler: Listener = Listener()
@@ -265,73 +182,31 @@ class Volume(_Table, frozen=True):
 
 
 class Pods(_Table, frozen=True):
-    """Parameters of scheduler and worker pods.
+    """Parameters of scheduler and worker pods."""
 
-    Attributes
-    ----------
-    image : str
-        Container image with this version of primo_scale, from ``cluster/Containerfile``.
-    workers : int
-        Number of worker pods.
-    cpus : int
-        CPUs of a worker pod. Each CPU runs one worker process.
-    memory : str
-        Memory of a worker pod, such as ``8Gi``.
-    tls_secret : str
-        Name of the secret with ca.pem, cert.pem and key.pem, the files of ``tls``.
-    volumes : tuple of Volume
-        Volumes of the genotypes and the work directory, with the same paths as for the command.
-    user : int
-        Numeric id of the user that owns the work directory.
-    node_selector : dict of str to str
-        Labels of the nodes that may run the pods.
-    service_account, image_pull_secret : str or None
-        Names of the Kubernetes service account and image pull secret.
-    lifetime, lifetime_stagger : str
-        Time after which a worker restarts, and its random variation.
-    death_timeout : str
-        Time after which a worker without a scheduler restarts.
-    """
-
-    image: Name
-    workers: Count = 10
-    cpus: Count = 4
-    memory: Quantity = "8Gi"
-    tls_secret: Label = "primo-scale-tls"
-    volumes: tuple[Volume, ...] = ()
-    user: Count = 1000
-    node_selector: dict[str, str] = {}
+    image: Name  # with this version of primo_scale, from cluster/Containerfile
+    workers: Count = 10  # number of worker pods
+    cpus: Count = 4  # of a worker pod; each CPU runs one worker process
+    memory: Quantity = "8Gi"  # of a worker pod
+    tls_secret: Label = "primo-scale-tls"  # with ca.pem, cert.pem and key.pem, the files of `tls`
+    volumes: tuple[Volume, ...] = ()  # of genotypes and work directory, at the command's paths
+    user: Count = 1000  # numeric id of the user that owns the work directory
+    node_selector: dict[str, str] = {}  # labels of the nodes that may run the pods
     service_account: Label | None = None
     image_pull_secret: Label | None = None
-    lifetime: Duration = "24:00:00"
+    lifetime: Duration = "24:00:00"  # after which a worker restarts
     lifetime_stagger: Duration = "01:00:00"
-    death_timeout: Duration = "00:02:00"
+    death_timeout: Duration = "00:02:00"  # after which a worker without a scheduler restarts
 
 
 class KubernetesProfile(_Table, frozen=True, tag_field="kind", tag="kubernetes"):
-    """Workers as pods that the Dask operator creates from a DaskCluster resource.
-
-    Attributes
-    ----------
-    pods : Pods
-        Parameters of the pods.
-    name : str
-        Name of the resource, unique per run. A repeated run must use the same name.
-    namespace : str
-        Namespace of the resource.
-    address : str or None
-        Address of the scheduler for the command; None stands for `service_address`.
-    context : str or None
-        Context of kubectl; None stands for the current context.
-    tls : Tls
-        Certificates of the command; False stands for no TLS, if every pod is trusted.
-    """
+    """Workers as pods that the Dask operator creates from a DaskCluster resource."""
 
     pods: Pods
-    name: Label
+    name: Label  # of the resource, unique per run; a repeated run must use the same name
     namespace: Label = "default"
-    address: Address | None = None
-    context: Name | None = None
+    address: Address | None = None  # of the scheduler; by default `service_address`
+    context: Name | None = None  # of kubectl; by default the current one
     tls: Tls = True
 
     def __post_init__(self) -> None:

@@ -8,13 +8,13 @@ Balle and Wang (2018), and mu^2 adds up under composition. All functions round t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.bisection import bracket_root
 from primo_scale.gaussian.sensitivity import Adjacency
 
 # Share of epsilon that covers the cost of noise on a lattice instead of the real line and the
@@ -28,6 +28,8 @@ DELTA_RANGE = (1e-30, 1e-3)
 _ROUNDING = 1e-12
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
+_USUAL_EPSILON = "Values from 0.1 (strict) to 10 (weak) are usual"
+_USUAL_DELTA = "A common choice is 1/n^2 for n people"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,23 @@ def _mills_ratio(u: float) -> float:
     return _SQRT_HALF_PI * float(erfcx(u / math.sqrt(2)))
 
 
+def _bracket_root(
+    function: Callable[[float], float], low: float, high: float
+) -> tuple[float, float]:
+    """Return neighbouring numbers between which an increasing function exceeds 0.
+
+    The function is at most 0 at `low` and at the first number, and above 0 at `high` and at the
+    second. Bisection replaces `scipy.optimize.brentq`, whose package takes long to import, in every
+    command.
+    """
+    while low < (middle := low + (high - low) / 2) < high:
+        if function(middle) <= 0:
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
 def mu_for(epsilon: float, delta: float) -> float:
     """Return the largest mu that is (epsilon, delta)-private, rounded down by a relative 1e-12.
 
@@ -90,14 +109,14 @@ def mu_for(epsilon: float, delta: float) -> float:
     UsageError
         ``epsilon`` is not positive and finite, or ``delta`` is not strictly between 0 and 1.
     """
-    check_epsilon_delta(epsilon, delta)
+    _check(epsilon, delta)
     log_target = math.log(delta)
     # The zero-concentrated bound is valid but loose, so it brackets the root from below.
     low = math.sqrt(2) * epsilon / (math.sqrt(epsilon - log_target) + math.sqrt(-log_target))
     high = 2 * low
     while log_delta(epsilon, high) < log_target:
         high *= 2
-    root, _ = bracket_root(lambda mu: log_delta(epsilon, mu) - log_target, low * 0.999, high)
+    root, _ = _bracket_root(lambda mu: log_delta(epsilon, mu) - log_target, low * 0.999, high)
     return root * (1 - _ROUNDING)
 
 
@@ -113,12 +132,12 @@ def epsilon_for(mu: float, delta: float) -> float:
     """
     if not (math.isfinite(mu) and mu >= 0):
         raise UsageError("mu must be finite and not negative", value=mu)
-    check_epsilon_delta(1.0, delta)
+    _check(1.0, delta)
     log_target = math.log(delta)
     if mu == 0 or log_delta(0.0, mu) <= log_target:
         return 0.0
     high = mu**2 / 2 + mu * math.sqrt(-2 * log_target)  # the zero-concentrated bound
-    _, root = bracket_root(lambda epsilon: log_target - log_delta(epsilon, mu), 0.0, high)
+    _, root = _bracket_root(lambda epsilon: log_target - log_delta(epsilon, mu), 0.0, high)
     return root * (1 + _ROUNDING) + _ROUNDING
 
 
@@ -134,23 +153,19 @@ def release_mu(epsilon: float, delta: float) -> float:
         Epsilon is not between 1e-3 and 100, or delta is not between 1e-30 and 1e-3: the lattice
         margin is proved, and the profile is accurate, only in this region.
     """
-    check_epsilon_delta(epsilon, delta)
-    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise UsageError(
-            "epsilon is outside the range for which the noise is proved",
-            where="--epsilon",
-            value=epsilon,
-            limit=f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}",
-            remedy="Values from 0.1 (strict) to 10 (weak) are usual",
-        )
-    if not DELTA_RANGE[0] <= delta <= DELTA_RANGE[1]:
-        raise UsageError(
-            "delta is outside the range for which the noise is proved",
-            where="--delta",
-            value=delta,
-            limit=f"{DELTA_RANGE[0]:g} to {DELTA_RANGE[1]:g}",
-            remedy="A common choice is 1/n^2 for n people",
-        )
+    _check(epsilon, delta)
+    for name, value, low, high, remedy in (
+        ("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON, _USUAL_EPSILON),
+        ("delta", delta, *DELTA_RANGE, _USUAL_DELTA),
+    ):
+        if not low <= value <= high:
+            raise UsageError(
+                f"{name} is outside the range for which the noise is proved",
+                where=f"--{name}",
+                value=value,
+                limit=f"{low:g} to {high:g}",
+                remedy=remedy,
+            )
     return mu_for(epsilon * (1 - LATTICE_MARGIN), delta)
 
 
@@ -173,13 +188,8 @@ def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency)
     cancellation. Under add-remove, where A + D is given, it is ``sqrt(b/a)``.
     Source: docs/maths/gram.md, Theorem 3.
 
-    Parameters
-    ----------
-    gram_weight, cross_weight
-        ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due to the noise
-        on X'X and on X'Z, in the same unit.
-    adjacency
-        Neighbouring relation between cohorts.
+    The weights are ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due
+    to the noise on X'X and on X'Z, in the same unit.
     """
     if adjacency is Adjacency.ADD_REMOVE:
         return math.sqrt(cross_weight / gram_weight)
@@ -190,17 +200,8 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
     """Return the split t that minimises ``a/Q + b/D`` for the release by block, replace-one.
 
     With ``tau = t/2``, ``1/Q = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``
-    (docs/maths/blocks.md, Theorem 5).
-
-    Parameters
-    ----------
-    gram_weight, cross_weight : float
-        a and b, positive.
-
-    Returns
-    -------
-    float
-        Nearest positive multiple of 1/64, which is exact in every formula. The minimum is flat.
+    (docs/maths/blocks.md, Theorem 5). The weights a and b are those of `optimal_split`. The minimum
+    is flat, so t is rounded to a positive multiple of 1/64, which is exact in every formula.
     """
     gamma = math.sqrt(cross_weight / gram_weight)
     stretch = 1 + gamma / 3
@@ -208,25 +209,11 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
     return max(1, round(64 * min(split, 2.0))) / 64
 
 
-def check_epsilon_delta(epsilon: float, delta: float) -> None:
-    """Refuse an invalid epsilon or delta.
-
-    Raises
-    ------
-    UsageError
-        ``epsilon`` is not positive and finite, or ``delta`` is not strictly between 0 and 1.
-    """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise UsageError(
-            "epsilon must be a positive number",
-            where="--epsilon",
-            value=epsilon,
-            remedy="Values from 0.1 (strict) to 10 (weak) are usual",
-        )
-    if not (math.isfinite(delta) and 0 < delta < 1):
-        raise UsageError(
-            "delta must be strictly between 0 and 1",
-            where="--delta",
-            value=delta,
-            remedy="A common choice is 1/n^2 for n people",
-        )
+def _check(epsilon: float, delta: float) -> None:
+    """Refuse an epsilon that is not positive and finite, and a delta outside of (0, 1)."""
+    if not 0 < epsilon < math.inf:
+        what = "epsilon must be a positive number"
+        raise UsageError(what, where="--epsilon", value=epsilon, remedy=_USUAL_EPSILON)
+    if not 0 < delta < 1:
+        what = "delta must be strictly between 0 and 1"
+        raise UsageError(what, where="--delta", value=delta, remedy=_USUAL_DELTA)

@@ -13,7 +13,6 @@ import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.lattice_noise import Integers
 from primo_scale.gaussian.normal_attempts import (
     ACCEPTED,
     EXTENSION_BYTES,
@@ -34,8 +34,6 @@ from primo_scale.gaussian.normal_attempts import (
     decide_from_prefixes,
 )
 from primo_scale.machine import usable_cpus
-
-Integers = npt.NDArray[np.int64]
 
 KEY_BYTES = 32
 _DOMAIN = b"primo-scale Gaussian noise, 1"
@@ -56,15 +54,8 @@ class KeystreamNoise:
     The same key, label, count and scale give the same draws on any machine and any number of cores.
     If any of them differs, the draws are independent.
 
-    Parameters
-    ----------
-    key
-        Uniform secret key of 32 bytes from `os.urandom`, used for one release only.
-
-    Raises
-    ------
-    UsageError
-        The key is not 32 bytes long.
+    The key is a uniform secret of 32 bytes from `os.urandom`, used for one release only. A key of
+    another length raises a UsageError.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -74,7 +65,9 @@ class KeystreamNoise:
         self._drawn: set[str] = set()
 
     def draw(self, label: str, count: int, scale: float) -> Integers:
-        """Draw ``scale * N(0, 1)`` rounded to the nearest integer, independently.
+        """Draw ``scale * N(0, 1)`` rounded to the nearest integer, independently; shape (count,).
+
+        The draws are computed on every core that this process may use.
 
         Parameters
         ----------
@@ -84,11 +77,6 @@ class KeystreamNoise:
             Number of draws.
         scale
             Standard deviation from 2^32 to 2^58 lattice steps, used exactly as given.
-
-        Returns
-        -------
-        ndarray of int64, shape (count,)
-            Draws, computed on every core that this process may use.
 
         Raises
         ------

@@ -100,12 +100,7 @@ def _in_units(probability: Decimal, bits: int) -> int:
 class Scale:
     """Standard deviation ``multiplier * 2^(6 - shift)``, exactly.
 
-    Attributes
-    ----------
-    multiplier
-        Integer in (2^52, 2^53].
-    shift
-        Integer from 1 to 27.
+    The multiplier is in (2^52, 2^53], the shift is 1 to 27.
     """
 
     multiplier: int
@@ -121,20 +116,10 @@ class Scale:
 def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int | None:
     """Evaluate one attempt with big integers.
 
-    Parameters
-    ----------
-    words
-        Leading 64 bits of the uniform numbers that choose the bin and the sign, the position in
-        the bin, and whether it is accepted.
-    extension
-        Further 384 bits of each number: 144 bytes, little-endian.
-    scale
-        Standard deviation.
-
-    Returns
-    -------
-    int or None
-        ``scale * N`` rounded to the nearest integer, or None if the attempt is rejected.
+    `words` are the leading 64 bits of the uniform numbers that choose the bin and the sign, the
+    position in the bin, and whether it is accepted. `extension` is the further 384 bits of each
+    number: 144 bytes, little-endian. The result is ``scale * N`` rounded to the nearest integer, or
+    None if the attempt is rejected.
     """
     tails = [int.from_bytes(extension[i : i + EXTENSION_BYTES], "little") for i in _TAILS_AT]
     first, second, third = (
@@ -148,10 +133,6 @@ def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int |
     # floor(V + 1/2): shift by one bit less, add 1, and shift by the last bit.
     magnitude = ((place >> (scale.shift + OFFSET_BITS - 1)) + 1) >> 1
     return -magnitude if words[0] & 1 else magnitude
-
-
-def _kernel(function: Any) -> Any:
-    return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -184,27 +165,16 @@ def _kept(bin_: Any, offset: Any, third: Any) -> Any:
     return UNDECIDED
 
 
-@_kernel
+@numba.njit(nogil=True, cache=True, boundscheck=False)  # type: ignore[untyped-decorator]
 def decide_from_prefixes(
     words: Any, prefixes: Any, guide: Any, multiplier: Any, shift: Any
 ) -> tuple[Any, Any]:
     """Evaluate attempts by their leading 64 bits, where these suffice.
 
-    Parameters
-    ----------
-    words
-        Leading words as for `decide`: uint64, shape (attempts, 3).
-    prefixes, guide
-        Attributes of `BinTable`.
-    multiplier, shift
-        Attributes of `Scale`, as uint64.
-
-    Returns
-    -------
-    values
-        Drawn value where the verdict is ACCEPTED: int64, shape (attempts,).
-    verdicts
-        REJECTED, ACCEPTED or UNDECIDED: uint8, shape (attempts,).
+    `words` are those of `decide` (uint64, shape (attempts, 3)), `prefixes` and `guide` attributes
+    of `BinTable`, `multiplier` and `shift` attributes of `Scale` as uint64. The result is the drawn
+    value where the verdict is ACCEPTED (int64, shape (attempts,)), and the verdicts REJECTED,
+    ACCEPTED or UNDECIDED (uint8, shape (attempts,)).
     """
     one = u64(1)
     values = np.empty(words.shape[0], dtype=np.int64)

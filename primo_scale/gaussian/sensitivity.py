@@ -87,13 +87,9 @@ def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2*
     """Return the sensitivity of ``(sum U, sum floor(U^2 / unit), unit n_j)`` of all phenotypes.
 
     U are integers, ``|U| <= unit``; a missing value adds 0 to all three sums. Two opposite extremes
-    have the largest distance, also after rounding down.
+    have the largest distance, also after rounding down. A `unit` below 3, where rounding down could
+    increase the distance, raises a ValueError.
     Source: docs/maths/counts-and-moments.md, Theorem 2.
-
-    Raises
-    ------
-    ValueError
-        `unit` is below 3, where rounding down could increase the distance.
     """
     if unit < 3:
         raise ValueError(f"a lattice of {unit} steps is too coarse")
@@ -144,22 +140,11 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> 
 
     The same integer row, with ``||x_b||^2 <= beta_b`` in every block and ``||x||^2 <= N_x`` in
     total, must enter X'X and X'Z. Together with `cross_factor_by_block` and
-    `outcome_gram_factor_by_block` at the same split, the release has mu = 1, for full and for
-    feature privacy. Source: docs/maths/blocks.md, Theorem 4.
-
-    Parameters
-    ----------
-    block_norm, row_norm
-        Bounds beta_b and N_x.
-    split
-        Split t in (0, 2]. At 2 the factors are ``4 sqrt(beta_b N_x)``, ``2 sqrt(N_x N_z)`` and
-        ``2 sqrt2 N_z``, and X'X is free beside X'Z. A smaller split reduces the noise on X'X and
-        increases that on X'Z.
-
-    Raises
-    ------
-    ValueError
-        `split` is out of range.
+    `outcome_gram_factor_by_block` at the same split t, the release has mu = 1, for full and for
+    feature privacy. At t = 2 the factors are ``4 sqrt(beta_b N_x)``, ``2 sqrt(N_x N_z)`` and
+    ``2 sqrt2 N_z``, and X'X is free beside X'Z. A smaller split reduces the noise on X'X and
+    increases that on X'Z. A split outside of (0, 2] raises a ValueError.
+    Source: docs/maths/blocks.md, Theorem 4.
     """
     total, _ = _block_terms(split)
     return _root(total * min(block_norm, row_norm) * row_norm)

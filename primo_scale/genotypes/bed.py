@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,17 +43,7 @@ _pread = numba.types.ExternalFunction(
 
 @dataclass(frozen=True)
 class BedFile:
-    """A .bed file whose header and size were checked.
-
-    Attributes
-    ----------
-    path : Path
-        Path of the file.
-    n_samples, n_variants : int
-        Numbers of rows of the .fam and .bim files.
-    variant_major : bool
-        Whether the file is variant-major; otherwise it is sample-major.
-    """
+    """A .bed file whose header and size were checked; without `variant_major`, sample-major."""
 
     path: Path
     n_samples: int
@@ -62,22 +51,10 @@ class BedFile:
     variant_major: bool
 
     def read(self, variants: Index, samples: Index) -> PackedGenotypes:
-        """Read a selection of genotypes, packed and variant-major.
+        """Read a selection of genotypes, packed and variant-major: uint8, shape (v, ceil(k / 4)).
 
-        Parameters
-        ----------
-        variants, samples : ndarray of intp, shapes (v,) and (k,)
-            Increasing positions in the file, at least one each.
-
-        Returns
-        -------
-        ndarray of uint8, shape (v, ceil(k / 4))
-            Packed genotypes with zero padding bits.
-
-        Raises
-        ------
-        InputError
-            The file became shorter after it was opened.
+        `variants` and `samples` are increasing positions in the file, at least one each; padding
+        bits are zero. A file that became shorter after it was opened is refused.
         """
         result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
         self.read_ahead(variants)
@@ -91,12 +68,13 @@ class BedFile:
         For a sample-major file, `read_into` does this.
         """
         if self.variant_major:
-            with self._opened() as descriptor:
-                self._read_rows_ahead(descriptor, variants)
+            with self.path.open("rb", buffering=0) as file:
+                self._read_rows_ahead(file.fileno(), variants)
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read as `read` does, into a C-contiguous array of the result's shape."""
-        with self._opened() as descriptor:
+        with self.path.open("rb", buffering=0) as file:
+            descriptor = file.fileno()
             if self.variant_major and _is_whole_bytes(samples):
                 self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
                 if len(samples) % 4:
@@ -110,10 +88,7 @@ class BedFile:
                     result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
     def bytes_through(self, n_variants: int) -> int:
-        """Return the number of leading bytes of the file that hold the first `n_variants` variants.
-
-        In a sample-major file this is the whole file.
-        """
+        """Return the number of leading bytes that hold the variants: all if sample-major."""
         rows = n_variants if self.variant_major else self.n_samples
         return _HEADER_BYTES + rows * self._row_bytes
 
@@ -146,14 +121,6 @@ class BedFile:
             raw = buffer[: stop - start]
             self._read_rows(descriptor, rows[start:stop], first, raw)
             yield start, stop, raw, 4 * first
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _read_rows_ahead(self, descriptor: int, rows: Index) -> None:
         start = _HEADER_BYTES + int(rows[0]) * self._row_bytes

@@ -9,7 +9,7 @@ scores.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from primo_scale.errors import UsageError
 from primo_scale.genotypes.tables import (
     HUMAN_CHROMOSOMES,
     UNPLACED,
+    StringColumn,
     VariantTable,
     canonical_chromosome,
 )
@@ -71,7 +72,7 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def canonical_chromosomes(variants: VariantTable) -> npt.NDArray[np.object_]:
+def canonical_chromosomes(variants: VariantTable) -> StringColumn:
     """Return the canonical code of every variant."""
     codes, names = factorize_chromosomes(variants)
     return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
@@ -87,24 +88,13 @@ def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64]
     return codes, tuple(names)
 
 
-def lie_on(chromosome: npt.NDArray[np.object_], names: Collection[str]) -> npt.NDArray[np.bool_]:
-    """Return the mask of the canonical codes that are among `names`."""
-    inside = map(frozenset(names).__contains__, chromosome.tolist())
-    return np.fromiter(inside, dtype=bool, count=len(chromosome))
-
-
-def reason_to_leave_out(chromosome: str) -> str | None:
-    """Return why a canonical chromosome is left out by default, or None if it is used."""
+def left_out(chromosome: str) -> tuple[str, str] | None:
+    """Return name and reason, for a log line, if a canonical chromosome is left out by default."""
     if chromosome in SCORED_CHROMOSOMES:
         return None
-    return _ONE_COPY.get(chromosome, _NOT_PLACED)
-
-
-def chromosome_in_words(chromosome: str) -> str:
-    """Return the name of a chromosome that is left out, for a log line."""
     if chromosome in _ONE_COPY:
-        return f"chromosome {chromosome}"
-    return "chromosome 0" if chromosome == UNPLACED else "other contigs"
+        return f"chromosome {chromosome}", _ONE_COPY[chromosome]
+    return "chromosome 0" if chromosome == UNPLACED else "other contigs", _NOT_PLACED
 
 
 def _expand(part: str) -> Iterator[str]:

@@ -22,20 +22,7 @@ COPIES_OF_A1 = np.array([2, MISSING_DOSAGE, 1, 0], dtype=np.int8)
 
 
 def decode_dosages(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int8]:
-    """Decode packed genotypes to copies of A1.
-
-    Parameters
-    ----------
-    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
-        Packed genotypes of v variants.
-    n_samples : int
-        Number of people.
-
-    Returns
-    -------
-    ndarray of int8, shape (v, n_samples)
-        0, 1 or 2 copies of A1; -1 where missing.
-    """
+    """Decode packed genotypes (v, ceil(n / 4)) to copies of A1, int8 (v, n); -1 where missing."""
     return decode(packed, np.tile(COPIES_OF_A1, (len(packed), 1)), n_samples)
 
 

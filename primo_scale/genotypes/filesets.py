@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,24 +42,10 @@ _SAME_PEOPLE = "All filesets must hold the same people in the same order"
 
 @dataclass(frozen=True)
 class JoinedFilesets:
-    """Filesets of the same people, with their variants concatenated.
-
-    Attributes
-    ----------
-    prefixes : tuple of Path
-        Prefixes of the filesets.
-    beds : tuple of BedFile
-        Genotype file of each fileset.
-    samples : SampleTable
-        All people in the .fam files.
-    variants : VariantTable
-        All lines of the .bim files.
-    odd_positions : int
-        Number of positions that are not plain integers.
-    """
+    """Filesets of the same people, with their variants concatenated: a `GenotypeSource`."""
 
     prefixes: tuple[Path, ...]
-    beds: tuple[BedFile, ...]
+    beds: tuple[BedFile, ...]  # of each fileset
     samples: SampleTable
     variants: VariantTable
     odd_positions: int
@@ -80,7 +67,7 @@ class JoinedFilesets:
 
     def raw_value(self, variant: int, sample: int) -> int:
         """Read one genotype as the format defines it (`BedFile.raw_value`)."""
-        starts, _ = self._bounds()
+        starts = self._starts()
         which = int(np.searchsorted(starts, variant, side="right")) - 1
         return self.beds[which].raw_value(variant - int(starts[which]), sample)
 
@@ -106,14 +93,15 @@ class JoinedFilesets:
 
     def _parts(self, variants: Index) -> Iterator[tuple[BedFile, slice, Index]]:
         """Yield (file, slice of `variants` in this file, positions in this file)."""
-        for bed, first, stop in zip(self.beds, *self._bounds(), strict=True):
-            begin, end = np.searchsorted(variants, [first, stop])
+        starts = self._starts()
+        parts = pairwise(np.searchsorted(variants, starts).tolist())
+        for bed, first, (begin, end) in zip(self.beds, starts[:-1], parts, strict=True):
             if begin < end:
                 yield bed, slice(begin, end), variants[begin:end] - first
 
-    def _bounds(self) -> tuple[Index, Index]:
-        stops = np.cumsum([bed.n_variants for bed in self.beds], dtype=np.intp)
-        return np.concatenate([[0], stops[:-1]]).astype(np.intp), stops
+    def _starts(self) -> Index:
+        """Return the first variant of each file, and then the number of variants."""
+        return np.cumsum([0, *(bed.n_variants for bed in self.beds)], dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -127,6 +115,13 @@ class SourceFile:
     changed_ns: int
     inode: int
 
+    @classmethod
+    def of(cls, path: Path, sha256: str) -> SourceFile:
+        """Return the fingerprint of a file whose hash is known."""
+        found = path.stat()
+        times = found.st_mtime_ns, found.st_ctime_ns
+        return cls(str(path.resolve()), sha256, found.st_size, *times, found.st_ino)
+
 
 def fileset_path(prefix: Path, extension: str) -> Path:
     """Return a file of a fileset; unlike `Path.with_suffix`, this allows dots in the prefix."""
@@ -136,14 +131,16 @@ def fileset_path(prefix: Path, extension: str) -> Path:
 def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
     """Read the tables of the filesets, check the .bed files against them, and join the filesets.
 
+    The filesets hold the same people in the same order. In the joined table, the variants of a
+    chromosome are contiguous.
+
     Raises
     ------
     UsageError
         A prefix is given twice.
     InputError
-        A file is malformed or of another format; a file is given instead of a prefix; filesets
-        differ in their people or the order of people; or the variants of a chromosome are not
-        contiguous in the joined table.
+        A file is malformed or of another format, a file is given instead of a prefix, or the
+        filesets cannot be joined.
     """
     _check_prefixes(prefixes)
     beds, tables = [], []
@@ -171,26 +168,13 @@ def open_filesets(prefixes: Sequence[Path]) -> JoinedFilesets:
 def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
     """Hash files, except for those that are unchanged since an earlier fingerprint.
 
-    Parameters
-    ----------
-    paths
-        Files to hash.
-    known
-        Earlier fingerprints by path. A file with equal times, size and inode is taken as unchanged,
-        because programs cannot set back the inode change time.
+    A file with equal times, size and inode is taken as unchanged, because programs cannot set back
+    the inode change time.
     """
     sources = []
     for path in paths:
-        status = path.stat()
         before = known.get(str(path.resolve()))
-        now = SourceFile(
-            path=str(path.resolve()),
-            sha256=before.sha256 if before is not None else "",
-            size=status.st_size,
-            modified_ns=status.st_mtime_ns,
-            changed_ns=status.st_ctime_ns,
-            inode=status.st_ino,
-        )
+        now = SourceFile.of(path, before.sha256 if before is not None else "")
         sources.append(now if now == before else replace(now, sha256=sha256_of_file(path)))
     return tuple(sources)
 
@@ -208,15 +192,7 @@ def digest_of_people(samples: SampleTable) -> str:
 
 
 def _check_prefixes(prefixes: Sequence[Path]) -> None:
-    """Refuse repeated prefixes, and prefixes that are not of a PLINK 1 fileset.
-
-    Raises
-    ------
-    UsageError
-        A prefix is given twice.
-    InputError
-        The prefix is a file of a fileset, or of another format.
-    """
+    """Refuse repeated prefixes, and prefixes that are not of a PLINK 1 fileset."""
     seen: set[Path] = set()
     for prefix in prefixes:
         if prefix.resolve() in seen:

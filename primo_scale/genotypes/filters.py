@@ -17,13 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import (
-    canonical_chromosomes,
-    chromosome_in_words,
-    lie_on,
-    reason_to_leave_out,
-)
-from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
+from primo_scale.genotypes.tables import SampleTable, VariantTable, is_one_of
 
 Index = npt.NDArray[np.intp]
 
@@ -49,30 +44,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class FilterCount:
-    """Effect of one filter. Counts of people are private, counts of variants are public.
+    """Effect of one filter. Counts of people are private, counts of variants are public."""
 
-    Attributes
-    ----------
-    filter
-        Option, or description of a filter without an option.
-    of
-        Kind of rows, ``samples`` or ``variants``.
-    named
-        Number of entries of the list.
-    found
-        Number of entries that the input has.
-    left
-        Number of rows left after the filter.
-    reason
-        Reason to leave out the `found` rows, for a filter without a list; otherwise empty.
-    """
-
-    filter: str
-    of: str
-    named: int
-    found: int
-    left: int
-    reason: str = ""
+    filter: str  # option, or description of a filter without an option
+    of: str  # kind of rows, "samples" or "variants"
+    named: int  # entries of the list
+    found: int  # entries that the input has
+    left: int  # rows left after the filter
+    reason: str = ""  # reason to leave out the `found` rows, for a filter without a list
 
     def __str__(self) -> str:
         if self.reason:
@@ -85,26 +64,10 @@ class FilterCount:
 def select_samples(
     samples: SampleTable, selection: Selection
 ) -> tuple[Index, tuple[FilterCount, ...]]:
-    """Apply ``--keep``, then ``--remove``.
+    """Apply ``--keep``, then ``--remove``, and return the rows left and the effect of each list.
 
-    Parameters
-    ----------
-    samples : SampleTable
-        People of the input.
-    selection : Selection
-        Lists of the user.
-
-    Returns
-    -------
-    ndarray of intp
-        Rows of `samples` that are left, in increasing order.
-    tuple of FilterCount
-        Effect of each given list.
-
-    Raises
-    ------
-    InputError
-        A list cannot be read, an entry matches several rows, or nobody is left.
+    A list that cannot be read, an entry that matches several rows, and a selection of nobody are
+    refused.
     """
     chosen = np.ones(len(samples), dtype=np.bool_)
     counts = []
@@ -129,26 +92,8 @@ def select_variants(
     """Apply ``--chr`` or its default, then ``--extract`` and ``--exclude``.
 
     Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
-    with this identifier.
-
-    Parameters
-    ----------
-    variants : VariantTable
-        Variants of the input.
-    selection : Selection
-        Lists of the user.
-
-    Returns
-    -------
-    ndarray of intp
-        Rows of `variants` that are left, in increasing order.
-    tuple of FilterCount
-        Effect of each given list, and of each kind of chromosome left out by default.
-
-    Raises
-    ------
-    InputError
-        A list cannot be read, or no variant is left.
+    with this identifier. Returns the rows left, in increasing order, and the effect of each given
+    list and of each kind of chromosome left out by default.
     """
     chosen = variants.position >= 0
     counts = _select_chromosomes(chosen, variants, selection.chromosomes)
@@ -159,9 +104,7 @@ def select_variants(
         if path is None:
             continue
         named = read_identifiers(path)
-        listed = np.fromiter(
-            (identifier in named for identifier in variants.identifier), np.bool_, len(variants)
-        )
+        listed = is_one_of(variants.identifier, named)
         found = len(set(variants.identifier[listed]))
         chosen &= listed if keep else ~listed
         counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
@@ -175,17 +118,16 @@ def _select_chromosomes(
     chromosome = canonical_chromosomes(variants)
     present = dict.fromkeys(chromosome.tolist())
     if selected is not None:
-        chosen &= lie_on(chromosome, selected)
+        chosen &= is_one_of(chromosome, selected)
         found = sum(name in present for name in selected)
         return [FilterCount("--chr", "variants", len(selected), found, int(chosen.sum()))]
     kinds: dict[tuple[str, str], list[str]] = {}
     for name in present:
-        reason = reason_to_leave_out(name)
-        if reason is not None:
-            kinds.setdefault((chromosome_in_words(name), reason), []).append(name)
+        if (words := left_out(name)) is not None:
+            kinds.setdefault(words, []).append(name)
     counts = []
     for (kind, reason), names in kinds.items():
-        here = chosen & lie_on(chromosome, names)
+        here = chosen & is_one_of(chromosome, names)
         chosen &= ~here
         n_here = int(here.sum())
         counts.append(FilterCount(kind, "variants", n_here, n_here, int(chosen.sum()), reason))

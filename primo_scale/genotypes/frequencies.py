@@ -5,13 +5,10 @@ This module reads only the panel's file and the cohort's .bim file, which are bo
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +16,14 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.text_lines import table_lines, utf8_text
 from primo_scale.storage.files import sha256_of_file
 
 LEAST_MATCHED = 0.1
 """Smallest share of the variants that a panel must match. A panel with another kind of identifiers
 matches a few variants by chance, and a suitable panel nearly all."""
 _NO_IDENTIFIER = "."
-_COMPLEMENT = {"A": "T", "C": "G", "G": "C", "T": "A"}
+_COMPLEMENT = str.maketrans("ACGT", "TGCA")
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
 _REMEDY = "Write it with 'plink2 --freq' on the reference panel"
 
@@ -91,17 +89,6 @@ def refuse_few_matches(matched: MatchedFrequencies) -> None:
     )
 
 
-class _Match(IntEnum):
-    """Relation of a variant's alleles to those of the panel's row with its identifier."""
-
-    ABSENT = 0
-    MISMATCHED = 1
-    AS_LABELLED = 2
-    SWAPPED = 3
-    FLIPPED = 4
-    FLIPPED_SWAPPED = 5
-
-
 @dataclass(frozen=True)
 class _PanelRow:
     line: int
@@ -136,76 +123,64 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
         if identifier != _NO_IDENTIFIER:
             rows_of_identifier[identifier].append(index)
     frequency = np.full(len(variants), np.nan)
-    match = np.full(len(variants), _Match.ABSENT, dtype=np.int8)
-    matched_line = np.zeros(len(variants), dtype=np.int64)
+    line_of_match = np.zeros(len(variants), dtype=np.int64)
+    mismatched, swapped, flipped = np.zeros((3, len(variants)), dtype=np.bool_)
     for row in _panel_rows(path):
         for index in rows_of_identifier.get(row.identifier, ()):
             found = _compare_alleles(row, variants.allele1[index], variants.allele2[index])
-            if found is _Match.MISMATCHED:
-                match[index] = max(match[index], found)
+            if found is None:
+                mismatched[index] = True
                 continue
-            if matched_line[index]:
+            if line_of_match[index]:
                 raise InputError(
                     f"two rows match variant {row.identifier} (the other is line "
-                    f"{matched_line[index]})",
+                    f"{line_of_match[index]})",
                     where=f"{path}:{row.line}",
                     remedy="Remove all rows but one for each variant",
                 )
-            alternate_is_a1 = found in (_Match.AS_LABELLED, _Match.FLIPPED)
-            match[index], matched_line[index] = found, row.line
-            frequency[index] = (
-                row.alternate_frequency if alternate_is_a1 else 1.0 - row.alternate_frequency
-            )
-    return _summarise(frequency, match, variants, path)
-
-
-def _summarise(
-    frequency: npt.NDArray[np.float64],
-    match: npt.NDArray[np.int8],
-    variants: VariantTable,
-    path: Path,
-) -> MatchedFrequencies:
-    matched = np.flatnonzero(match >= _Match.AS_LABELLED)
+            line_of_match[index], (swapped[index], flipped[index]) = row.line, found
+            alternate = row.alternate_frequency
+            frequency[index] = 1.0 - alternate if swapped[index] else alternate
+    matched = line_of_match > 0
     ambiguous = (
-        _other_strand(variants.allele1[index]) == variants.allele2[index] for index in matched
+        _other_strand(variants.allele1[index]) == variants.allele2[index]
+        for index in np.flatnonzero(matched)
     )
     return MatchedFrequencies(
         a1_frequency=frequency,
-        n_swapped=int(np.isin(match, (_Match.SWAPPED, _Match.FLIPPED_SWAPPED)).sum()),
-        n_flipped=int(np.isin(match, (_Match.FLIPPED, _Match.FLIPPED_SWAPPED)).sum()),
+        n_swapped=int(swapped.sum()),
+        n_flipped=int(flipped.sum()),
         n_ambiguous=sum(ambiguous),
-        n_mismatched=int((match == _Match.MISMATCHED).sum()),
-        n_absent=int((match == _Match.ABSENT).sum()),
+        n_mismatched=int(np.sum(~matched & mismatched)),
+        n_absent=int(np.sum(~matched & ~mismatched)),
         path=path,
         sha256=sha256_of_file(path),
     )
 
 
-def _compare_alleles(row: _PanelRow, allele1: str, allele2: str) -> _Match:
-    panel = (row.reference, row.alternate)
-    if panel == (allele2, allele1):
-        return _Match.AS_LABELLED
-    if panel == (allele1, allele2):
-        return _Match.SWAPPED
-    # An ambiguous pair is its own complement, so that it matches above or not at all.
-    flipped = (_other_strand(row.reference), _other_strand(row.alternate))
-    if flipped == (allele2, allele1):
-        return _Match.FLIPPED
-    if flipped == (allele1, allele2):
-        return _Match.FLIPPED_SWAPPED
-    return _Match.MISMATCHED
+def _compare_alleles(row: _PanelRow, allele1: str, allele2: str) -> tuple[bool, bool] | None:
+    """Return whether the panel's alleles are swapped and flipped, or None if they are others."""
+    panel: tuple[str | None, str | None] = (row.reference, row.alternate)
+    # An ambiguous pair is its own complement, so that it matches unflipped or not at all.
+    for flipped in (False, True):
+        if panel == (allele2, allele1):
+            return False, flipped
+        if panel == (allele1, allele2):
+            return True, flipped
+        panel = (_other_strand(row.reference), _other_strand(row.alternate))
+    return None
 
 
 def _other_strand(allele: str) -> str | None:
     """Return the allele on the other strand, or None if it has letters other than A, C, G, T."""
-    bases = [_COMPLEMENT.get(base) for base in reversed(allele)]
-    return None if None in bases else "".join(base for base in bases if base)
+    return None if set(allele) - set("ACGT") else allele[::-1].translate(_COMPLEMENT)
 
 
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:
     """Yield the panel's rows that have calls."""
     columns: list[int] | None = None
-    for line, tokens in _lines(path):
+    for line, cells in table_lines(path):
+        tokens = [utf8_text(cell, f"{path}:{line}") for cell in cells]
         if columns is None:
             if tokens[0].startswith("##"):
                 continue
@@ -227,19 +202,6 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
             yield _PanelRow(line, identifier, reference, alternate, value)
     if columns is None:
         raise InputError("has no header", where=path, remedy=_REMEDY)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:  # skips a byte-order mark
-            for line, content in enumerate(file, start=1):
-                if tokens := content.split():
-                    yield line, tokens
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check --ref-freq") from error
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", where=path, remedy=_REMEDY) from error
 
 
 def _find_columns(header: list[str], where: str) -> list[int]:

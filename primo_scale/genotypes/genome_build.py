@@ -56,13 +56,7 @@ class GenomeBuild:
 
 @dataclass(frozen=True)
 class KnownVariantsFound:
-    """Numbers of known variants that have a variant of the cohort at their position.
-
-    Attributes
-    ----------
-    in_grch37, in_grch38
-        Number of matches with the GRCh37 and with the GRCh38 positions.
-    """
+    """Numbers of known variants that have a variant of the cohort at their position of a build."""
 
     in_grch37: int
     in_grch38: int

@@ -37,7 +37,7 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
-from primo_scale.genotypes.input_warnings import GenotypeTallies, InputNotes, count_input_warnings
+from primo_scale.genotypes.input_warnings import GenotypeTallies, count_input_warnings
 from primo_scale.genotypes.orientation import check_orientation
 from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
@@ -119,13 +119,7 @@ def ingest(
 
 
 def initialise(plan: IngestPlan) -> None:
-    """Create the empty store and record the request, or compare the request with the recorded one.
-
-    Raises
-    ------
-    InputError
-        The unfinished store belongs to another request.
-    """
+    """Create the empty store and record the request, or refuse the store of another request."""
     request, sources = recorded_request(plan)
     if request is not None:
         check_same_request(plan, request, sources, plan.partial)
@@ -230,20 +224,19 @@ def missing_partitions(plan: IngestPlan) -> list[int]:
 def finalise(plan: IngestPlan) -> GenotypeStore:
     """Write tables, counts and digests, run the self-test and publish the store.
 
-    Raises
-    ------
-    InputError
-        Partitions are missing, a source changed during the run, or the self-test failed.
+    Missing partitions, a source that changed during the run, and a failed self-test are refused.
     """
     plan = _with_all_digests(plan)
     group = open_group(plan.growing_store, KIND, complete=False)
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
-    notes = InputNotes(
+    input_warnings = count_input_warnings(
+        plan.variants,
+        plan.samples,
+        tallies,
         negative_positions=int(np.sum(plan.source.variants.position < 0)),
         odd_positions=plan.source.odd_positions,
     )
-    input_warnings = count_input_warnings(plan.variants, plan.samples, notes, tallies)
     orientation = check_orientation(
         plan.source,
         array_of(group, "genotypes"),

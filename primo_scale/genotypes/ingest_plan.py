@@ -15,17 +15,8 @@ import numpy.typing as npt
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
-from primo_scale.genotypes.filesets import (
-    SourceFile,
-    digest_of_people,
-    fingerprint,
-)
-from primo_scale.genotypes.filters import (
-    FilterCount,
-    Selection,
-    select_samples,
-    select_variants,
-)
+from primo_scale.genotypes.filesets import SourceFile, digest_of_people, fingerprint
+from primo_scale.genotypes.filters import FilterCount, Selection, select_samples, select_variants
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.source import GenotypeSource, open_source
 from primo_scale.genotypes.store import KIND
@@ -58,31 +49,15 @@ _BYTES_PER_VARIANT = 256
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """Plan of an ingest, with all parameters that determine the content of the store.
-
-    Attributes
-    ----------
-    source : GenotypeSource
-        Source of the genotypes.
-    sources : tuple of SourceFile
-        Fingerprints of the input files; that of a .bed file may still be `NOT_HASHED`.
-    destination : Path
-        Path of the finished store.
-    sample_index, variant_index : ndarray of intp
-        Selected rows of the joined tables.
-    filter_counts : tuple of FilterCount
-        Effects of the filters.
-    chunk_shape : tuple of int
-        Numbers of variants and samples in a chunk, at most those of the selection.
-    """
+    """Plan of an ingest, with all parameters that determine the content of the store."""
 
     source: GenotypeSource
-    sources: tuple[SourceFile, ...]
+    sources: tuple[SourceFile, ...]  # that of a .bed file may still be `NOT_HASHED`
     destination: Path
-    sample_index: Index
+    sample_index: Index  # selected rows of the source's tables
     variant_index: Index
     filter_counts: tuple[FilterCount, ...]
-    chunk_shape: tuple[int, int]
+    chunk_shape: tuple[int, int]  # variants and samples, at most those of the selection
 
     @property
     def partial(self) -> Path:
@@ -179,12 +154,7 @@ def plan_ingest(
 ) -> IngestPlan:
     """Read the tables, apply the filters, check the .bed files and fingerprint the sources.
 
-    Raises
-    ------
-    UsageError
-        A prefix is given twice, or `chunk_shape` is impossible.
-    InputError
-        A file is malformed, or a list leaves no people or variants.
+    The refusals are those of `primo_scale.genotypes.ingest.ingest`.
     """
     if min(chunk_shape) < 1 or chunk_shape[1] % GENOTYPES_PER_BYTE:
         raise UsageError(
@@ -209,13 +179,7 @@ def plan_ingest(
 
 
 def check_free_space(plan: IngestPlan, partitions: int) -> None:
-    """Refuse an ingest if the disk has too little free space for the remaining partitions.
-
-    Raises
-    ------
-    ResourceError
-        The disk has too little free space.
-    """
+    """Refuse an ingest if the disk has too little free space for the remaining partitions."""
     chunk_bytes = plan.chunk_shape[0] * plan.chunk_shape[1] // GENOTYPES_PER_BYTE
     columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
     needed = partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
@@ -230,13 +194,7 @@ def check_free_space(plan: IngestPlan, partitions: int) -> None:
 def check_same_request(
     plan: IngestPlan, request: dict[str, Any], sources: tuple[SourceFile, ...], where: Path
 ) -> None:
-    """Refuse to continue or reuse a store of another request than that of `plan`.
-
-    Raises
-    ------
-    InputError
-        The requests differ; the message names the first difference.
-    """
+    """Refuse to continue or reuse a store of another request, and name the first difference."""
     if request == plan.request:
         return
     before = {source.path: source.sha256 for source in sources}
@@ -277,20 +235,9 @@ def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
     known = {source.path: source for source in recorded}
     if request is None:
         growing = (path for path, _ in plan.source.leading_bytes(len(plan.source.variants)))
-        known = {source.path: source for source in map(_not_hashed, growing)}
+        unhashed = (SourceFile.of(path, NOT_HASHED) for path in growing)
+        known = {source.path: source for source in unhashed}
     return fingerprint(plan.source.files(), known)
-
-
-def _not_hashed(path: Path) -> SourceFile:
-    status = path.stat()
-    return SourceFile(
-        path=str(path.resolve()),
-        sha256=NOT_HASHED,
-        size=status.st_size,
-        modified_ns=status.st_mtime_ns,
-        changed_ns=status.st_ctime_ns,
-        inode=status.st_ino,
-    )
 
 
 def _digest_of_index(index: Index) -> str:

@@ -35,19 +35,8 @@ def check_orientation(
 ) -> OrientationTest:
     """Compare stored dosages with source genotypes, which are read as the format defines them.
 
-    Parameters
-    ----------
-    source : GenotypeSource
-        Source of the genotypes.
-    array : zarr.Array of uint8
-        Packed genotypes of the store.
-    variants, samples : ndarray of intp
-        Positions in the source of the rows and columns of the store.
-
-    Raises
-    ------
-    InputError
-        A genotype differs.
+    `variants` and `samples` are positions in the source, of the rows of the packed `array` and of
+    its columns. A genotype that differs is refused.
     """
     rows = np.unique(np.linspace(0, len(variants) - 1, _TESTED_VARIANTS).astype(np.intp))
     half = _TESTED_SAMPLES // 2

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
 from primo_scale.genotypes.source import GenotypeSource
+from primo_scale.genotypes.tables import StringColumn
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
 from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path
@@ -34,46 +35,22 @@ Index = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """Inputs of a partition.
+    """Inputs of a partition of v variants and n people."""
 
-    Attributes
-    ----------
-    variants : ndarray of intp, shape (v,)
-        Positions of the variants in the joined tables.
-    samples : ndarray of intp, shape (n,)
-        Positions of the people in the joined tables.
-    chromosome : ndarray of object (str), shape (v,)
-        Canonical chromosome code of each variant.
-    sex : ndarray of int8, shape (n,)
-        Sex of each person, as in `SampleTable`.
-    """
-
-    variants: Index
-    samples: Index
-    chromosome: npt.NDArray[np.object_]
-    sex: npt.NDArray[np.int8]
+    variants: Index  # positions in the source's table, shape (v,)
+    samples: Index  # positions in the source's table, shape (n,)
+    chromosome: StringColumn  # canonical code of each variant
+    sex: npt.NDArray[np.int8]  # as in `SampleTable`
 
 
 @dataclass(frozen=True)
 class PartitionRecord:
-    """Record of a written partition.
+    """Record of a written partition of v variants and n people."""
 
-    Attributes
-    ----------
-    crc32c : ndarray of uint32, shape (chunks,)
-        CRC-32C of each chunk, including its padding.
-    counts : ndarray of int64, shape (v, 4)
-        Number of samples with each raw value, per variant.
-    never_called : ndarray of uint8, shape (ceil(n / 4),)
-        Mask of people without a call, as `kernels.packed.always_missing`.
-    heterozygous_haploids : ndarray of int64, shape ()
-        Number of heterozygous calls on X in men.
-    """
-
-    crc32c: npt.NDArray[np.uint32]
-    counts: npt.NDArray[np.int64]
-    never_called: npt.NDArray[np.uint8]
-    heterozygous_haploids: npt.NDArray[np.int64]
+    crc32c: npt.NDArray[np.uint32]  # of each chunk, including its padding
+    counts: npt.NDArray[np.int64]  # samples with each raw value, shape (v, 4)
+    never_called: npt.NDArray[np.uint8]  # people without a call, as `always_missing`
+    heterozygous_haploids: npt.NDArray[np.int64]  # heterozygous calls on X in men, shape ()
 
     def commit(self, path: Path) -> None:
         """Write the record atomically and durably."""
@@ -91,21 +68,10 @@ class PartitionRecord:
 def write_partition(
     source: GenotypeSource, array: Array, *, number: int, task: PartitionTask
 ) -> PartitionRecord:
-    """Copy the genotypes of one row of chunks and flush them to the disk.
+    """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
 
     They are copied in slabs of `slab_shape`, so that the memory does not depend on the number of
     people.
-
-    Parameters
-    ----------
-    source : GenotypeSource
-        Source of the genotypes.
-    array : zarr.Array of uint8
-        Packed genotypes of the store.
-    number : int
-        Number of the row of chunks.
-    task : PartitionTask
-        Variants and people of the partition.
     """
     chunk_bytes, width = array.chunks[1], array.shape[1]
     rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=source.variant_major)
@@ -140,19 +106,10 @@ def write_partition(
 def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, int]:
     """Return the numbers of variants and chunks that are copied together.
 
-    In a variant-major file, a slab consists of long pieces of a few rows, so that the file is read
-    sequentially, and genotypes are counted and written from the processor's cache. In a
-    sample-major file, a slab consists of whole columns of chunks, because each read passes over all
-    samples.
-
-    Parameters
-    ----------
-    height : int
-        Number of variants in a chunk.
-    width : int
-        Number of bytes in a row of a chunk.
-    variant_major : bool
-        Whether the file is variant-major.
+    A chunk has `height` variants and `width` bytes in a row. In a variant-major file, a slab
+    consists of long pieces of a few rows, so that the file is read sequentially, and genotypes are
+    counted and written from the processor's cache. In a sample-major file, a slab consists of whole
+    columns of chunks, because each read passes over all samples.
     """
     rows = min(_SLAB_ROWS, height) if variant_major else height
     side_by_side = min(_MOST_CHUNKS, max(1, SLAB_BYTES // (rows * width)))
@@ -182,19 +139,17 @@ class _Tally:
 
 def total_records(paths: Sequence[Path]) -> GenotypeTallies:
     """Combine the records of all partitions, in order."""
-    counts, checksums = [], []
-    heterozygous = 0
-    never_called = None
+    counts, checksums, heterozygous = [], [], 0
+    never_called: npt.NDArray[np.uint8] = np.array(0xFF, dtype=np.uint8)
     for path in paths:
         record = PartitionRecord.load(path)
         counts.append(record.counts)
         checksums.append(record.crc32c)
         heterozygous += int(record.heterozygous_haploids)
-        mask = record.never_called
-        never_called = mask if never_called is None else never_called & mask
+        never_called = never_called & record.never_called
     return GenotypeTallies(
         counts=np.concatenate(counts),
         chunk_crc32c=np.stack(checksums),
-        uncalled_samples=0 if never_called is None else int(np.unpackbits(never_called).sum()),
+        uncalled_samples=int(np.unpackbits(never_called).sum()),
         heterozygous_haploids=heterozygous,
     )

@@ -104,17 +104,10 @@ class GenotypeStore:
         return array_of(self._group, "genotypes")
 
     def read_packed(self, variants: slice, samples: slice) -> PackedGenotypes:
-        """Read a block of packed genotypes.
+        """Read packed genotypes, uint8 (v, ceil(s / 4)), of ranges without steps.
 
-        Parameters
-        ----------
-        variants, samples : slice
-            Ranges without steps; `samples` starts at a multiple of 4.
-
-        Returns
-        -------
-        ndarray of uint8, shape (v, ceil(s / 4))
-            Packed genotypes. Bits after the last sample belong to the next samples or are padding.
+        `samples` starts at a multiple of 4. Bits after the last sample belong to the next samples
+        or are padding.
 
         Raises
         ------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +31,8 @@ HUMAN_CHROMOSOMES = frozenset(
 _BIM_COLUMNS = 6
 _FAM_COLUMNS = 6
 _LARGEST_POSITION = 2**31 - 2  # as in plink2
-_LEADING_INTEGER = re.compile(rb"[+-]?[0-9]+")
-_SEX_CODES = {b"1": MALE, b"M": MALE, b"m": MALE, b"2": FEMALE, b"F": FEMALE, b"f": FEMALE}
-
-_SEX_OF_TEXT = {code.decode(): sex for code, sex in _SEX_CODES.items()}
-
-_BLOCK_BYTES = 1 << 20
-_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))  # separators of bytes.split()
+_LEADING_INTEGER = re.compile(r"[+-]?[0-9]+")
+_SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FEMALE}
 
 
 class _Columns:
@@ -46,17 +40,13 @@ class _Columns:
 
     def select(self, index: RowIndex) -> Self:
         """Return the rows at `index`, which holds positions or is a mask."""
-        return self._map(lambda column: column[index])
+        return type(self)(*(column[index] for column in vars(self).values()))
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
         """Return one table with the rows of all `tables`."""
-        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        return cls(*(np.concatenate([getattr(table, name) for table in tables]) for name in names))
-
-    def _map(self, function: Any) -> Self:
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return type(self)(*(function(getattr(self, field.name)) for field in fields))
+        columns = zip(*(vars(table).values() for table in tables), strict=True)
+        return cls(*map(np.concatenate, columns))
 
 
 @dataclass(frozen=True)
@@ -112,16 +102,11 @@ class SampleTable(_Columns):
 
 @dataclass(frozen=True)
 class BimFile:
-    """Content of a .bim file.
+    """Content of a .bim file: one variant for each line, and the number of odd positions.
 
-    Attributes
-    ----------
-    variants
-        Variants, one for each line, in file order. They include variants of negative position,
-        which plink2 and this project leave out later, because the .bed file holds their genotypes.
-    odd_positions
-        Number of positions that are not plain integers (``1.5e6x``), which are read as their
-        leading integer, as in plink2.
+    The variants include those of negative position, which plink2 and this project leave out later,
+    because the .bed file holds their genotypes. Odd positions are not plain integers (``1.5e6x``);
+    they are read as their leading integer, as in plink2.
     """
 
     variants: VariantTable
@@ -141,26 +126,25 @@ def read_bim(path: Path) -> BimFile:
         with an integer or is above 2**31 - 2, or a genetic distance is not a number.
     """
     chromosomes, identifiers, alleles1, alleles2 = [], [], [], []
-    positions, centimorgans = [], []
-    odd = 0
+    positions, centimorgans, odd = [], [], 0
     for line, tokens in _rows(path, _BIM_COLUMNS, "chromosome ID cM position A1 A2"):
         position, plain = _position(tokens[3], path, line)
         odd += not plain
         centimorgans.append(_centimorgan(tokens[2], path, line))
         positions.append(position)
-        chromosomes.append(sys.intern(_text(tokens[0], path, line)))
-        identifiers.append(_text(tokens[1], path, line))
-        alleles1.append(sys.intern(_text(tokens[4], path, line)))
-        alleles2.append(sys.intern(_text(tokens[5], path, line)))
+        chromosomes.append(sys.intern(tokens[0]))
+        identifiers.append(tokens[1])
+        alleles1.append(sys.intern(tokens[4]))
+        alleles2.append(sys.intern(tokens[5]))
     if not identifiers:
         raise InputError("has no variants", where=path, remedy="Check that the file is complete")
     variants = VariantTable(
-        chromosome=_string_column(chromosomes),
-        identifier=_string_column(identifiers),
+        chromosome=string_column(chromosomes),
+        identifier=string_column(identifiers),
         centimorgan=np.asarray(centimorgans, dtype=np.float64),
         position=np.asarray(positions, dtype=np.int64),
-        allele1=_string_column(alleles1),
-        allele2=_string_column(alleles2),
+        allele1=string_column(alleles1),
+        allele2=string_column(alleles2),
     )
     return BimFile(variants, odd)
 
@@ -176,20 +160,24 @@ def read_fam(path: Path) -> SampleTable:
         The file is missing or empty, a line has fewer than six columns, or an IID is ``0``, which
         PLINK reserves for absent people.
     """
-    plain = _plain_columns(path, _FAM_COLUMNS, (0, 1, 4))
-    if plain is not None and "0" not in plain[1]:
-        families, individuals, codes = plain
+    families, individuals, sexes = [], [], []
+    for line, tokens in _rows(path, _FAM_COLUMNS, "FID IID father mother sex phenotype"):
+        family, individual = tokens[:2]
+        if individual == "0":
+            raise InputError(
+                "the IID is '0', which PLINK reserves for an absent person",
+                where=f"{path}:{line}",
+                remedy="Give this person another IID",
+            )
         # FID and IID are often equal and then share one string in memory.
-        shared = [
-            individual if family == individual else sys.intern(family)
-            for family, individual in zip(families, individuals, strict=True)
-        ]
-        return SampleTable(
-            family=_string_column(shared),
-            individual=_string_column(individuals),
-            sex=np.array([_SEX_OF_TEXT.get(code, UNKNOWN_SEX) for code in codes], dtype=np.int8),
-        )
-    return _read_fam_line_by_line(path)
+        families.append(individual if family == individual else sys.intern(family))
+        individuals.append(individual)
+        sexes.append(_SEX_CODES.get(tokens[4], UNKNOWN_SEX))
+    if not individuals:
+        raise InputError("has no samples", where=path, remedy="Check that the file is complete")
+    return SampleTable(
+        string_column(families), string_column(individuals), np.asarray(sexes, dtype=np.int8)
+    )
 
 
 def canonical_chromosome(code: str) -> str:
@@ -205,67 +193,22 @@ def canonical_chromosome(code: str) -> str:
     return bare if bare in HUMAN_CHROMOSOMES else code
 
 
-def _plain_columns(
-    path: Path, columns: int, wanted: tuple[int, ...]
-) -> tuple[list[str], ...] | None:
-    """Return the wanted columns of a table, or None unless every line has exactly `columns`.
-
-    This takes half the time of reading line by line.
-    """
-    found: tuple[list[str], ...] = tuple([] for _ in wanted)
-    try:
-        with path.open("rb") as file:
-            while lines := file.readlines(_BLOCK_BYTES):
-                block = b"".join(lines)
-                if not _are_of_length(block, columns, len(lines)):
-                    return None
-                tokens = block.split()
-                for column, which in zip(found, wanted, strict=True):
-                    column += b"\n".join(tokens[which::columns]).decode().split("\n")
-    except (FileNotFoundError, UnicodeDecodeError):
-        return None
-    return found if found[0] else None
+def string_column(values: Sequence[str]) -> StringColumn:
+    """Return strings as an array of objects."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
-def _are_of_length(block: bytes, columns: int, lines: int) -> bool:
-    """Return whether each line of a block ends with a newline and has `columns` tokens."""
-    characters = np.frombuffer(block, dtype=np.uint8)
-    blank = _IS_BLANK[characters]
-    starts = np.flatnonzero(blank[:-1] & ~blank[1:]) + 1
-    if not blank[0]:
-        starts = np.concatenate([[0], starts])
-    ends = np.flatnonzero(characters == ord("\n"))
-    if len(ends) != lines or len(starts) != columns * lines:
-        return False
-    firsts, lasts = starts[::columns], starts[columns - 1 :: columns]
-    return bool(np.all(lasts < ends) and np.all(firsts[1:] > ends[:-1]))
+def is_one_of(column: StringColumn, values: Collection[str]) -> npt.NDArray[np.bool_]:
+    """Return the mask of the strings that are among `values`."""
+    inside = map(frozenset(values).__contains__, column.tolist())
+    return np.fromiter(inside, dtype=bool, count=len(column))
 
 
-def _read_fam_line_by_line(path: Path) -> SampleTable:
-    """Read a .fam file as `read_fam` does, with the line number of each error."""
-    families, individuals, sexes = [], [], []
-    for line, tokens in _rows(path, _FAM_COLUMNS, "FID IID father mother sex phenotype"):
-        if tokens[1] == b"0":
-            raise InputError(
-                "the IID is '0', which PLINK reserves for an absent person",
-                where=f"{path}:{line}",
-                remedy="Give this person another IID",
-            )
-        families.append(sys.intern(_text(tokens[0], path, line)))
-        individuals.append(_text(tokens[1], path, line))
-        sexes.append(_SEX_CODES.get(tokens[4], UNKNOWN_SEX))
-    if not individuals:
-        raise InputError("has no samples", where=path, remedy="Check that the file is complete")
-    return SampleTable(
-        family=_string_column(families),
-        individual=_string_column(individuals),
-        sex=np.asarray(sexes, dtype=np.int8),
-    )
-
-
-def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[bytes]]]:
+def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, tokens) of every line; blank lines are allowed only at the end."""
-    blank = 0
+    blank = line = 0
     try:
         with path.open("rb") as file:
             for line, content in enumerate(file, start=1):
@@ -288,19 +231,23 @@ def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[byt
                         expected=columns,
                         remedy=f"The columns are: {layout}",
                     )
-                yield line, tokens
+                yield line, b"\n".join(tokens[:columns]).decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
+        ) from error
     except FileNotFoundError as error:
         raise InputError("no such file", where=path, remedy="Check the prefix") from error
 
 
-def _position(token: bytes, path: Path, line: int) -> tuple[int, bool]:
+def _position(token: str, path: Path, line: int) -> tuple[int, bool]:
     """Parse a base-pair position; the flag is True for a plain integer."""
     match = _LEADING_INTEGER.match(token)
     if match is None:
         raise InputError(
             "the position is not a number",
             where=f"{path}:{line}",
-            value=token.decode(errors="replace"),
+            value=token,
             remedy="Column 4 of a .bim file is the position in base pairs",
         )
     position = int(match.group())
@@ -314,7 +261,7 @@ def _position(token: bytes, path: Path, line: int) -> tuple[int, bool]:
     return position, match.end() == len(token)
 
 
-def _centimorgan(token: bytes, path: Path, line: int) -> float:
+def _centimorgan(token: str, path: Path, line: int) -> float:
     try:
         value = float(token)
     except ValueError:
@@ -323,22 +270,7 @@ def _centimorgan(token: bytes, path: Path, line: int) -> float:
         raise InputError(
             "the genetic distance is not a number",
             where=f"{path}:{line}",
-            value=token.decode(errors="replace"),
+            value=token,
             remedy="Column 3 of a .bim file is in centimorgans; write 0 where it is unknown",
         )
     return value
-
-
-def _text(token: bytes, path: Path, line: int) -> str:
-    try:
-        return token.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
-        ) from error
-
-
-def _string_column(values: Sequence[str]) -> StringColumn:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column

@@ -21,16 +21,11 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
 
     Parameters
     ----------
-    name : str
+    name
         Name of a kernel, one of `primo_scale.kernels.NAMES`.
-    largest_code : int
+    largest_code
         Bound on the magnitude of the codes on both sides. It determines how the BLAS kernels split
         their sums, and does not affect the choice.
-
-    Returns
-    -------
-    ProductKernel
-        Kernel that this machine can run.
 
     Raises
     ------

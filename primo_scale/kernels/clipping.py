@@ -30,18 +30,7 @@ _Entry = TypeVar("_Entry", np.int8, np.int16, np.int32)
 
 
 def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> _Int64:
-    """Return the exact squared norm of every row.
-
-    Parameters
-    ----------
-    rows : ndarray of int8, int16 or int32, shape (people, columns)
-        Rows in any memory layout. Pass variant-major codes as ``codes.T``; no copy is made.
-
-    Returns
-    -------
-    ndarray of int64, shape (people,)
-        Squared norms.
-    """
+    """Return the exact squared norm of every row of at most 32-bit integers."""
     # With dtype=, einsum converts in a small buffer instead of copying the whole tile to int64.
     return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.int64, casting="safe"))
 
@@ -49,18 +38,8 @@ def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> _Int64:
 def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
     """Return the multipliers, in units of 2^-31, that reduce squared norms to at most `limit`.
 
-    Parameters
-    ----------
-    norms : ndarray of int64, shape (people,)
-        Squared norms.
-    limit : int or ndarray of int64, shape (people,)
-        Largest allowed squared norm, not negative. A single integer may be of any size.
-
-    Returns
-    -------
-    ndarray of int64, shape (people,)
-        ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit / norm))``, which
-        is smaller.
+    A multiplier is ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit /
+    norm))``, which is smaller. A single limit may be an integer of any size.
 
     Raises
     ------
@@ -81,18 +60,8 @@ def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
 def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDArray[_Entry]:
     """Multiply entries by ``multiplier / 2^31``, rounding toward zero.
 
-    Parameters
-    ----------
-    entries : ndarray of int8, int16 or int32
-        Entries of at most 32 bits, so that the product fits int64.
-    multipliers : ndarray of int64
-        Multipliers in ``[0, 2^31]``, broadcast against `entries`: pass ``multipliers`` for entries
-        of shape (columns, people), and ``multipliers[:, None]`` for (people, columns).
-
-    Returns
-    -------
-    ndarray like `entries`
-        Scaled entries.
+    Entries have at most 32 bits and multipliers are in ``[0, 2^31]``, so that the product fits
+    int64. Both are broadcast.
     """
     shape = np.broadcast_shapes(entries.shape, multipliers.shape)
     scaled = np.empty(shape, entries.dtype)
@@ -100,39 +69,17 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
     return scaled
 
 
-def scale_columns(
-    entries: npt.NDArray[np.int8], columns: npt.NDArray[np.intp], multipliers: _Int64
-) -> None:
-    """Apply `scale_entries` to some columns, in place and without the interpreter lock.
-
-    Parameters
-    ----------
-    entries : ndarray of int8, shape (rows, people)
-        Entries, which are changed in place.
-    columns : ndarray of intp, shape (k,)
-        Indices of the columns to scale.
-    multipliers : ndarray of int64, shape (k,)
-        Multipliers in ``[0, 2^31]``.
-    """
-    _scale_columns(entries, columns, multipliers)
-
-
 def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
     """Clip the vector of some columns of every row to a squared norm.
 
     Parameters
     ----------
-    rows : ndarray of int16, shape (people, columns)
-        Rows, which are not changed.
-    columns : slice
+    rows
+        Rows, which are not changed, shape (people, columns).
+    columns
         Columns that are clipped together; the others are copied.
-    limit : int or ndarray of int64, shape (people,)
-        Largest squared norm of these columns in one row, not negative.
-
-    Returns
-    -------
-    ndarray of int16, shape (people, columns)
-        Clipped rows.
+    limit
+        Largest squared norm of these columns, not negative, for all rows or for each.
     """
     clipped = rows.copy()
     part = clipped[:, columns]
@@ -156,7 +103,8 @@ def _scale(entries: Any, multipliers: Any, scaled: Any) -> None:
 
 
 @compiled
-def _scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
+def scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
+    """Apply `scale_entries` to some columns, in place and without the interpreter lock."""
     for row in range(entries.shape[0]):
         for k in range(columns.shape[0]):
             entries[row, columns[k]] = _scaled(entries[row, columns[k]], multipliers[k])

@@ -1,16 +1,18 @@
 """Emission of LLVM instructions into functions that Numba compiles.
 
-The module serves instructions that Numba does not offer: `primo_scale.kernels.avx512` and `amx`
-each use those of one kind of processor. Addresses are integers, since Numba has no pointers.
+The module serves instructions that Numba does not offer: `product_avx512` and `product_amx` each
+use those of one kind of processor. Addresses are integers, since Numba has no pointers.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.extending import intrinsic as numba_intrinsic
+from numba import types
+from numba.extending import intrinsic
 
 LANES = 16
 VECTOR_BYTES = 64
@@ -22,9 +24,25 @@ Builder = Any  # llvmlite has no types
 Value = Any
 
 
-def intrinsic(function: Any) -> Any:
-    """Make `function`, which emits instructions, callable from compiled functions."""
-    return numba_intrinsic(function)
+def emitted(result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes a function of a builder callable from compiled functions.
+
+    The function gets the builder, and integers for addresses and counts. It emits instructions, and
+    returns a value of the type `result`.
+    """
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        @functools.wraps(emit)
+        def typed(_context: Any, *arguments: Any) -> Any:
+            def generate(context: Any, builder: Builder, _signature: Any, values: Any) -> Value:
+                value = emit(builder, *values)
+                return context.get_dummy_value() if value is None else value
+
+            return result(*[types.intp] * len(arguments)), generate
+
+        return intrinsic(typed)
+
+    return decorate
 
 
 def loop(

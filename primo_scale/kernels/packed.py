@@ -20,6 +20,7 @@ from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.products import spread_rows, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]
+"""Packed genotypes, shape (v, ceil(n / 4)) for v variants and n samples."""
 
 HOMOZYGOUS_A1, MISSING, HETEROZYGOUS, HOMOZYGOUS_A2 = 0, 1, 2, 3
 GENOTYPES_PER_BYTE = 4
@@ -44,11 +45,11 @@ def decode(
 
     Parameters
     ----------
-    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
+    packed
         Packed genotypes.
-    table : ndarray of int8, shape (v, 4)
-        Code of raw value 0, 1, 2, 3 for each variant.
-    n_samples : int
+    table
+        Code of raw value 0, 1, 2, 3 for each variant, shape (v, 4).
+    n_samples
         Number of samples.
 
     Returns
@@ -65,21 +66,8 @@ def decode_into(
 ) -> npt.NDArray[np.int8]:
     """Decode all samples of whole bytes into existing memory, and return the part written.
 
-    Allocating new memory takes several times longer than decoding.
-
-    Parameters
-    ----------
-    codes : ndarray of int8, shape (at least v, at least 4 bytes)
-        Memory from `kernels.products.spread_rows`.
-    packed : ndarray of uint8, shape (v, bytes)
-        Packed genotypes.
-    table : ndarray of int8, shape (v, 4)
-        Code of raw value 0, 1, 2, 3 for each variant.
-
-    Returns
-    -------
-    ndarray of int8, shape (v, 4 bytes)
-        Part of `codes` that holds the decoded samples.
+    Allocating new memory takes several times longer than decoding. `codes` is from
+    `kernels.products.spread_rows`, with at least as many rows and samples as `packed`.
     """
     n_variants, width = packed.shape
     written = codes[:n_variants, : GENOTYPES_PER_BYTE * width]
@@ -93,14 +81,7 @@ def add_squared_norms(
 ) -> None:
     """Add the squared norm of every sample over these variants, without decoding them first.
 
-    Parameters
-    ----------
-    norms : ndarray of int64, shape (n_samples,)
-        Sums that the squared norms are added to, in place.
-    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
-        Packed genotypes.
-    table : ndarray of int8, shape (v, 4)
-        Code of raw value 0, 1, 2, 3 for each variant.
+    The sums in `norms`, shape (n,), change in place; `table` is that of `decode`.
     """
     squares = table.astype(np.int64) ** 2
     most = _LARGEST_SHORT // max(1, int(squares.max(initial=0)))
@@ -113,13 +94,6 @@ def add_squared_norms(
 def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int64]:
     """Count each raw value in each variant.
 
-    Parameters
-    ----------
-    packed : ndarray of uint8, shape (v, ceil(n_samples / 4))
-        Packed genotypes.
-    n_samples : int
-        Number of samples.
-
     Returns
     -------
     ndarray of int64, shape (v, 4)
@@ -131,20 +105,7 @@ def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.i
 
 
 def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotypes:
-    """Keep the samples at `keep`, in that order, four to a byte again.
-
-    Parameters
-    ----------
-    packed : ndarray of uint8, shape (v, width)
-        Packed genotypes.
-    keep : ndarray of intp, shape (k,)
-        Sample positions below ``4 * width``.
-
-    Returns
-    -------
-    ndarray of uint8, shape (v, ceil(k / 4))
-        Packed genotypes, with padding bits zero.
-    """
+    """Return the packed genotypes of the samples at the positions `keep`, in that order."""
     width = packed_width(len(keep))
     if _is_byte_aligned_run(keep):
         first = int(keep[0]) // GENOTYPES_PER_BYTE
@@ -158,19 +119,14 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
 
 
 def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedGenotypes:
-    """Turn sample-major packed genotypes into variant-major ones.
+    """Return variant-major genotypes from sample-major ones, with four variants per byte.
 
     Parameters
     ----------
-    packed : ndarray of uint8, shape (n, width)
-        Packed genotypes with one row per sample and four variants per byte.
-    columns : ndarray of intp, shape (v,)
+    packed
+        Sample-major genotypes, shape (n, width).
+    columns
         Positions of the requested variants, below ``4 * width``.
-
-    Returns
-    -------
-    ndarray of uint8, shape (v, ceil(n / 4))
-        Packed genotypes, with padding bits zero.
     """
     result = np.zeros((len(columns), packed_width(len(packed))), dtype=np.uint8)
     _transpose(packed, columns, result)
@@ -179,11 +135,6 @@ def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedG
 
 def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
     """Find the samples without a call at any variant.
-
-    Parameters
-    ----------
-    packed : ndarray of uint8, shape (v, width)
-        Packed genotypes.
 
     Returns
     -------

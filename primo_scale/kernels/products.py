@@ -67,14 +67,7 @@ class ProductKernel(Protocol):
     def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
         """Return an upper bound on the memory that `add` and `read` need besides the sum, in bytes.
 
-        Parameters
-        ----------
-        left, right : int
-            Numbers of rows of the operands.
-        people : int
-            Number of columns of both operands.
-        same : bool
-            Whether both operands are the same array.
+        `left` and `right` are the numbers of rows of the operands, which may be the same array.
         """
 
 
@@ -207,17 +200,9 @@ def whole_rows(codes: Int8) -> Int8:
 
 
 def byte_planes(rows: Int16) -> Int8:
-    """Split int16 into two signed bytes, people last: ``z = 256 high + low + 128``.
+    """Split values z, shape (people, q), into high and low signed bytes, shape (2 q, people).
 
-    Parameters
-    ----------
-    rows : ndarray of int16, shape (people, q)
-        Values z.
-
-    Returns
-    -------
-    ndarray of int8, shape (2 q, people)
-        High bytes, followed by low bytes.
+    ``z = 256 high + low + 128``; the planes of high bytes come first.
     """
     columns = np.ascontiguousarray(rows.T)
     return np.vstack([(columns >> 8).astype(np.int8), ((columns & 255) - 128).astype(np.int8)])

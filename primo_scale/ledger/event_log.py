@@ -1,8 +1,8 @@
 """An append-only, durable chain of events in one SQLite file that also holds its secret keys.
 
 This is the storage of the privacy ledger, without its accounting. Every event carries a keyed
-digest of itself and of the previous event. A second key signs releases. The chain records its
-public key, so that a replaced signing key is detected.
+digest of itself and of the previous event. A second key (Ed25519, RFC 8032) signs releases. The
+chain records its public key, so that a replaced signing key is detected.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.signing_key import new_signing_key, public_key_of, sign
 from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
 
 FORMAT_VERSION = 2
@@ -53,24 +54,10 @@ _SCHEMA = (
 
 
 class EventLog:
-    """Open event log.
+    """Open event log; parameters and errors as for `LedgerReader`.
 
-    Parameters
-    ----------
-    path
-        SQLite file. A log of format version 1 receives a signing key when it is opened.
-    create
-        Whether to create an empty log with new keys if there is no file.
-    read_only
-        Whether to leave the file unchanged. A log of format version 1 is then not upgraded and
-        cannot sign.
-
-    Raises
-    ------
-    InputError
-        The log does not exist and is not created, is of another kind, or is not accessible.
-    ResourceError
-        The disk is full.
+    A log of format version 1 receives a signing key when it is opened, unless it is opened
+    read-only; it then cannot sign.
     """
 
     def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
@@ -124,7 +111,7 @@ class EventLog:
                 where=self.path,
                 remedy="Nothing is signed with it; see primo-scale ledger verify",
             )
-        return sign(self._signing_key(), data)
+        return Ed25519PrivateKey.from_private_bytes(self._signing_key()).sign(data)
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -156,9 +143,7 @@ class EventLog:
         InputError
             The attachment is missing or was changed.
         """
-        with _database_errors_explained(self.path):
-            query = "SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?"
-            rows = self._select(query, digest)
+        rows = self._select("SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?", digest)
         data = rows[0][0] if rows else b""
         if self.keyed_digest(_ATTACHMENT, data) != digest:
             raise InputError(
@@ -175,11 +160,8 @@ class EventLog:
 
     def head(self) -> str:
         """Return the digest of the last event, which depends on every earlier event."""
-        with _database_errors_explained(self.path):
-            row = self._database.execute(
-                "SELECT digest FROM events ORDER BY number DESC LIMIT 1"
-            ).fetchone()
-        return str(row[0]) if row else _NO_EVENT
+        rows = self._select("SELECT digest FROM events ORDER BY number DESC LIMIT 1")
+        return str(rows[0][0]) if rows else _NO_EVENT
 
     def chain_problems(self) -> list[str]:
         """Recompute every digest; return a line for each changed or missing event.
@@ -195,11 +177,7 @@ class EventLog:
             if not texts or digest != _event_digest(self._key, previous, (time, kind, body)):
                 problems.append(f"event {number} ({kind}): changed after it was written")
             previous, last = digest, number
-        with _database_errors_explained(self.path):
-            row = self._database.execute(
-                "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
-            ).fetchone()
-        if row is None or row[0] != last:
+        if self._select("SELECT seq FROM sqlite_sequence WHERE name = 'events'") != [(last,)]:
             problems.append(f"event {last + 1}: missing at the end")
         if self._format_version() == _WITHOUT_SIGNING_KEY:  # opened read-only
             return problems
@@ -224,34 +202,30 @@ class EventLog:
 
     def _signing_key_problem(self) -> str | None:
         """Return the problem with the signing key in one line, or None."""
-        with _database_errors_explained(self.path):
-            key = self._signing_key()
         try:
-            recorded = public_key_of(key) == self.public_key
+            recorded = _public_key_of(self._signing_key()) == self.public_key
         except ValueError:
             recorded = False
         return None if recorded else "the signing key is not the one that was recorded"
 
     def _format_event(self) -> Mapping[str, Any]:
         """Return the body of the event that states the current format version of the file."""
-        with _database_errors_explained(self.path):
-            row = self._database.execute(
-                "SELECT body FROM events WHERE number = 1 OR kind = ? ORDER BY number DESC LIMIT 1",
-                (_UPGRADED,),
-            ).fetchone()
-        return _parsed(row[0]) if row else {}
+        query = "SELECT body FROM events WHERE number = 1 OR kind = ? ORDER BY number DESC LIMIT 1"
+        rows = self._select(query, _UPGRADED)
+        return _parsed(rows[0][0]) if rows else {}
 
     def _format_version(self) -> object:
         return self._format_event().get("format_version")
 
     def _select(self, query: str, *values: str) -> list[Any]:
         """Return the rows of a query, or no rows if the table does not exist."""
-        try:
-            return self._database.execute(query, values).fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            return []
+        with _database_errors_explained(self.path):
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "no such table" not in str(error):
+                    raise
+                return []
 
     def _read_key(self) -> bytes:
         keys = self._select("SELECT key FROM secret")
@@ -273,10 +247,7 @@ class EventLog:
         return key
 
     def _rows(self) -> list[tuple[int, str, str, str, str]]:
-        with _database_errors_explained(self.path):
-            return self._database.execute(
-                "SELECT number, time, kind, body, digest FROM events ORDER BY number"
-            ).fetchall()
+        return self._select("SELECT number, time, kind, body, digest FROM events ORDER BY number")
 
 
 def _keyed_digest(key: bytes, purpose: str, data: bytes) -> str:
@@ -355,9 +326,17 @@ def _refuse_empty_file(path: Path) -> None:
 
 def _add_signing_key(database: sqlite3.Connection) -> dict[str, Any]:
     """Store a new signing key and return the body of the event that must record it."""
-    key = new_signing_key()
+    key = Ed25519PrivateKey.generate().private_bytes_raw()
     database.execute("INSERT INTO signing VALUES (?)", (key,))
-    return {"format_version": FORMAT_VERSION, "public_key": public_key_of(key)}
+    return {"format_version": FORMAT_VERSION, "public_key": _public_key_of(key)}
+
+
+def _public_key_of(signing_key: bytes) -> str:
+    """Return the public key of a private key, as hexadecimal text.
+
+    A private key that is not 32 bytes long raises a ValueError.
+    """
+    return Ed25519PrivateKey.from_private_bytes(signing_key).public_key().public_bytes_raw().hex()
 
 
 def _append(

@@ -6,7 +6,7 @@ The events are the only stored state.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from primo_scale.errors import UsageError
@@ -50,10 +50,10 @@ class History:
 
         `people_digest` is the keyed digest of the list; an empty one matches no cohort.
         """
+        if not people_digest:
+            return set()
         requests = (charge.request for charge in self.charges.values())
-        return {
-            r.account.cohort for r in requests if people_digest and r.people_digest == people_digest
-        }
+        return {r.account.cohort for r in requests if r.people_digest == people_digest}
 
     def has_budget(self, cohort: str) -> bool:
         """Return whether a cohort has a budget, in any unit and adjacency."""
@@ -101,11 +101,7 @@ def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
 
 def account_as_json(account: Account) -> dict[str, str]:
     """Return the part of an event that identifies an account."""
-    return {
-        "cohort": account.cohort,
-        "unit": account.unit.value,
-        "adjacency": account.adjacency.value,
-    }
+    return asdict(account)
 
 
 def reservation_as_json(charge: Charge) -> dict[str, str | float]:

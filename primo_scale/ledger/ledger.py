@@ -14,7 +14,7 @@ compare its head with the head that releases record.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,12 @@ from primo_scale.ledger.reservation import Reservation, answer_request, random_c
 from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, ChargeState
 
 _NO_COST = Cost(0.0)
+_RESERVATION = (PaymentStep.RESERVATION_WRITTEN, PaymentStep.RESERVATION_COMMITTED)
+_DRAW_RECORD = (PaymentStep.DRAW_RECORD_WRITTEN, PaymentStep.DRAW_RECORD_COMMITTED)
+_PUBLICATION_RECORD = (
+    PaymentStep.PUBLICATION_RECORD_WRITTEN,
+    PaymentStep.PUBLICATION_RECORD_COMMITTED,
+)
 
 
 def default_ledger_path() -> Path:
@@ -80,15 +86,11 @@ class Ledger(LedgerReader):
         ValueError
             The cost is not positive, or it exceeds the request's epsilon and delta.
         """
-        with self._transaction() as history:
+        with self._transaction(_RESERVATION) as history:
             paid = history.replayable_charge(request, stored_noise)
             if paid is not None:
-                reservation = Reservation(paid, opened_budget=False)
-            else:
-                reservation = self._charge(history, request, further_cost, new_charge)
-            announce_step(PaymentStep.RESERVATION_WRITTEN)
-        announce_step(PaymentStep.RESERVATION_COMMITTED)
-        return reservation
+                return Reservation(paid, opened_budget=False)
+            return self._charge(history, request, further_cost, new_charge)
 
     def reserve_again(
         self,
@@ -101,28 +103,21 @@ class Ledger(LedgerReader):
 
         Parameters and errors are those of `reserve`.
         """
-        with self._transaction() as history:
-            reservation = self._charge(history, request, further_cost, new_charge)
-            announce_step(PaymentStep.RESERVATION_WRITTEN)
-        announce_step(PaymentStep.RESERVATION_COMMITTED)
-        return reservation
+        with self._transaction(_RESERVATION) as history:
+            return self._charge(history, request, further_cost, new_charge)
 
     def mark_drawn(self, charge: Charge, statistics_digest: str) -> None:
-        """Record that the noise of a charge was drawn.
+        """Record that the noise of a charge was drawn, unless the same record exists.
 
-        Parameters
-        ----------
-        charge
-            Charge in state `reserved`, or one that was recorded with the same statistics before.
-        statistics_digest
-            Keyed digest of the private statistics, which are already durable.
+        `statistics_digest` is the keyed digest of the private statistics, which are already
+        durable.
 
         Raises
         ------
         InputError
             The charge is unknown, or other noise was recorded for it.
         """
-        with self._transaction() as history:
+        with self._transaction(_DRAW_RECORD) as history:
             known = self._find(history, charge)
             if known.state is ChargeState.RESERVED:
                 self._log.append("drawn", {"charge": charge.id, "digest": statistics_digest})
@@ -133,25 +128,16 @@ class Ledger(LedgerReader):
                     value=charge.id,
                     remedy="Use the recorded statistics, or run the release again to pay anew",
                 )
-            announce_step(PaymentStep.DRAW_RECORD_WRITTEN)
-        announce_step(PaymentStep.DRAW_RECORD_COMMITTED)
 
     def mark_published(self, charge: Charge, release_digest: str) -> None:
-        """Record a release made from the private statistics of a charge.
-
-        Parameters
-        ----------
-        charge
-            Charge whose noise is recorded.
-        release_digest
-            Digest of the release.
+        """Record a release made from the private statistics of a charge, unless it is recorded.
 
         Raises
         ------
         InputError
             The charge is unknown, or its noise was never recorded.
         """
-        with self._transaction() as history:
+        with self._transaction(_PUBLICATION_RECORD) as history:
             known = self._find(history, charge)
             if known.state is ChargeState.RESERVED:
                 raise InputError(
@@ -162,8 +148,6 @@ class Ledger(LedgerReader):
                 )
             if release_digest not in known.release_digests:
                 self._log.append("published", {"charge": charge.id, "digest": release_digest})
-            announce_step(PaymentStep.PUBLICATION_RECORD_WRITTEN)
-        announce_step(PaymentStep.PUBLICATION_RECORD_COMMITTED)
 
     def set_budget(
         self, account: Account, *, epsilon: float, delta: float | None = None
@@ -227,7 +211,14 @@ class Ledger(LedgerReader):
         return history.charges[charge.id]
 
     @contextmanager
-    def _transaction(self) -> Iterator[History]:
-        """Open a transaction and yield the state of the ledger at its start."""
+    def _transaction(self, steps: Sequence[PaymentStep] = ()) -> Iterator[History]:
+        """Open a transaction and yield the state of the ledger at its start.
+
+        The first of two steps is announced before the commit, and the second after it.
+        """
         with self._log.exclusively():
             yield self._checked_history()
+            if steps:
+                announce_step(steps[0])
+        if steps:
+            announce_step(steps[1])

@@ -41,12 +41,7 @@ class PaymentStep(StrEnum):
 
 
 def announce_step(step: PaymentStep) -> None:
-    """Raise the audit event ``primo_scale.step``, whose argument is the step as text.
-
-    Parameters
-    ----------
-    step
-        Step that has just been completed.
+    """Raise the audit event ``primo_scale.step``, whose argument is the completed step as text.
 
     Raises
     ------

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from primo_scale.errors import InputError, UsageError
@@ -16,7 +15,7 @@ from primo_scale.ledger.history import History, replay
 from primo_scale.ledger.refusals import unknown_charge
 from primo_scale.ledger.reservation import Reservation, answer_request
 from primo_scale.ledger.rosters import make_roster
-from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest
+from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, PayingCohort
 from primo_scale.storage.files import canonical_json
 
 
@@ -47,20 +46,14 @@ class LedgerReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._log.close()
 
     def keyed_digest(self, purpose: str, data: bytes) -> str:
         """Return the HMAC-SHA256 of private data under the ledger's key, as hexadecimal text.
 
-        Unlike a plain digest, it does not let anybody without the key confirm a guess. It must
-        still not be published, because two equal digests reveal two equal inputs. Digests of
-        different purposes never coincide.
+        Without the key nobody can confirm a guess. The digest must still not be published, because
+        two equal digests reveal two equal inputs. Digests of different purposes never coincide.
         """
         return self._log.keyed_digest(purpose, data)
 
@@ -104,10 +97,8 @@ class LedgerReader:
         name
             Name of a cohort, or at least the first 8 digits of its identifier. Any other text is
             the name of a new cohort.
-        unit
-            Privacy unit.
-        adjacency
-            Neighbouring relation between cohorts.
+        unit, adjacency
+            Privacy unit, and neighbouring relation between cohorts.
 
         Raises
         ------
@@ -151,7 +142,7 @@ class LedgerReader:
         return answer_request(self.path, history, request, Cost(0.0), self._log.attachment)
 
     def replayable_charge(
-        self, request: ChargeRequest, *, stored_noise: Collection[str] = ()
+        self, request: ChargeRequest, *, stored_noise: Collection[str]
     ) -> Charge | None:
         """Return the charge that `Ledger.reserve` would return at no cost, or None."""
         return self._history().replayable_charge(request, stored_noise)
@@ -171,8 +162,7 @@ class LedgerReader:
         Raises
         ------
         InputError
-            The ledger does not know one of the charges. Another ledger, or an earlier state of this
-            one, paid for it and recorded what was spent.
+            Another ledger, or an earlier state of this one, paid for one of the charges.
         """
         unknown = sorted(self.unknown_charges(charges))
         if unknown:
@@ -228,3 +218,37 @@ class LedgerReader:
 
     def _history(self) -> History:
         return replay(self._log.events())
+
+
+def find_paying_cohort(
+    ledger: LedgerReader,
+    cohort_digest: str,
+    individuals: Iterable[str],
+    name: str | None,
+    *,
+    unit: PrivacyUnit,
+    adjacency: Adjacency,
+) -> PayingCohort:
+    """Return the account that pays for a release of a cohort.
+
+    Parameters
+    ----------
+    ledger
+        Ledger that holds, or will hold, the cohort's account.
+    cohort_digest
+        SHA-256 digest of the sorted sample list, as hexadecimal text.
+    individuals
+        IIDs of the people of the release.
+    name
+        Name of the cohort, or None to identify it by the keyed digest of its sample list.
+    unit, adjacency
+        Privacy unit, and neighbouring relation between cohorts.
+
+    Raises
+    ------
+    UsageError
+        The name matches several cohorts.
+    """
+    people_digest = ledger.cohort_identifier(cohort_digest)
+    account = ledger.account_named(name or people_digest, unit=unit, adjacency=adjacency)
+    return PayingCohort(account, people_digest, ledger.roster(individuals))

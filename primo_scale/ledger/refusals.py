@@ -19,18 +19,8 @@ def over_budget(
 ) -> BudgetRefused:
     """Return the refusal of a request that the budget does not cover.
 
-    Parameters
-    ----------
-    path
-        Ledger file.
-    balance
-        Balance of the account that would pay.
-    request
-        Refused request.
-    cost
-        Cost of the request and of the release's further charges.
-    lost_charges
-        Number of charges for the same request whose noise was never recorded.
+    `cost` is that of the request and of the release's further charges, and `lost_charges` the
+    number of charges for the same request whose noise was never recorded.
     """
     spent, budget = balance.spent, balance.budget
     if spent.delta + cost.delta >= budget.delta:
@@ -69,14 +59,7 @@ def other_delta(path: Path, account: Account, *, asked: float | None, own: float
 def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
     """Return the refusal of noise in the work directory that another ledger paid for.
 
-    Parameters
-    ----------
-    path
-        Ledger file.
-    charge
-        Charge that the ledger did not make.
-    file
-        File of the work directory that names the charge.
+    `file` is the file of the work directory that names the charge.
     """
     return InputError(
         "the ledger does not know a charge of the work directory, so what was spent on this "
@@ -91,10 +74,12 @@ def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
 def name_refusal(
     path: Path, history: History, request: ChargeRequest, shared: Overlap
 ) -> BudgetRefused | None:
-    """Return the refusal of a request that may not be charged to the account that it names.
+    """Return the refusal of a request that may not be charged to its account, or None.
 
-    The balance of the account does not matter here. Two rules prevent that a refused release is
-    paid under another cohort name, unit or adjacency without a decision of the custodian:
+    `shared` are the people of the request, identified by their IIDs, for whom other cohorts were
+    charged. The balance of the account does not matter here. Two rules prevent that a refused
+    release is paid under another cohort name, unit or adjacency without a decision of the
+    custodian:
 
     1. A person, or a whole sample list, for which another cohort was charged and this cohort was
        not, is charged to this cohort only if its budget was set in advance and nothing was charged
@@ -108,22 +93,6 @@ def name_refusal(
 
     New people may be charged to any cohort that has a budget, because counting people who are not
     in the data can only overestimate what a person's data have cost.
-
-    Parameters
-    ----------
-    path
-        Ledger file.
-    history
-        State of the ledger.
-    request
-        Request that is not paid for yet.
-    shared
-        People of the request, identified by their IIDs, for whom other cohorts were charged.
-
-    Returns
-    -------
-    BudgetRefused or None
-        Error to be raised; None if the account may be charged, and opened if it does not exist.
     """
     account = request.account
     has_budget = account in history.budgets
@@ -199,19 +168,10 @@ def lowered_budget(path: Path, balance: Balance) -> BudgetRefused:
 
 
 def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
-    """Return the command that opens an account.
+    """Return the command that opens an account with a given delta and an epsilon to be filled in.
 
     It contains the whole cohort identifier, because an abbreviation is not known before the
     cohort's first budget.
-
-    Parameters
-    ----------
-    path
-        Ledger file.
-    account
-        Account to be opened.
-    delta
-        Delta of the budget; the epsilon is left to the custodian.
     """
     options = [f"--ledger {shlex.quote(str(path))}", f"--cohort {shlex.quote(account.cohort)}"]
     return (

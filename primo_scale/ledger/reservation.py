@@ -49,27 +49,8 @@ def answer_request(
 ) -> Reservation:
     """Return a reservation whose charge has no identifier yet.
 
-    Parameters
-    ----------
-    path
-        Ledger file, for error messages.
-    history
-        State of the ledger.
-    request
-        Request to be paid for.
-    further_cost
-        Cost of the release's other charges, which are not requested yet.
-    read_roster
-        Function that returns the roster with a given digest.
-
-    Raises
-    ------
-    UsageError
-        Epsilon or delta of the request is out of range.
-    BudgetRefused
-        The request may not be charged to its account.
-    ValueError
-        The cost is not positive, or it exceeds the request's epsilon and delta.
+    `further_cost` is that of the release's other charges, which are not requested yet, and
+    `read_roster` returns the roster with a given digest. Errors are those of `Ledger.reserve`.
     """
     problem = request.problem()
     if problem:

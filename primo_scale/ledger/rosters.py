@@ -53,14 +53,7 @@ def find_overlap(
 ) -> Overlap:
     """Find the people of a request for whom other cohorts were charged.
 
-    Parameters
-    ----------
-    history
-        State of the ledger.
-    request
-        Request with a roster.
-    read_roster
-        Function that returns the roster with a given digest.
+    `read_roster` returns the roster with a given digest.
     """
     rosters: dict[str, _Digests] = {}
     for charge in history.charges.values():

@@ -35,7 +35,7 @@ _REPORTED = 1e-5
 
 
 class ChargeState(StrEnum):
-    """Progress of a charge, which never moves back."""
+    """State of a charge, which never moves back."""
 
     RESERVED = "reserved"
     DRAWN = "drawn"
@@ -184,6 +184,31 @@ class ChargeRequest:
 
 
 @dataclass(frozen=True)
+class PayingCohort:
+    """Account that pays for a release, and the people of the release.
+
+    Attributes
+    ----------
+    account
+        Account in the ledger.
+    people_digest
+        Keyed digest of the sample list. It reveals a second account for the same list.
+    roster
+        Keyed digests of the IIDs. They reveal a second account for any of the people.
+    """
+
+    account: Account
+    people_digest: str
+    roster: bytes = b""
+
+    def request(self, digest: str, epsilon: float, delta: float, cost: Cost) -> ChargeRequest:
+        """Return a request of this cohort; parameters as in `ChargeRequest`."""
+        return ChargeRequest(
+            self.account, digest, epsilon, delta, cost, self.people_digest, self.roster
+        )
+
+
+@dataclass(frozen=True)
 class Charge:
     """One payment, which buys one noise.
 
@@ -281,15 +306,7 @@ class Balance:
     def spent_before(self, charge_id: str) -> Cost:
         """Return the total cost of the charges that were reserved before a given one.
 
-        Parameters
-        ----------
-        charge_id
-            Identifier of a charge of this account, which is not counted itself.
-
-        Raises
-        ------
-        ValueError
-            The account has no such charge.
+        A ValueError is raised if the account has no charge of this identifier.
         """
         position = [charge.id for charge in self.charges].index(charge_id)
         return total_cost(charge.cost for charge in self.charges[:position])

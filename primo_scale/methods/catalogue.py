@@ -54,12 +54,7 @@ class Method:
     def recipe(self, n_phenotypes: int, subsample: int | None) -> Recipe:
         """Return the description of the noisy measurements.
 
-        Parameters
-        ----------
-        n_phenotypes : int
-            Number of phenotypes l.
-        subsample : int or None
-            Number of people that X'X is summed over, or None for all people.
+        X'X is summed over `subsample` people, or over all people if it is None.
 
         Raises
         ------
@@ -185,25 +180,13 @@ def method_named(name: str, privacy: PrivacyUnit) -> Method:
 
 
 def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
-    """Choose a method from public sizes alone, and return it with the reason.
+    """Choose a method from public sizes alone, and return it with the reason, as text for the log.
 
     The projection by Y'Y has an effect only if noise moves X'Y outside the set that bounded
     genotype rows can produce. For rows at their bounds this holds from
     ``l = n mu / (2 sqrt d)`` phenotypes on (docs/maths/papers.md, item 5). The radius of the
     projection comes from the noisy trace of X'X, which reflects an average squared row norm of V
     instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``.
-
-    Parameters
-    ----------
-    promise : Promise
-        Privacy guarantee of the release.
-    sizes : PublicSizes
-        Public sizes of the cohort.
-
-    Returns
-    -------
-    tuple of (Method, str)
-        Method and the reason for it, as text for the log.
 
     Notes
     -----
@@ -236,14 +219,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 
 
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
-    """Return the estimator to use.
-
-    Parameters
-    ----------
-    method : Method
-        Method of the release.
-    chosen : Estimator or None
-        Estimator chosen by ``--shrinkage`` or ``--ridge``, or None for the default.
+    """Return the estimator chosen by ``--shrinkage`` or ``--ridge``, or the default of the method.
 
     Raises
     ------

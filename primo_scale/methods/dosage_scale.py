@@ -41,18 +41,8 @@ def to_dosage_scale(
     """Undo the public coding (docs/maths/clipping-and-integers.md, "Mixed scales").
 
     With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
-    sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight.
-
-    Parameters
-    ----------
-    weights : LatticeWeights
-        Weights on the lattice.
-    genotypes : GenotypeCoding
-        Public coding of the genotypes.
-    outcomes : OutcomeCoding
-        Public coding of the outcomes.
-    response : ClipResponse
-        Known slope and offset that row clipping gives each phenotype, which this function inverts.
+    sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight. The known
+    slope and offset that row clipping gives each phenotype are inverted.
     """
     sd = np.array([p.sd for p in outcomes.phenotypes])
     mean = np.array([p.mean for p in outcomes.phenotypes])

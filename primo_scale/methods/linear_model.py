@@ -39,37 +39,14 @@ class LatticeWeights:
     fixed: Float64
 
 
-@dataclass(frozen=True)
-class ShrunkWeights:
-    """Weights and the shrinkage rules that produced them.
-
-    Attributes
-    ----------
-    weights : LatticeWeights
-        Weights on the lattice.
-    rules : tuple of Shrinkage
-        Shrinkage rule of each spectrum, in the order of the spectra.
-    """
-
-    weights: LatticeWeights
-    rules: tuple[Shrinkage, ...]
-
-
 def solve(
     spectra: Iterable[Spectrum],
     rule_for: Callable[[Spectrum], Shrinkage],
     adjustment: Adjustment,
-) -> ShrunkWeights:
-    """Solve every block and every phenotype.
+) -> tuple[LatticeWeights, list[Shrinkage]]:
+    """Return the weights of every block and phenotype, and the rule of each spectrum.
 
-    Parameters
-    ----------
-    spectra : iterable of Spectrum
-        Spectra of all blocks, which together cover every phenotype in every block.
-    rule_for : callable
-        Function from a spectrum to its shrinkage rule.
-    adjustment : Adjustment
-        Adjustment that the spectra were made with.
+    The spectra were made with `adjustment` and together cover every phenotype in every block.
     """
     layout = adjustment.statistics.layout
     genotypes = np.empty((layout.n_variants, layout.n_phenotypes))
@@ -82,9 +59,7 @@ def solve(
         genotypes[layout.variants(spectrum.block), spectrum.phenotypes] = weights
         residual[:, spectrum.phenotypes] -= spectrum.fixed_cross.T @ weights
         rules.append(rule)
-    return ShrunkWeights(
-        LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), tuple(rules)
-    )
+    return LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), rules
 
 
 def missing_rescale(observed: Float64, n_samples: float) -> Float64:

@@ -34,12 +34,8 @@ RADIUS_SIGMAS = 3
 class PhenotypeProjection:
     """Projection across phenotypes, ``G -> G matrix``.
 
-    Attributes
-    ----------
-    matrix : ndarray of float64, shape (l, l)
-        Symmetric matrix ``T (T + nu I)^-1``.
-    multiplier : float
-        Lagrange multiplier nu, in squared lattice units.
+    The matrix ``T (T + nu I)^-1`` is symmetric, shape (l, l). The Lagrange multiplier nu is in
+    squared lattice units.
     """
 
     matrix: Float64
@@ -49,22 +45,10 @@ class PhenotypeProjection:
 def ball_multiplier(eigenvalues: Float64, squares: Float64, squared_radius: float) -> float:
     """Return the multiplier nu of the projection onto K, the root of the secular equation.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of float64, shape (d,)
-        Nonnegative eigenvalues lambda_j of all blocks. Zero eigenvalues are ignored.
-    squares : ndarray of float64, shape (d,)
-        Squared norms ``||H_j||^2``.
-    squared_radius : float
-        Squared radius R^2.
+    It is 0 if G lies inside the ball and inf if the projection of G is 0. The nonnegative
+    eigenvalues lambda_j are those of all blocks, shape (d,); zeros are ignored. `squares` are the
+    squared norms ``||H_j||^2``, shape (d,).
 
-    Returns
-    -------
-    float
-        Multiplier nu: 0 if G lies inside the ball, inf if the projection of G is 0.
-
-    Notes
-    -----
     phi is convex and decreasing, and ``phi^(-1/2)`` is nearly linear in nu, so that Brent's method
     converges quickly on it. Brent's method cannot leave its bracket, whereas Newton's can.
     """
@@ -101,19 +85,8 @@ def shares_kept(eigenvalues: Float64, multiplier: float) -> Float64:
 def project_phenotypes(
     phenotype_gram: Float64, targets: Iterable[Float64], squared_radius: float
 ) -> PhenotypeProjection:
-    """Return the projection of X'Y, given Y'Y.
+    """Return the projection of X'Y, given T = Y'Y, X_b'Y of each block and ``R^2 >= ||X||_F^2``.
 
-    Parameters
-    ----------
-    phenotype_gram : ndarray of float64, shape (l, l)
-        Gram matrix T = Y'Y of the phenotypes.
-    targets : iterable of ndarray of float64, shape (d_b, l)
-        X_b'Y of each block.
-    squared_radius : float
-        Squared radius R^2, at least ``||X||_F^2``.
-
-    Notes
-    -----
     With more phenotypes than people, T has rank at most n, and its null directions are dropped. An
     equivalent n x n problem needs Y, which is not available here, and a second pass over Y for
     ``G Y'``. It would save half a second: for l = 2,000 and n = 200, the eigenvectors of T take
@@ -131,14 +104,8 @@ def project_phenotypes(
 def squared_radius(bound: float, noisy_total: float, sigma: float) -> float:
     """Return R^2, an upper bound on the sum of squared row norms over all people.
 
-    Parameters
-    ----------
-    bound : float
-        Public upper bound n N, or inf if the rows have no public bound.
-    noisy_total : float
-        Trace of the noisy X'X or Y'Y.
-    sigma : float
-        Standard deviation of the noise in the trace.
+    `bound` is the public upper bound n N, or inf if the rows have none. `noisy_total` is the trace
+    of the noisy X'X or Y'Y, and `sigma` the standard deviation of its noise.
     """
     return min(bound, max(noisy_total, 0.0) + RADIUS_SIGMAS * sigma)
 

@@ -10,11 +10,20 @@ With public genotypes X'X has no noise, and the floor is 0.
 James-Stein factors remove the noise in X'Y. Against the noise in X'X they need only a floor under
 its eigenvalues: a ridge at the noise norm shrinks every direction again and loses up to .035 of R^2
 (docs/decisions/shrinkage.md).
+
+Sufficient statistics perturbation (SSP) solves with ridge 1. AdaSSP measures the smallest
+eigenvalue of X'X with a share of the budget, and its penalty covers only the part of the noise norm
+that exceeds this eigenvalue. constSSPfull does not measure the eigenvalue, and its penalty covers
+the whole noise norm. The formulas are those of the thesis on differentially private ridge
+regression (docs/maths/estimation.md). The noise and the constants are those of this project: the
+noise is calibrated jointly, the bound on its norm is that of the svec layout, and 1 means one
+squared unit of the genotype coding.
 """
 
 from __future__ import annotations
 
-from primo_scale.methods import ssp
+import math
+
 from primo_scale.methods.estimators import EstimatorInputs
 from primo_scale.methods.shrinkage import JamesStein, KnownNoise, Ridge, noise_norm
 from primo_scale.methods.spectrum import Spectrum
@@ -59,14 +68,28 @@ def projection(spectrum: Spectrum, inputs: EstimatorInputs) -> Ridge:
 
 
 def unit_ridge(spectrum: Spectrum, inputs: EstimatorInputs) -> Ridge:
-    """Return the rule of SSP."""
-    return ssp.unit_ridge(inputs.unit)
+    """Return the rule of SSP: ridge 1, which is ``unit^2`` on a lattice of `unit` steps."""
+    return Ridge(float(inputs.unit**2))
 
 
 def eigenvalue_ridge(spectrum: Spectrum, inputs: EstimatorInputs) -> Ridge:
-    """Return the rule of AdaSSP."""
-    smallest = inputs.smallest_eigenvalue
-    return ssp.adaptive_ridge(_norm(spectrum), smallest=smallest, unit=inputs.unit)
+    """Return the rule of AdaSSP, and of constSSPfull for a smallest eigenvalue of 0.
+
+    It is ridge ``max(0, noise norm - smallest) + 1``. The bound on the smallest eigenvalue is that
+    of X'X before the adjustment for covariates, which can only lower the eigenvalue.
+    """
+    return Ridge(max(0.0, _norm(spectrum) - inputs.smallest_eigenvalue) + inputs.unit**2)
+
+
+def eigenvalue_bound(noisy_smallest: float | None, sigma: float, delta: float) -> float:
+    """Return a lower bound on the smallest eigenvalue of X'X from its noisy value.
+
+    The bound is ``max(noisy - sigma sqrt(2 log(2/delta)), 0)``, or 0 if the eigenvalue was not
+    measured. It fails with probability below delta/2.
+    """
+    if noisy_smallest is None:
+        return 0.0
+    return max(noisy_smallest - sigma * math.sqrt(2 * math.log(2 / delta)), 0.0)
 
 
 def _norm(spectrum: Spectrum) -> float:

@@ -10,11 +10,7 @@ import numpy as np
 
 from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.catalogue import Method
-from primo_scale.methods.estimators import (
-    EffectPrior,
-    Estimator,
-    EstimatorInputs,
-)
+from primo_scale.methods.estimators import EffectPrior, Estimator, EstimatorInputs
 from primo_scale.methods.linear_model import LatticeWeights, solve
 from primo_scale.methods.projection import (
     PhenotypeProjection,
@@ -22,9 +18,9 @@ from primo_scale.methods.projection import (
     project_phenotypes,
     squared_radius,
 )
+from primo_scale.methods.rules import eigenvalue_bound
 from primo_scale.methods.shrinkage import Float64, JamesStein, Ridge, whitened_squares
 from primo_scale.methods.spectrum import Spectrum, spectra
-from primo_scale.methods.ssp import eigenvalue_bound
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockMatrices
 
@@ -92,23 +88,9 @@ class Solution:
 def solve_statistics(
     statistics: BlockMatrices, inputs: SolveInputs, method: Method, estimator: Estimator
 ) -> Solution:
-    """Solve every phenotype.
+    """Solve every phenotype with the estimator that `catalogue.estimator_for` returns.
 
-    Parameters
-    ----------
-    statistics : BlockMatrices
-        Private statistics, or exact ones for a release stamped NOT PRIVATE.
-    inputs : SolveInputs
-        Parameters besides the statistics.
-    method : Method
-        Method of the release.
-    estimator : Estimator
-        Result of `catalogue.estimator_for`.
-
-    Returns
-    -------
-    Solution
-        Weights of every phenotype.
+    The statistics are private, or exact for a release stamped NOT PRIVATE.
 
     Notes
     -----
@@ -137,15 +119,13 @@ def solve_statistics(
     )
     rule_inputs = EstimatorInputs(inputs.prior, penalty, inputs.unit, smallest)
     rule_for = estimator.load_rule()
-    solved = solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
+    weights, rules = solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
     return Solution(
-        weights=solved.weights,
+        weights=weights,
         rule=estimator.description,
         floor=estimator.floor,
         parameters=estimator.numbers(rule_inputs) | numbers,
-        penalties=tuple(
-            rule.penalty for rule in solved.rules if isinstance(rule, Ridge | JamesStein)
-        ),
+        penalties=tuple(rule.penalty for rule in rules if isinstance(rule, Ridge | JamesStein)),
     )
 
 

@@ -19,17 +19,7 @@ _OUTCOME_GRAMS = 5
 
 
 def solve_bytes(layout: BlockLayout, method: Method, estimator: Estimator) -> int:
-    """Return the memory that solving every phenotype adds to the process, in bytes.
-
-    Parameters
-    ----------
-    layout : BlockLayout
-        Layout of the statistics.
-    method : Method
-        Method of the release.
-    estimator : Estimator
-        Estimator of the weights.
-    """
+    """Return the memory that solving every phenotype adds to the process, in bytes."""
     columns = 1 if method.gram_per_phenotype else layout.n_phenotypes
     largest, *smaller = sorted(layout.sizes, reverse=True)
     # With a copy of X'X per phenotype, the previous matrix can be of the same, largest block.

@@ -49,30 +49,20 @@ class Spectrum:
 
 
 def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> Iterator[Spectrum]:
-    """Yield the spectra of the blocks, one at a time.
+    """Yield the spectrum of each block, or of each phenotype in each block, one at a time.
 
-    Parameters
-    ----------
-    adjustment : Adjustment
-        Adjusted statistics. If they hold a copy of X'X per phenotype, each copy is decomposed for
-        its phenotype.
-    projection : PhenotypeProjection or None
-        Projection across phenotypes, for columns without the correction for missing values.
+    The latter is the case if the statistics hold a copy of X'X per phenotype. The projection
+    applies to columns without the correction for missing values.
 
-    Yields
-    ------
-    Spectrum
-        Spectrum of one block, or of one phenotype in one block.
-
-    Notes
-    -----
     A spectrum holds ``d_b (d_b + l)`` float64 values. The decomposition needs one more square
     matrix; before it, the integers that the matrix is converted from take another.
     """
     layout, copies = adjustment.statistics.layout, adjustment.statistics.gram_copies
     every = slice(0, layout.n_phenotypes)
     groups = [slice(j, j + 1) for j in range(copies)] if copies > 1 else [every]
-    across = None if projection is None else _rescaled(projection.matrix, adjustment.rescale)
+    across = None
+    if projection is not None:  # of rescaled columns
+        across = projection.matrix * adjustment.rescale / adjustment.rescale[:, None]
     for block in range(layout.n_blocks):
         check()
         adjusted = adjustment.block(block)
@@ -80,25 +70,16 @@ def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> I
         if across is not None:
             target, sigma = target @ across, np.sqrt(sigma**2 @ across**2)
         for copy, phenotypes in enumerate(groups):
-            values, vectors = _decomposed(*adjustment.gram(adjusted, block, copy))
+            gram, rounding = adjustment.gram(adjusted, block, copy)
+            values, vectors = eigenvectors(gram)
+            del gram  # overwritten
             yield Spectrum(
                 block=block,
                 phenotypes=phenotypes,
                 fixed_cross=adjusted.fixed_cross,
-                values=values,
+                values=floored_at_zero(values, rounding),
                 vectors=vectors,
                 target=vectors.T @ target[:, phenotypes],
                 target_sigma=sigma[phenotypes],
                 gram_sigma=adjustment.gram_sigma(block),
             )
-
-
-def _decomposed(symmetric: Float64, rounding: float) -> tuple[Float64, Float64]:
-    """Return the floored eigenvalues and the eigenvectors of a matrix, which is overwritten."""
-    values, vectors = eigenvectors(symmetric)
-    return floored_at_zero(values, rounding), vectors
-
-
-def _rescaled(projection: Float64, rescale: Float64) -> Float64:
-    """Return the projection matrix that applies to rescaled columns."""
-    return np.asarray(projection * rescale / rescale[:, None])

@@ -35,19 +35,12 @@ def sure_penalty(
 ) -> float:
     """Return the penalty nu >= `least` that minimizes the estimated risk.
 
+    The target H has shape (d, l). Directions with eigenvalue 0 are ignored. If the standard
+    deviation s of the noise is 0 for any phenotype, the result is `least`, the norm of the noise in
+    X'X, which the risk estimate ignores.
+
     The estimate can have several minima, so a logarithmic grid locates the lowest one and a bounded
     search refines it.
-
-    Parameters
-    ----------
-    eigenvalues : ndarray of float64, shape (d,)
-        Nonnegative eigenvalues. Directions with eigenvalue 0 are ignored.
-    target : ndarray of float64, shape (d, l)
-        Target H.
-    cross_sigma : ndarray of float64, shape (l,)
-        Standard deviation s of the noise, for each phenotype. If any is 0, the result is `least`.
-    least : float
-        Lower limit of the penalty: the norm of the noise in X'X, which the risk estimate ignores.
     """
     values = eigenvalues[eigenvalues > 0]
     if not len(values) or not cross_sigma.all():

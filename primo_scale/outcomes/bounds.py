@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.lines import table_lines, utf8_text
+from primo_scale.genotypes.text_lines import examples, table_lines, utf8_text
 
 PhenotypeKind = Literal["quantitative", "binary"]
 
@@ -27,7 +27,6 @@ _REQUIRED_COLUMNS = ("name", "lower", "upper")
 _COLUMNS = (*_REQUIRED_COLUMNS, "mean", "sd", "type")
 _SMALLEST_RANGE, _LARGEST_RANGE = 1e-100, 1e100  # beyond them, arithmetic on bounds overflows
 _UNKNOWN = ("NA", "")
-_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,7 @@ class _Row:
     cells: dict[str, str]
 
     def number(self, column: str, default: float | None = None) -> float:
-        """Return the number in a column, or the default if the cell is missing.
-
-        Raises
-        ------
-        InputError
-            The cell is not a finite number, or is missing and has no default.
-        """
+        """Return the finite number in a column, or the default if the cell is missing."""
         if column not in self.cells and default is not None:
             return default
         try:
@@ -124,7 +117,7 @@ def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBo
     Raises
     ------
     InputError
-        As `read_phenotype_bounds`.
+        The file is refused, as `read_phenotype_bounds` describes.
     """
     return _look_up(path, names, _covariate, option="--covar-bounds")
 
@@ -149,7 +142,7 @@ def _look_up(
     missing = [name for name in names if name not in rows]
     if missing:
         raise InputError(
-            f"no bounds for {len(missing)} of {len(names)} columns: {_examples(missing)}",
+            f"no bounds for {len(missing)} of {len(names)} columns: {examples(missing)}",
             where=path,
             remedy=f"Add a line 'name lower upper' for each to the file given with {option}",
         )
@@ -247,8 +240,3 @@ def _checked_header(cells: list[str], where: str) -> list[str]:
             expected="name lower upper [mean] [sd] [type]",
         )
     return header
-
-
-def _examples(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_EXAMPLES])
-    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

@@ -104,7 +104,11 @@ class OutcomeCoding:
             np.concatenate(
                 [[self.constant], self._covariate_lattice(c), self._phenotype_lattice(y)]
             )
-            for c, y in zip(_ends(self.covariates), _ends(self.phenotypes), strict=True)
+            for c, y in zip(
+                _columns(self.covariates, "lower", "upper"),
+                _columns(self.phenotypes, "lower", "upper"),
+                strict=True,
+            )
         ]
         return np.asarray(np.abs(rows).max(axis=0), dtype=np.int64)
 
@@ -149,8 +153,9 @@ class OutcomeCoding:
         return np.asarray(self._binary & (values == upper))
 
     def _marked_missing(self, values: _Float64) -> _Bool:
-        zero_is_missing = [_is_one_two(phenotype) for phenotype in self.phenotypes]
-        zero = (values == 0) & np.array(zero_is_missing, dtype=bool)
+        lower, upper = _columns(self.phenotypes, "lower", "upper")
+        one_two = self._binary & (lower == ONE_TWO[0]) & (upper == ONE_TWO[1])
+        zero = (values == 0) & one_two
         return np.asarray(zero | _is_missing_number(values))
 
     @property
@@ -257,10 +262,6 @@ def _is_missing_number(values: _Float64) -> _Bool:
     return np.asarray(np.isnan(values) | (values == MISSING_NUMBER))
 
 
-def _is_one_two(phenotype: PhenotypeBounds) -> bool:
-    return phenotype.kind == "binary" and (phenotype.lower, phenotype.upper) == ONE_TWO
-
-
 def _columns(
     columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds], *attributes: str
 ) -> tuple[_Float64, ...]:
@@ -269,10 +270,3 @@ def _columns(
         np.array([getattr(column, attribute) for column in columns], dtype=np.float64)
         for attribute in attributes
     )
-
-
-def _ends(
-    columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds],
-) -> tuple[_Float64, ...]:
-    """Return the lower bounds and the upper bounds of the columns."""
-    return _columns(columns, "lower", "upper")

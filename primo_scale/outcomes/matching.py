@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.outcomes.tables import OutcomeTable, RowGroup
+from primo_scale.outcomes.tables import OutcomeTable
 
 _EXAMPLES = 3
 _NOT_GENOTYPED = -1
@@ -21,21 +21,10 @@ logger = logging.getLogger("primo_scale")
 
 @dataclass(frozen=True, eq=False)
 class MatchedRows:
-    """Rows of a file whose people have genotypes.
+    """Rows of a file whose people have genotypes."""
 
-    Attributes
-    ----------
-    samples : ndarray of int64, shape (people,)
-        Position of each person among the genotypes.
-    lines : ndarray of int64, shape (people,)
-        Line number of each person in the file; the first line has number 1.
-    values : ndarray of float64, shape (people, columns)
-        Values of the chosen columns; nan where missing.
-    """
-
-    samples: npt.NDArray[np.int64]
-    lines: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
+    samples: npt.NDArray[np.int64]  # position of each person among the genotypes
+    values: npt.NDArray[np.float64]  # of the chosen columns, shape (people, columns); nan: missing
 
 
 def match_people(
@@ -61,7 +50,7 @@ def match_people(
     first_people: list[str] = []
     n_rows = 0
     for group in table.row_groups(names):
-        people = _people(group)
+        people = group.people
         first_people = first_people or people[:_EXAMPLES]
         n_rows += len(people)
         found = np.array([position.get(person, _NOT_GENOTYPED) for person in people])
@@ -75,9 +64,7 @@ def match_people(
                     remedy="Keep one row for each person",
                 )
             line_of_sample[found[row]] = group.lines[row]
-        yield MatchedRows(
-            found[genotyped], np.array(group.lines)[genotyped], group.values[genotyped]
-        )
+        yield MatchedRows(found[genotyped], group.values[genotyped])
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
         raise _nobody_in_common(table, first_people, list(position)[:_EXAMPLES])
@@ -87,13 +74,6 @@ def match_people(
         "%d genotyped people without a row",
         table.path, n_matched, len(samples), n_rows - n_matched, len(samples) - n_matched,
     )  # fmt: skip
-
-
-def _people(group: RowGroup) -> list[str]:
-    if group.families is None:
-        return group.individuals
-    # IDs contain no blanks, so that the joined text is unique for each pair.
-    return [f"{f} {i}" for f, i in zip(group.families, group.individuals, strict=True)]
 
 
 def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:

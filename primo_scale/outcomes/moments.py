@@ -38,21 +38,12 @@ class RawMoments:
 def sum_moments(
     file: Path, samples: SampleTable, phenotypes: Sequence[PhenotypeBounds]
 ) -> RawMoments:
-    """Return the sums over the people `samples`, who are matched by ID.
-
-    Parameters
-    ----------
-    file
-        Phenotype file.
-    samples
-        People of the genotypes.
-    phenotypes
-        Public bounds of the l columns.
+    """Return the sums of the l phenotypes in a file over the people `samples`, matched by ID.
 
     Raises
     ------
     InputError
-        As `primo_scale.outcomes.store.align_outcomes`.
+        The file is malformed or does not match the people, as `match_people` describes.
     """
     sums = np.zeros((3, len(phenotypes)), dtype=np.int64)
     names = tuple(phenotype.name for phenotype in phenotypes)

@@ -8,11 +8,14 @@ phenotype.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +23,6 @@ import numpy.typing as npt
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.matching import match_people
-from primo_scale.outcomes.scratch import ScratchRows
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
 from primo_scale.storage.chunks import read_block, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
@@ -29,7 +31,7 @@ from primo_scale.storage.groups import (
     ArrayLayout,
     array_of,
     attributes_of,
-    create_array,
+    create_arrays,
     create_group,
     flush,
     is_complete,
@@ -114,6 +116,42 @@ def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
     return ArrayLayout((n_samples, n_columns), (height, n_columns), np.int16)
 
 
+@dataclass(frozen=True)
+class _ScratchRows:
+    """Temporary int16 table (n, k) on disk, for rows that are not written in their order.
+
+    Only rows that are written or read need memory, and rows that are not written are zero.
+    """
+
+    file: IO[bytes]
+    n_columns: int
+
+    def write(self, positions: _Int64, rows: _Int16) -> None:
+        """Write ``rows[i]`` to row ``positions[i]``."""
+        order = np.argsort(positions)
+        positions, rows = positions[order], np.ascontiguousarray(rows[order])
+        # Neighbouring rows are written together.
+        runs = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
+        for start, stop in itertools.pairwise([*runs, len(positions)]):
+            self.file.seek(int(positions[start]) * self.n_columns * rows.itemsize)
+            self.file.write(rows[start:stop].tobytes())
+
+    def read(self, start: int, stop: int) -> _Int16:
+        """Return rows ``start`` to ``stop``, int16 (stop - start, k)."""
+        row_bytes = self.n_columns * np.dtype(np.int16).itemsize
+        self.file.seek(start * row_bytes)
+        content = self.file.read((stop - start) * row_bytes)
+        return np.frombuffer(content, dtype=np.int16).reshape(stop - start, self.n_columns)
+
+
+@contextmanager
+def _scratch_rows(directory: Path, n_rows: int, n_columns: int) -> Iterator[_ScratchRows]:
+    """Create a table in a directory; it has no name, so that nothing remains after a kill."""
+    with disk_errors_explained(directory), tempfile.TemporaryFile(dir=directory) as file:
+        file.truncate(n_rows * n_columns * np.dtype(np.int16).itemsize)
+        yield _ScratchRows(file, n_columns)
+
+
 def align_outcomes(
     path: Location,
     samples: SampleTable,
@@ -164,24 +202,19 @@ def align_outcomes(
         scratch.mkdir(parents=True, exist_ok=True)
     n = len(samples)
     with (
-        ScratchRows(scratch, n, len(coding.covariates)) as covariates,
-        ScratchRows(scratch, n, len(coding.phenotypes)) as phenotypes,
+        _scratch_rows(scratch, n, len(coding.covariates)) as covariates,
+        _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
     ):
         observed = _spool_phenotypes(phenotypes, tables[0], samples, coding)
         if coding.covariates:
             _spool_covariates(covariates, tables[1], samples, coding)
-        group = create_group(
-            path, KIND, {"request_digest": request, "coding_digest": coding.digest}
-        )
-        whole = rows_layout(n, coding.n_columns)
-        rows = create_array(
-            group, "rows", shape=whole.shape, chunks=whole.chunks, dtype=whole.dtype
-        )
-        content = _write_rows(rows, coding.constant, covariates, phenotypes)
-    counts = create_array(
-        group, "observed", shape=observed.shape, chunks=observed.shape, dtype=np.int64
-    )
-    write_block(counts, (slice(None),), observed)
+        header = {"request_digest": request, "coding_digest": coding.digest}
+        group = create_group(path, KIND, header)
+        counts = ArrayLayout(observed.shape, observed.shape, np.int64)
+        layouts = {"rows": rows_layout(n, coding.n_columns), "observed": counts}
+        arrays = create_arrays(group, layouts)
+        content = _write_rows(arrays["rows"], coding.constant, covariates, phenotypes)
+    write_block(arrays["observed"], (slice(None),), observed)
     content.update(observed.astype("<i8").tobytes())
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
@@ -194,7 +227,7 @@ def _request_of(path: Location) -> object:
 
 
 def _write_rows(
-    array: Array, constant: int, covariates: ScratchRows, phenotypes: ScratchRows
+    array: Array, constant: int, covariates: _ScratchRows, phenotypes: _ScratchRows
 ) -> Digest:
     """Write the rows chunk by chunk, and return their digest."""
     n, height = array.shape[0], array.chunks[0]
@@ -209,7 +242,7 @@ def _write_rows(
 
 
 def _spool_covariates(
-    scratch: ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
+    scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
 ) -> None:
     names = tuple(covariate.name for covariate in coding.covariates)
     for matched in match_people(table, names, samples):
@@ -217,7 +250,7 @@ def _spool_covariates(
 
 
 def _spool_phenotypes(
-    scratch: ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
+    scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
 ) -> _Int64:
     """Write the coded phenotypes to `scratch`, and count the people with each phenotype."""
     names = tuple(phenotype.name for phenotype in coding.phenotypes)

@@ -2,8 +2,8 @@
 
 A table has a header ``FID IID NAME...``, ``#FID IID NAME...`` or ``#IID NAME...`` and one line for
 each person, with cells separated by blanks, tabs or commas, plain or gzipped
-(`primo_scale.outcomes.lines`). As in plink2, ``NA`` and ``nan`` in any case are missing, and so is
-an empty cell of a CSV. `primo_scale.outcomes.coding` handles numeric codes of missing values.
+(`primo_scale.genotypes.text_lines`). As in plink2, ``NA`` and ``nan`` in any case are missing, and
+so is an empty cell of a CSV. `primo_scale.outcomes.coding` handles numeric codes of missing values.
 
 Unlike plink2, this module refuses a row that is longer than the header, because a missing name
 would shift the columns, and text in a numeric column, which is no categorical phenotype here.
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.lines import table_lines, utf8_text
+from primo_scale.genotypes.text_lines import examples, table_lines, utf8_text
 
 CELLS_PER_GROUP = 1 << 20
 ROWS_PER_GROUP = 1 << 14
@@ -39,43 +39,20 @@ _SHOWN = 60
 
 @dataclass(frozen=True, eq=False)
 class RowGroup:
-    """Consecutive people of a table.
+    """Consecutive people of a table."""
 
-    Attributes
-    ----------
-    families : list of str, or None
-        FID of each person; None if the table has no FID column.
-    individuals : list of str
-        IID of each person.
-    lines : list of int
-        Line number of each person in the file; the first line has number 1.
-    values : ndarray of float64, shape (people, columns)
-        Values of the chosen columns; nan where missing.
-    """
-
-    families: list[str] | None
-    individuals: list[str]
-    lines: list[int]
-    values: npt.NDArray[np.float64]
+    people: list[str]  # "FID IID" of each person, or IID if the table has no FID
+    lines: list[int]  # line numbers in the file; the first line has number 1
+    values: npt.NDArray[np.float64]  # of the chosen columns, shape (people, columns); nan: missing
 
 
 @dataclass(frozen=True)
 class OutcomeTable:
-    """Phenotype or covariate file whose header was read.
-
-    Attributes
-    ----------
-    path : Path
-        Path of the file.
-    names : tuple of str
-        Names of the phenotypes or covariates, in file order.
-    has_family : bool
-        Whether people are identified by FID and IID; otherwise by IID alone.
-    """
+    """Phenotype or covariate file whose header was read."""
 
     path: Path
-    names: tuple[str, ...]
-    has_family: bool
+    names: tuple[str, ...]  # of the phenotypes or covariates, in file order
+    has_family: bool  # whether people are identified by FID and IID; otherwise by IID alone
     _header_line: int
     _identity_columns: int
 
@@ -92,11 +69,12 @@ class OutcomeTable:
         """
         choose = _chooser(self._positions(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // max(1, len(names))))
-        pending: list[tuple[int, list[bytes]]] = []
+        pending: list[tuple[int, bytes]] = []
         values = np.empty((limit, len(names)))
         for line, tokens in self._rows():
             values[len(pending)] = self._numbers(choose(tokens), names, line)
-            pending.append((line, tokens[: self._identity_columns]))
+            # IDs contain no blanks, so that the joined text is unique for each pair.
+            pending.append((line, b" ".join(tokens[: 2 if self.has_family else 1])))
             if len(pending) == limit:
                 yield self._group(pending, values)
                 pending, values = [], np.empty_like(values)
@@ -119,13 +97,7 @@ class OutcomeTable:
             yield line, tokens
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse names that the header lacks or repeats.
-
-        Raises
-        ------
-        InputError
-            The header lacks or repeats a name; the message has similar names of the header.
-        """
+        """Refuse names that the header lacks or repeats; the message has similar names."""
         self._positions(names)
 
     def _positions(self, names: Sequence[str]) -> list[int]:
@@ -140,7 +112,7 @@ class OutcomeTable:
                 raise InputError(
                     f"column {name!r} is repeated in the header",
                     where=f"{self.path}:{self._header_line}",
-                    value=_examples(self.names),
+                    value=examples(self.names),
                     remedy="Give every column a unique name",
                 )
         return [positions[name][0] for name in names]
@@ -154,7 +126,7 @@ class OutcomeTable:
             where=f"{self.path}:{self._header_line}",
             remedy=f"Did you mean {' or '.join(near)}?"
             if near
-            else f"The columns are: {_examples(self.names)}",
+            else f"The columns are: {examples(self.names)}",
         )
 
     def _numbers(
@@ -181,21 +153,9 @@ class OutcomeTable:
                 remedy="Use numbers, and NA for a missing value",
             ) from error
 
-    def _group(
-        self, people: list[tuple[int, list[bytes]]], values: npt.NDArray[np.float64]
-    ) -> RowGroup:
-        individual = 1 if self.has_family else 0
-        return RowGroup(
-            families=[self._text(ids[0], line) for line, ids in people]
-            if self.has_family
-            else None,
-            individuals=[self._text(ids[individual], line) for line, ids in people],
-            lines=[line for line, _ in people],
-            values=values,
-        )
-
-    def _text(self, token: bytes, line: int) -> str:
-        return utf8_text(token, f"{self.path}:{line}")
+    def _group(self, people: list[tuple[int, bytes]], values: npt.NDArray[np.float64]) -> RowGroup:
+        names = [utf8_text(person, f"{self.path}:{line}") for line, person in people]
+        return RowGroup(names, [line for line, _ in people], values)
 
 
 def open_outcome_table(path: Path) -> OutcomeTable:
@@ -242,8 +202,3 @@ def _chooser(positions: list[int]) -> Callable[[list[bytes]], Sequence[bytes]]:
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda tokens: [tokens[position] for position in positions]
-
-
-def _examples(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_EXAMPLES])
-    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

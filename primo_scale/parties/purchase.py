@@ -12,11 +12,10 @@ import numpy as np
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import lattice_noise
-from primo_scale.ledger.cohort_account import PayingCohort
+from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest
+from primo_scale.ledger.spending import Charge, ChargeRequest, PayingCohort
 from primo_scale.parties.columns import PartyColumns
 from primo_scale.parties.exact_columns import Survey, people_of
 from primo_scale.parties.noise_scale import PartyNoise

@@ -129,17 +129,11 @@ def _pairs(scaled: Floats) -> float:
 
 
 def spectrum_shape(r2_sum: float, n_variants: int) -> Floats:
-    """Return eigenvalues of mean 1 and mean square ``r2_sum / n_variants``.
+    """Return eigenvalues of mean 1 and mean square ``r2_sum / n_variants``, shape (4096,).
 
     They are those of a first-order autoregressive process at equally spaced frequencies. For a mean
-    square m, the squared correlation of neighbours is ``(m - 1) / (m + 1)``.
-
-    Parameters
-    ----------
-    r2_sum
-        Result of `expected_r2_sum`.
-    n_variants
-        Number of variants d.
+    square m, the squared correlation of neighbours is ``(m - 1) / (m + 1)``. `r2_sum` is the result
+    of `expected_r2_sum`.
     """
     mean_square = max(1.0, r2_sum / n_variants)
     squared = (mean_square - 1) / (mean_square + 1)

@@ -33,12 +33,7 @@ _QUANTILES = (np.arange(1000) + 0.5) / 1000
 class ClipResponse:
     """Linear response of each clipped phenotype to the phenotype.
 
-    Attributes
-    ----------
-    slope : ndarray of float64, shape (l,)
-        Slope, without unit.
-    offset : ndarray of float64, shape (l,)
-        Offset in standard deviations.
+    The slope has no unit, the offset is in standard deviations; both have shape (l,).
     """
 
     slope: Float64

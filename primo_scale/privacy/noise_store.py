@@ -37,15 +37,29 @@ from primo_scale.storage.files import make_private_directory, sync_directory, wr
 
 
 @dataclass(frozen=True)
-class NoiseStore:
-    """Noise keys and private statistics of a work directory. PRIVATE: a key reveals its noise.
-
-    Both are encrypted if the work directory is.
+class NoisyMoments:
+    """Noisy moments of phenotypes; public once they are paid for.
 
     Attributes
     ----------
-    directory
-        Directory of the keys and the private statistics.
+    sums
+        Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
+    sigma
+        Standard deviation of the noise on every sum, in units of the sums.
+    charge
+        Identifier of the charge that paid.
+    """
+
+    sums: tuple[tuple[int, ...], ...]
+    sigma: float
+    charge: str
+
+
+@dataclass(frozen=True)
+class NoiseStore:
+    """Noise keys and private statistics in a directory. PRIVATE: a key reveals its noise.
+
+    Both are encrypted if the work directory is.
     """
 
     directory: Path
@@ -75,10 +89,7 @@ class NoiseStore:
     def used_charges(self) -> dict[str, Path]:
         """Return the charges whose noise may exist, each with the file that names it.
 
-        Raises
-        ------
-        InputError
-            The phenotype moments are damaged.
+        Damaged phenotype moments raise an InputError.
         """
         found = {
             path.stem: path
@@ -88,15 +99,12 @@ class NoiseStore:
         if self.subsample_use_path.is_file():
             found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
         moments = self.read_moments()
-        return found if moments is None else {**found, moments["charge"]: self.moments_path}
+        return found if moments is None else {**found, moments.charge: self.moments_path}
 
-    def read_moments(self) -> dict[str, Any] | None:
-        """Return the document of the noisy phenotype moments, or None if it does not exist.
+    def read_moments(self) -> NoisyMoments | None:
+        """Return the noisy phenotype moments that an earlier run stored, or None.
 
-        Raises
-        ------
-        InputError
-            The file is not such a document.
+        A damaged document raises an InputError.
         """
         if not self.moments_path.is_file():
             return None
@@ -117,11 +125,8 @@ class NoiseStore:
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
 
-        Parameters
-        ----------
-        unpaid
-            Charges with unused keys that the ledger does not know, because a run died before its
-            charge was durable. Their keys are removed, so that they never serve another request.
+        The unused keys of `unpaid` are removed, so that they never serve another request. The
+        ledger does not know these charges, because a run died before they were durable.
 
         Raises
         ------
@@ -179,29 +184,22 @@ class NoiseStore:
                     f"Budget was spent, on charge {charge}: the same command continues with the "
                     "same noise and spends nothing more"
                 )
+            results = (self.statistics_path(charge), self.values_path(charge))
+            stored = next((path for path in results if path.exists()), self.moments_path)
             return (
                 f"Budget was spent, on charge {charge}, whose noise is stored at "
-                f"{self._result(charge)}: while that is intact, the same command spends nothing "
-                "more; without it the same command pays again"
+                f"{stored}: while that is intact, the same command spends nothing more; without "
+                "it the same command pays again"
             )
 
         with remedy_extended(spending, where=self.directory):
             yield
 
     def refuse_full_disk(self, replayed: str | None, needed: int) -> None:
-        """Refuse to pay for private statistics that do not fit on the disk.
+        """Refuse to pay for private statistics of `needed` bytes that do not fit on the disk.
 
-        Parameters
-        ----------
-        replayed
-            Charge that is not paid again. Its statistics may already be stored, or a part of them.
-        needed
-            Size of the private statistics, in bytes.
-
-        Raises
-        ------
-        ResourceError
-            The free space is less than the part that is not yet written.
+        The statistics of `replayed`, a charge that is not paid again, may already be stored, or a
+        part of them. A ResourceError is raised if the rest does not fit.
         """
         if replayed is not None:
             store = self.statistics_path(replayed)
@@ -215,17 +213,44 @@ class NoiseStore:
             remedy="Free space, then run the same command again",
         )
 
+    def refuse_second_use(self, replayed: str | None) -> None:
+        """Refuse a second release from a subsample; allow the release that it serves to continue.
+
+        Amplification is proved for one fresh subsample per charge: two noisy X'X of the same
+        subsample reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2).
+        `replayed` is the charge that the ledger would replay for the request, or None.
+
+        Raises
+        ------
+        InputError
+            The subsample has served another release, or the noise of its release is lost.
+        """
+        charges, used = self.charges(), self.used_charges()
+        served = {charge for charge, path in used.items() if path != self.moments_path}
+        continued = {replayed} if replayed in charges else set()
+        if served - continued or (replayed is not None and not continued):
+            raise InputError(
+                "the subsample has served a release already",
+                where=self.directory.parent,
+                value=", ".join(sorted(served)) or replayed,
+                remedy="Draw a fresh subsample: run with another --work-dir",
+            )
+
+    def record_subsample_use(self, charge: str) -> None:
+        """Record durably the charge that the subsample serves, before its noise is drawn.
+
+        The record is on a local disk even if the statistics are in an object store, because it must
+        be durable.
+        """
+        write_atomically(self.subsample_use_path, charge.encode())
+
     def _key_file(self, charge: str, end: str) -> Path:
         return self.directory / f"{charge}.{end}"
 
-    def _result(self, charge: str) -> Path:
-        results = (self.statistics_path(charge), self.values_path(charge))
-        return next((path for path in results if path.exists()), self.moments_path)
 
-
-def _moments_from(value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sums": [[of_type(int, number) for number in row] for row in value["sums"]],
-        "sigma": of_type(float, value["sigma"]),
-        "charge": of_type(str, value["charge"]),
-    }
+def _moments_from(value: dict[str, Any]) -> NoisyMoments:
+    return NoisyMoments(
+        tuple(tuple(of_type(int, number) for number in row) for row in value["sums"]),
+        of_type(float, value["sigma"]),
+        of_type(str, value["charge"]),
+    )

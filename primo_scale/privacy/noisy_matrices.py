@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from primo_scale.gaussian.noise import (
+from primo_scale.gaussian.lattice_noise import (
     FineNoise,
     Integers,
     add_lattice_noise,
@@ -34,18 +34,8 @@ def noisy_gram_tile(
 ) -> Integers:
     """Add noise to a stored tile of X_b'X_b, smaller off the diagonal than on it.
 
-    Parameters
-    ----------
-    values
-        Values of the tile, symmetric if it is on the diagonal.
-    tile
-        Position of the tile, which becomes part of the label of its draws.
-    sigma
-        Standard deviation on the diagonal, as for `add_symmetric_noise`.
-    source
-        Source of the draws.
-    label
-        Label of the matrix.
+    `sigma` is the standard deviation on the diagonal. The position of the tile becomes part of the
+    label of its draws.
     """
     if sigma == 0:
         return values

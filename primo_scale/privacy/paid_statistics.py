@@ -9,10 +9,9 @@ from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.ledger.cohort_account import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest
+from primo_scale.ledger.spending import Charge, ChargeRequest, PayingCohort
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.private_statistics import (
@@ -23,21 +22,12 @@ from primo_scale.privacy.private_statistics import (
     reopen_private,
 )
 from primo_scale.privacy.receipt import Receipt, settle
-from primo_scale.privacy.subsample_use import record_use, refuse_second_use
 from primo_scale.storage.block_matrices import stored_bytes
 
 
 @dataclass(frozen=True)
 class PaidStatistics:
-    """Private statistics and the receipt of their payment.
-
-    Attributes
-    ----------
-    private
-        Private statistics.
-    receipt
-        Receipt whose charge is drawn or published in the ledger.
-    """
+    """Private statistics, and the receipt of their payment; its charge is drawn or published."""
 
     private: PrivateStatistics
     receipt: Receipt
@@ -58,20 +48,7 @@ def pay_and_draw(
     therefore continues with the same noise and the same charge. If the key or the private
     statistics are lost from the work directory, the request pays again.
 
-    Parameters
-    ----------
-    raw
-        Exact statistics.
-    mechanism
-        Calibrated noise.
-    noise_store
-        Keys and private statistics of the work directory.
-    ledger
-        Ledger that holds, or will hold, the account that pays.
-    paying_cohort
-        Account that pays, and the people of the release.
-    on_block
-        Callback for progress, with the number of finished blocks and the total number.
+    `on_block` receives the number of finished blocks and the total number.
 
     Raises
     ------
@@ -84,11 +61,12 @@ def pay_and_draw(
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     request = _request(raw, mechanism, ledger, paying_cohort)
-    replayed = ledger.replayable_charge(request, stored_noise=noise_store.charges())
+    found = ledger.replayable_charge(request, stored_noise=noise_store.charges())
+    replayed = None if found is None else found.id
     if mechanism.recipe.subsample is not None:
-        refuse_second_use(noise_store, replayed)
+        noise_store.refuse_second_use(replayed)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
-    noise_store.refuse_full_disk(None if replayed is None else replayed.id, size)
+    noise_store.refuse_full_disk(replayed, size)
     receipt = settle(ledger, request, noise_store, further_cost=Cost(0.0))
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
@@ -136,10 +114,7 @@ def _request(
     digest = ledger.request_digest(
         raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
     )
-    asked = (digest, promise.epsilon, promise.delta, mechanism.cost)
-    return ChargeRequest(
-        paying_cohort.account, *asked, paying_cohort.people_digest, paying_cohort.roster
-    )
+    return paying_cohort.request(digest, promise.epsilon, promise.delta, mechanism.cost)
 
 
 def _drawn(
@@ -154,7 +129,7 @@ def _drawn(
     if is_drawn(store):
         return reopen_private(store, raw, mechanism)
     if mechanism.recipe.subsample is not None:
-        record_use(noise_store, charge)
+        noise_store.record_subsample_use(charge.id)
     source = KeystreamNoise(noise_store.open_key(charge.id))
     announce_step(PaymentStep.DRAW_STARTED)
     return privatise(raw, Draw(mechanism, source, store, on_block))

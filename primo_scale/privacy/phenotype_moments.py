@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -18,16 +18,15 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import Integers, add_lattice_noise
-from primo_scale.ledger.cohort_account import PayingCohort
+from primo_scale.gaussian.lattice_noise import Integers, add_lattice_noise
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest
+from primo_scale.ledger.spending import Charge, PayingCohort
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT, LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.noise_store import NoiseStore, NoisyMoments
 from primo_scale.privacy.receipt import Receipt, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
@@ -35,25 +34,6 @@ from primo_scale.storage.files import canonical_json, write_atomically
 MOMENTS_SHARE = 0.05
 # Largest distance of a bound from the mean, in standard deviations, that the lattice can code.
 _FARTHEST = 0.99 * LARGEST_VALUE / SMALLEST_UNIT
-
-
-@dataclass(frozen=True)
-class NoisyMoments:
-    """Noisy moments of phenotypes; public once they are paid for.
-
-    Attributes
-    ----------
-    sums
-        Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
-    sigma
-        Standard deviation of the noise on every sum.
-    charge
-        Identifier of the charge that paid.
-    """
-
-    sums: tuple[tuple[int, ...], ...]
-    sigma: float
-    charge: str
 
 
 def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
@@ -78,20 +58,7 @@ def pay_for_moments(
     """Store a key, reserve a charge, draw the noise once, and store the noisy moments.
 
     While the key or the moments are stored, the same request returns the same moments at no further
-    cost.
-
-    Parameters
-    ----------
-    raw
-        Exact sums.
-    promise
-        Guarantee of the whole release.
-    noise_store
-        Keys and noisy moments of the work directory.
-    ledger
-        Ledger that holds, or will hold, the account that pays.
-    paying_cohort
-        Account that pays, and the people of the release.
+    cost. The promise is that of the whole release.
 
     Raises
     ------
@@ -104,16 +71,13 @@ def pay_for_moments(
     ledger.refuse_unknown_charges(noise_store.used_charges())
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
-    request = ChargeRequest(
-        paying_cohort.account,
+    request = paying_cohort.request(
         _request_digest(raw, promise, sigma, ledger),
         promise.epsilon,
         promise.delta,
         Cost(MOMENTS_SHARE * total),
-        paying_cohort.people_digest,
-        paying_cohort.roster,
     )
-    found = read_moments(noise_store)
+    found = noise_store.read_moments()
     stored = () if found is None else (found.charge,)
     if found is not None:
         replayed = ledger.replayable_charge(request, stored_noise=stored)
@@ -132,14 +96,6 @@ def pay_for_moments(
         noise_store.remove_key(receipt.charge.id)
         announce_step(PaymentStep.KEY_REMOVED)
     return found, receipt
-
-
-def read_moments(noise_store: NoiseStore) -> NoisyMoments | None:
-    """Return the noisy moments that an earlier run stored, or None."""
-    stored = noise_store.read_moments()
-    if stored is None:
-        return None
-    return NoisyMoments(tuple(map(tuple, stored["sums"])), stored["sigma"], stored["charge"])
 
 
 def with_moments(
@@ -169,8 +125,7 @@ def _draw(raw: RawMoments, sigma: float, charge: Charge, noise_store: NoiseStore
     announce_step(PaymentStep.DRAW_STARTED)
     noisy: Integers = add_lattice_noise(raw.sums, sigma, source=source, label="phenotype moments")
     moments = NoisyMoments(tuple(map(tuple, noisy.tolist())), sigma, charge.id)
-    content = {"sums": moments.sums, "sigma": sigma, "charge": charge.id}
-    write_atomically(noise_store.moments_path, canonical_json(content))
+    write_atomically(noise_store.moments_path, canonical_json(asdict(moments)))
     announce_step(PaymentStep.MOMENTS_STORED)
     return moments
 

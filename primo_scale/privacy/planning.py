@@ -69,8 +69,7 @@ class PublicSizes:
 def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:
     """Return quantiles of the chi-square distribution, without the 0.3 s import of `scipy.stats`.
 
-    Source: the inverse of the regularised incomplete gamma function P(degrees/2, x/2), which is the
-    chi-square distribution function.
+    Its distribution function is the regularised incomplete gamma function P(degrees/2, x/2).
     """
     return np.asarray(2 * gammaincinv(degrees / 2, probability))
 
@@ -203,14 +202,8 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
 def noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
     """Return the variance that noise on X'Z adds to one person's standardised phenotype.
 
-    It is ``sigma_2^2 / (n var_x s_y^2)``. Source: docs/maths/planner.md, Theorem 2.
-
-    Parameters
-    ----------
-    sizes
-        Public sizes.
-    cross_sigmas
-        Standard deviations sigma_2 of the noise in lattice units, in any shape.
+    It is ``sigma_2^2 / (n var_x s_y^2)`` for noise of sigma_2 lattice units, in any shape.
+    Source: docs/maths/planner.md, Theorem 2.
     """
     per_person = sizes.n_samples * sizes.variant_variance * sizes.phenotype_scale**2
     return cross_sigmas**2 / per_person

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian.noise import FineNoise
+from primo_scale.gaussian.lattice_noise import FineNoise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noisy_matrices import (
@@ -65,22 +65,11 @@ class Draw:
 
 
 def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
-    """Add noise to every statistic that the promise protects.
+    """Add noise to every statistic that the promise protects, and return the durable result.
 
-    Parameters
-    ----------
-    raw
-        Exact statistics. The charge for their noise must be durable in the ledger.
-    draw
-        Parameters of the noise, or None for a release without noise, which is NOT PRIVATE.
+    The charge for the noise must be durable in the ledger. A draw of None returns the exact
+    statistics without a mechanism, whose release is NOT PRIVATE.
 
-    Returns
-    -------
-    PrivateStatistics
-        Durable private statistics, or the exact statistics without a mechanism.
-
-    Notes
-    -----
     Memory: several copies of one stored piece of X'X or X'Z, and Z'Z; 120 MiB measured for one
     block of 20,000 variants. The smallest eigenvalue needs whole blocks.
     """

@@ -21,8 +21,7 @@ class Receipt:
     charge
         Charge in the ledger. Its noise is stored, or must be drawn once.
     opened_budget
-        Whether the account had no budget and received one of this release's (epsilon, delta). The
-        caller tells the user.
+        Value of `Reservation.opened_budget`.
     summary
         Description of the payment for the user.
     """
@@ -42,28 +41,12 @@ def settle(
 ) -> Receipt:
     """Pay for a request, unless it was paid for and its noise is stored.
 
-    Parameters
-    ----------
-    ledger
-        Ledger that holds, or will hold, the account that pays.
-    request
-        Request to be paid for.
-    noise_store
-        Noise of earlier charges; receives the key of a new charge.
-    further_cost
-        Cost of the release's other charges, as for `Ledger.reserve`.
-    stored
-        Further charges whose results are stored in the work directory.
-
-    Raises
-    ------
-    UsageError, BudgetRefused, InputError, ResourceError, ValueError
-        As for `Ledger.reserve`; also if the key of the noise cannot be stored.
+    The noise store receives the key of a new charge. `further_cost` is the cost of the release's
+    other charges, and `stored` further charges whose results are in the work directory. Errors are
+    those of `Ledger.reserve` and `NoiseStore.create_key`.
     """
-    charges, unpaid = (
-        noise_store.charges().union(stored),
-        ledger.unknown_charges(noise_store.unused_charges()),
-    )
+    charges = noise_store.charges().union(stored)
+    unpaid = ledger.unknown_charges(noise_store.unused_charges())
 
     def new_charge() -> str:
         charge = noise_store.create_key(unpaid)

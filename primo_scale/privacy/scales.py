@@ -16,7 +16,7 @@ from functools import partial
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA, fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA, fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import (
     COUNTS_SHARE,
@@ -47,18 +47,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
 
     Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
     Theorem 2 (replace-one); blocks.md, Theorems 3 and 4 (LD blocks); add-remove.md, Theorem 1;
-    label.md; subsampling.md, Theorem 2.
-
-    Parameters
-    ----------
-    bounds
-        Public bounds on the rows.
-    promise
-        Guarantee.
-    recipe
-        Noisy measurements.
-    split
-        Split t from `planning.split_for`, used if X'X and X'Z share the shift.
+    label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
+    and X'Z share the shift.
 
     Raises
     ------
@@ -74,6 +64,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     mechanism = case.mechanism(bounds, promise, recipe, split)
     if not case.splits:
         mechanism = replace(mechanism, split=None)
+    if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
+        mechanism = replace(mechanism, scales=replace(mechanism.scales, phenotype_gram=0.0))
     _check_integer_range(mechanism)
     return mechanism
 
@@ -81,7 +73,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
 def gram_share(promise: Promise, recipe: Recipe) -> float:
     """Return the share of mu^2 that remains for the Gram matrices and cross products.
 
-    Source: docs/maths/calibration.md, Theorem 2: mu^2 adds up over releases.
+    mu^2 adds up over releases (docs/maths/calibration.md, Theorem 2).
     """
     return 1 - counts_share(promise) - recipe.eigenvalue_share
 
@@ -110,10 +102,10 @@ def of_everybody(
         scales,
         gram=_for_copies(scales.gram, recipe.gram_copies),
         observed=_counts_scale(bounds, promise, mu),
-        smallest_eigenvalue=_eigenvalue_scale(bounds, promise, recipe, mu),
+        smallest_eigenvalue=_scale_at_share(
+            eigenvalue_sensitivity(bounds, promise), mu, recipe.eigenvalue_share
+        ),
     )
-    if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
-        scales = replace(scales, phenotype_gram=0.0)
     return Mechanism(promise, bounds, recipe, split, Cost(mu**2), scales)
 
 
@@ -220,7 +212,6 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe, split: f
         free,
         gram=(rounded_up(gram),) * len(bounds.block_sizes),
         observed=_counts_scale(bounds, promise, mu),
-        phenotype_gram=(0.0 if promise.privacy is PrivacyUnit.FEATURE else free.phenotype_gram),
     )
     return Mechanism(promise, bounds, recipe, split, Cost(mu**2, epsilon, delta), scales)
 
@@ -247,17 +238,13 @@ def _for_copies(gram: tuple[float, ...], copies: int) -> tuple[float, ...]:
 
 
 def _counts_scale(bounds: PublicBounds, promise: Promise, mu: float) -> float:
-    share = counts_share(promise)
-    if share == 0:
-        return 0.0
-    return rounded_up(sensitivity.observed_counts(bounds.n_phenotypes) / (mu * math.sqrt(share)))
+    change = sensitivity.observed_counts(bounds.n_phenotypes)
+    return _scale_at_share(change, mu, counts_share(promise))
 
 
-def _eigenvalue_scale(bounds: PublicBounds, promise: Promise, recipe: Recipe, mu: float) -> float:
-    if recipe.eigenvalue_share == 0:
-        return 0.0
-    change = eigenvalue_sensitivity(bounds, promise)
-    return rounded_up(change / (mu * math.sqrt(recipe.eigenvalue_share)))
+def _scale_at_share(change: float, mu: float, share: float) -> float:
+    """Return the scale that spends a share of mu^2, or 0 for a statistic without a share."""
+    return rounded_up(change / (mu * math.sqrt(share))) if share else 0.0
 
 
 def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:

@@ -22,12 +22,7 @@ from primo_scale.publication.file_names import (
     PGS_DIRECTORY,
     WEIGHTS_FILE,
 )
-from primo_scale.publication.pgs import (
-    PGS_SUFFIX,
-    pgs_file_stems,
-    pgs_header,
-    pgs_row_prefix,
-)
+from primo_scale.publication.pgs import PGS_SUFFIX, pgs_file_stems, pgs_header, pgs_row_prefix
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.weights import (
     CENTRE_ROW_END,
@@ -35,6 +30,7 @@ from primo_scale.publication.weights import (
     NAMED_COLUMNS,
     NO_ALLELE,
     WEIGHTS_HEADER,
+    VariantRow,
     centre_header,
     centre_row_prefix,
     covariates_header,
@@ -42,7 +38,7 @@ from primo_scale.publication.weights import (
 )
 from primo_scale.publication.wording import stamp_column
 
-UNREADABLE = (OSError, EOFError, zlib.error, ValueError, IndexError, ArithmeticError)
+UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
 _READ_BYTES = 1 << 20
@@ -133,12 +129,10 @@ def centre_problems(directory: Path, document: Document) -> list[str]:
         for number, (line, variant) in enumerate(zip_longest(lines, variants), start=3):
             if line is None or variant is None:
                 return ["has another number of variants than the weights"]
-            identifier, effect, other, chromosome = variant[: len(WEIGHTS_HEADER) - 1]
-            prefix = centre_row_prefix(
-                identifier, chromosome=chromosome, effect=effect, other=other
-            )
+            row = VariantRow(*variant[: len(WEIGHTS_HEADER)])
+            prefix = centre_row_prefix(row)
             if not (line.startswith(prefix) and line.endswith(CENTRE_ROW_END)):
-                return [f"line {number} is not the row of {identifier} with 2 as OBS_CT"]
+                return [f"line {number} is not the row of {row.identifier} with 2 as OBS_CT"]
             frequency = line.removeprefix(prefix).removesuffix(CENTRE_ROW_END)
             if frequency not in possible:
                 return [f"line {number} has the frequency {frequency}, impossible in any coding"]
@@ -173,10 +167,7 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, in
     digests = [hashlib.sha256(header.encode()) for header in headers]
     sizes = [len(header.encode()) for header in headers]
     for row in _variant_rows(directory, document):
-        identifier, effect, other, chromosome, position = row[: len(WEIGHTS_HEADER)]
-        prefix = pgs_row_prefix(
-            identifier, chromosome=chromosome, position=int(position), effect=effect, other=other
-        )
+        prefix = pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)]))
         for index, (digest, weight) in enumerate(zip(digests, row[NAMED_COLUMNS:], strict=True)):
             line = f"{prefix}{weight}\n".encode()
             digest.update(line)

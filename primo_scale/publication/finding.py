@@ -29,9 +29,10 @@ class Finding:
     note: bool = False
 
 
-def finding_of(check: str, problems: Sequence[str], detail: str) -> Finding:
+def finding_of(check: str, problems: Sequence[str], detail: str, *, note: bool = False) -> Finding:
     """Return the result of a check: its first problems, or `detail` if there are none."""
-    return Finding(not problems, check, (some_of(problems) or detail)[:_LONGEST_DETAIL])
+    text = some_of(problems) or detail
+    return Finding(not problems, check, text[:_LONGEST_DETAIL], note)
 
 
 def some_of(problems: Sequence[str]) -> str:

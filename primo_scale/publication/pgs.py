@@ -8,14 +8,20 @@ is the name of the file, as the PGS Catalog Calculator expects for a custom scor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, PSEUDO_AUTOSOMAL
-from primo_scale.genotypes.tables import UNPLACED, VariantTable, canonical_chromosome
+from primo_scale.genotypes.tables import UNPLACED, canonical_chromosome
 from primo_scale.publication.document import Document
-from primo_scale.publication.weights import ScoringWeights, weight_in_text, write_gzip
+from primo_scale.publication.weights import (
+    ScoringWeights,
+    VariantRow,
+    variant_rows,
+    weight_in_text,
+    write_gzip,
+)
 from primo_scale.publication.wording import stamp_of
 
 PGS_SUFFIX = ".txt.gz"
@@ -81,7 +87,7 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
     format permits for a variant with an ID. The format has no intercept and no covariates.
     """
     directory.mkdir()
-    prefixes = list(_row_prefixes(weights.variants))
+    prefixes = list(map(pgs_row_prefix, variant_rows(weights.variants)))
     stems = pgs_file_stems(weights.phenotypes)
     for name, stem, column in zip(weights.phenotypes, stems, weights.per_allele.T, strict=True):
         values = zip(prefixes, column.tolist(), strict=True)
@@ -102,27 +108,11 @@ def pgs_header(phenotype: str, stem: str, document: Document) -> str:
     return header + "\t".join(_COLUMNS) + "\n"
 
 
-def pgs_row_prefix(
-    identifier: str, *, chromosome: str, position: int, effect: str, other: str
-) -> str:
+def pgs_row_prefix(row: VariantRow) -> str:
     """Return the row of a variant without its weight."""
-    name = _catalog_chromosome(chromosome)
+    name, position = _catalog_chromosome(row.chromosome), int(row.position)
     place = f"{name}\t{position}" if position > 0 and name != UNPLACED else "\t"
-    return f"{identifier}\t{place}\t{effect}\t{other}\t"
-
-
-def _row_prefixes(variants: VariantTable) -> Iterator[str]:
-    for identifier, chromosome, position, effect, other in zip(
-        variants.identifier,
-        variants.chromosome,
-        variants.position.tolist(),
-        variants.allele1,
-        variants.allele2,
-        strict=True,
-    ):
-        yield pgs_row_prefix(
-            identifier, chromosome=chromosome, position=position, effect=effect, other=other
-        )
+    return f"{row.identifier}\t{place}\t{row.effect}\t{row.other}\t"
 
 
 def _catalog_chromosome(name: str) -> str:

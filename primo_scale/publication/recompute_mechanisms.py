@@ -309,10 +309,8 @@ class Theorem:
 
     Attributes
     ----------
-    applies : callable
-        Function of the claims that returns whether the theorem applies.
-    joint_shift : callable
-        Function of the claims that returns `joint_shift`.
+    applies, joint_shift : callable
+        Functions of the claims: whether the theorem applies, and `joint_shift`.
     description : str
         Description in report.html.
     splits : bool

@@ -46,7 +46,10 @@ def render_report(
     signature, and None for a release that is NOT PRIVATE.
     """
     guarantee, mechanism = document["guarantee"], document["mechanism"]
-    covariates = [covariate["name"] for covariate in document["public_inputs"]["covariates"]]
+    phenotypes, covariates = (
+        [column["name"] for column in document["public_inputs"][kind]]
+        for kind in ("phenotypes", "covariates")
+    )
     return _environment().get_template(_TEMPLATE).render(
         **document,
         digest=digest,
@@ -56,7 +59,7 @@ def render_report(
         command=scoring_command_in_lines(document),
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=THEOREMS[mechanism["calibration"]].description if mechanism else None,
-        attenuations=_attenuations(document),
+        attenuations=zip(phenotypes, document["estimation"]["attenuation"], strict=False),
         structure=None if has_components(covariates) else NO_COMPONENTS,
         statistics=STATISTICS,
     )  # fmt: skip
@@ -75,16 +78,6 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
             for alarms in (_FALSE_ALARMS if gaussian else ())
         ],
     }
-
-
-def _attenuations(document: Document) -> list[dict[str, Any]]:
-    """Return the name and the attenuation of every phenotype."""
-    factors = document["estimation"]["attenuation"]
-    phenotypes = document["public_inputs"]["phenotypes"]
-    return [
-        {"name": phenotype["name"], "attenuation": factor}
-        for phenotype, factor in zip(phenotypes, factors, strict=False)
-    ]
 
 
 def _percent(share: float) -> str:

@@ -121,8 +121,6 @@ class Cohort:
         Number of people; None if it is private (full privacy with add-remove).
     nominal_n : int or None
         Public number used in place of a private number of people; otherwise None.
-    n_variants, n_phenotypes, n_covariates : int
-        Numbers of columns.
     block_sizes : tuple of int
         Number of variants of each LD block.
     """
@@ -141,10 +139,8 @@ class Estimation:
 
     Attributes
     ----------
-    estimator : str
-        Name of the rule, as in the option ``--shrinkage``.
-    shrinkage : str
-        Description of the rule.
+    estimator, shrinkage : str
+        Name of the rule, as in the option ``--shrinkage``, and its description.
     eigenvalue_floor : str
         Description of the treatment of eigenvalues that noise made small or negative.
     parameters : Mapping of str to float
@@ -223,8 +219,6 @@ class LedgerEntry:
         Charges of this release; the last one paid for the statistics.
     before, after : LedgerBalance
         Balances of the account before and after these charges.
-    budget : LedgerBudget
-        Budget of the account.
     """
 
     cohort: Text
@@ -246,16 +240,10 @@ class Statement:
 
     Attributes
     ----------
-    software : Software
-        Program that computed the release.
     created : str
         UTC date, ``YYYY-MM-DD``. A time of day would reveal the duration of the computation.
-    private : bool
-        Whether the release has a guarantee.
     guarantee, mechanism : Guarantee, StatedMechanism or None
         Guarantee and the noise from which it follows.
-    cohort, public_inputs : Cohort, PublicInputs
-        Public sizes and inputs.
     estimation, accuracy : Estimation, Accuracy
         Post-processing of the noisy statistics, and its expected accuracy.
     ledger : LedgerEntry or None

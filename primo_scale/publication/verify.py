@@ -250,7 +250,8 @@ def _check_contents(directory: Path, document: Document, *, trusted: bool) -> li
     if texts and author != __version__:
         not_compared = f"of version {author}, not compared with those of version {__version__}"
         if trusted:
-            note = [Finding(True, "texts", f"{not_compared}; the signature covers them", note=True)]
+            covered = f"{not_compared}; the signature covers them"
+            note = [finding_of("texts", [], covered, note=True)]
         else:
             remedy = f"give the custodian's public key, or verify with version {author}"
             texts = [f"{some_of(texts)} ({remedy})"]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +74,22 @@ class ScoringWeights:
     centre_dosage: npt.NDArray[np.float64]
 
 
+class VariantRow(NamedTuple):
+    """Variant in the columns of `WEIGHTS_HEADER`."""
+
+    identifier: str
+    effect: str
+    other: str
+    chromosome: str
+    position: int | str
+
+
+def variant_rows(variants: VariantTable) -> Iterator[VariantRow]:
+    """Yield the variants of a table."""
+    columns = (variants.identifier, variants.allele1, variants.allele2, variants.chromosome)
+    return map(VariantRow, *columns, variants.position.tolist())
+
+
 def weight_in_text(value: float) -> str:
     """Return a weight in the notation of weights.tsv.gz, or an empty text if it is not finite."""
     return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
@@ -109,21 +126,11 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, document: Document) 
     fitted. REF is allele2 and ALT is allele1, as plink2 reads a .bim file. An absent allele is
     ``.``, because plink2 2.00a3.5 crashes on ``0``.
     """
-    variants = weights.variants
+    rows = variant_rows(weights.variants)
     with path.open("w", encoding="utf-8") as file:
         file.write(centre_header(document))
-        for chromosome, identifier, reference, alternate, dosage in zip(
-            variants.chromosome,
-            variants.identifier,
-            variants.allele2,
-            variants.allele1,
-            weights.centre_dosage.tolist(),
-            strict=True,
-        ):
-            prefix = centre_row_prefix(
-                identifier, chromosome=chromosome, effect=alternate, other=reference
-            )
-            file.write(f"{prefix}{centre_frequency(dosage)}{CENTRE_ROW_END}")
+        for row, dosage in zip(rows, weights.centre_dosage.tolist(), strict=True):
+            file.write(f"{centre_row_prefix(row)}{centre_frequency(dosage)}{CENTRE_ROW_END}")
 
 
 def centre_header(document: Document) -> str:
@@ -131,9 +138,9 @@ def centre_header(document: Document) -> str:
     return f"##{stamp_of(document)}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
 
 
-def centre_row_prefix(identifier: str, *, chromosome: str, effect: str, other: str) -> str:
+def centre_row_prefix(row: VariantRow) -> str:
     """Return the row of a variant in centre.afreq without its frequency."""
-    return f"{chromosome}\t{identifier}\t{_allele(other)}\t{_allele(effect)}\t"
+    return f"{row.chromosome}\t{row.identifier}\t{_allele(row.other)}\t{_allele(row.effect)}\t"
 
 
 def centre_frequency(dosage: float) -> str:
@@ -149,21 +156,11 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 
 
 def _weight_lines(weights: ScoringWeights, stamp: str) -> Iterator[str]:
-    variants = weights.variants
-    n_phenotypes = len(weights.phenotypes)
-    numbers = f"\t{_WEIGHT_FORMAT}" * n_phenotypes + "\n"
+    numbers = f"\t{_WEIGHT_FORMAT}" * len(weights.phenotypes) + "\n"
     yield "\t".join((*WEIGHTS_HEADER, stamp, *weights.phenotypes)) + "\n"
     row_format = f"%s\t%s\t%s\t%s\t%d\t{NO_ALLELE}" + numbers
-    for identifier, effect, other, chromosome, position, values in zip(
-        variants.identifier,
-        variants.allele1,
-        variants.allele2,
-        variants.chromosome,
-        variants.position.tolist(),
-        weights.per_allele,
-        strict=True,
-    ):
-        yield row_format % (identifier, effect, other, chromosome, position, *values.tolist())
+    for row, values in zip(variant_rows(weights.variants), weights.per_allele, strict=True):
+        yield row_format % (*row, *values.tolist())
 
 
 def _allele(text: str) -> str:

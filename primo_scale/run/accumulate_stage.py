@@ -1,4 +1,4 @@
-"""The stage that sums the exact statistics, on threads of this process or on a cluster."""
+"""Stage that sums the exact statistics, on threads of this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from primo_scale.accumulation.statistics import (
     open_raw_statistics,
     remove_partials,
 )
-from primo_scale.accumulation.summation import accumulate
+from primo_scale.accumulation.summation import RunTasks, accumulate
 from primo_scale.cluster.profile import ThreadsProfile
+from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.run.design import Design, PaidMoments
 from primo_scale.run.design_choices import make_design, outcome_coding
-from primo_scale.run.log_records import LOGGER, about, stage
+from primo_scale.run.execution import Execution
 from primo_scale.run.progress import progress_bar
-from primo_scale.run.work_directory import DESIGN, claim, other_statistics, work_places
+from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.run_log import LOGGER, about, stage
+from primo_scale.run.work_directory import (
+    DESIGN,
+    WorkPlaces,
+    claim,
+    other_statistics,
+    work_places,
+)
 from primo_scale.storage.files import make_private_directory
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from primo_scale.accumulation.summation import RunTasks
-    from primo_scale.genotypes.frequencies import MatchedFrequencies
-    from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.run.design import Design, PaidMoments
-    from primo_scale.run.execution import Execution
-    from primo_scale.run.request import AccumulateRequest
-    from primo_scale.run.work_directory import WorkPlaces
 
 
 def accumulate_stage(
@@ -46,21 +49,11 @@ def accumulate_stage(
     matched: MatchedFrequencies | None,
     moments: PaidMoments | None,
 ) -> RawStatistics:
-    """Settle the design, align the outcomes, and sum what is not summed yet.
+    """Make the design, align the outcomes, and compute the sums that are still missing.
 
-    Parameters
-    ----------
-    store
-        Genotype store.
-    request
-        Request of a run that holds the lock of its work directory.
-    matched
-        Frequencies of the reference panel, from `check_before_work`.
-    moments
-        Phenotype means and sds that were paid for, or None.
+    The run holds the lock of its work directory. `check_before_work` has `matched` the frequencies
+    of the reference panel, and `moments` are paid for.
     """
-    from primo_scale.accumulation.partials import Inputs
-
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments)
     design = make_design(
@@ -97,11 +90,7 @@ def accumulate_stage(
 
 @stage("accumulate")
 def _sum(
-    work_dir: Path,
-    places: WorkPlaces,
-    design: Design,
-    inputs: Inputs,
-    execution: Execution,
+    work_dir: Path, places: WorkPlaces, design: Design, inputs: Inputs, execution: Execution
 ) -> RawStatistics:
     plan = default_plan(design.layout, design.n_samples)
     found = finished_plan_digest(places.statistics)
@@ -121,7 +110,7 @@ def _sum(
 
 @contextmanager
 def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
-    """Give what runs the tasks: threads of this process, or the workers of a cluster."""
+    """Yield the function that runs tasks on threads of this process, or on a cluster."""
     if isinstance(execution.profile, ThreadsProfile):
         from primo_scale.accumulation.thread_stream import run_on_threads
 

@@ -1,43 +1,36 @@
-"""What is said of the accuracy of a release before anything is summed or spent."""
+"""Accuracy of a release, forecast from public facts before anything is summed or spent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from primo_scale.errors import UsageError
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
+from primo_scale.privacy.accuracy import (
+    LEAST_USEFUL_R2,
+    Forecast,
+    expected_r2_sum,
+    forecast,
+    spectrum_shape,
+)
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
-from primo_scale.run.log_records import LOGGER
+from primo_scale.run.design import Budget, Design
+from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import announce_opening
+from primo_scale.run.request import FinalizeRequest
+from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.locations import parse_location
-
-if TYPE_CHECKING:
-    from primo_scale.genotypes.tables import VariantTable
-    from primo_scale.privacy.accuracy import Forecast
-    from primo_scale.privacy.mechanism import Mechanism
-    from primo_scale.run.design import Budget, Design
-    from primo_scale.run.method_choice import Chosen
-    from primo_scale.run.request import FinalizeRequest
 
 
 def check_summed(design: Design, request: FinalizeRequest) -> None:
     """Check a release of finished statistics: its accuracy, and whether it opens a budget.
-
-    Parameters
-    ----------
-    design
-        Public choices of the run.
-    request
-        Release asked for.
 
     Raises
     ------
     UsageError
         The release would be noise, and `accept_noise` is False.
     """
-    from primo_scale.genotypes.store import open_genotype_store
-    from primo_scale.run.method_choice import choose
-
     store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
     chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
     check_accuracy(design, store.variants, chosen, budget, accept_noise=request.accept_noise)
@@ -53,30 +46,16 @@ def check_accuracy(
     *,
     accept_noise: bool,
 ) -> Forecast | None:
-    """Log the accuracy to expect and return it, and refuse a release that would be noise.
+    """Log and return the expected accuracy, and refuse a release that would be noise.
 
-    Parameters
-    ----------
-    design
-        Public choices of the run.
-    variants
-        Variants of the release, in the order of the design.
-    chosen
-        Method of the release; None: not known yet.
-    budget
-        (epsilon, delta); None for a release without noise, or for statistics whose release is
-        planned later.
-    accept_noise
-        Whether the operator accepts a release that is noise.
+    There is no forecast without a method and a budget: the release is planned later, or has no
+    noise. `variants` are in the order of the design.
 
     Raises
     ------
     UsageError
         The release would be noise, and `accept_noise` is False.
     """
-    from primo_scale.privacy.accuracy import LEAST_USEFUL_R2
-    from primo_scale.run.method_choice import recipe_of
-
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
     if budget is None or chosen is None or not design.clipped:
@@ -108,19 +87,7 @@ def check_accuracy(
 
 
 def forecast_release(design: Design, variants: VariantTable, mechanism: Mechanism) -> Forecast:
-    """Forecast the accuracy of a private release from public facts.
-
-    Parameters
-    ----------
-    design
-        Public choices of the run.
-    variants
-        Variants of the release, in the order of the design.
-    mechanism
-        Noise of the release.
-    """
-    from primo_scale.privacy.accuracy import expected_r2_sum, forecast, spectrum_shape
-
+    """Return the accuracy expected of a private release with the noise of `mechanism`."""
     total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
     return forecast(
         design.sizes,

@@ -1,19 +1,19 @@
-"""State a calibrated mechanism: the guarantee and every noisy statistic, as release.json has them.
+"""Statement of a calibrated mechanism in release.json: its guarantee and every noisy statistic.
 
-The sensitivities stated are those of each statistic alone; noise is calibrated jointly, which
+The stated sensitivity is that of a statistic alone. Noise is calibrated jointly, which
 `primo_scale.publication.recompute` checks without this code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, Promise
 from primo_scale.privacy.scales import (
@@ -35,16 +35,16 @@ _LIBRARIES = ("scipy", "cryptography")
 
 @dataclass(frozen=True)
 class Stated:
-    """What is stated besides the mechanism itself.
+    """Facts that are stated beside the mechanism.
 
     Attributes
     ----------
-    method, summary, reason
+    method, summary, reason : str
         Name of the method, what it does, and why it was used.
-    n_fixed
-        Columns of C: the constant and the covariates.
-    moments_sigma
-        Sigma of the noise on phenotype moments, which have a charge of their own, or None.
+    n_fixed : int
+        Number of columns of C: the constant and the covariates.
+    moments_sigma : float or None
+        Sigma of the noise on phenotype moments, if they were bought, with a charge of their own.
     """
 
     method: str
@@ -55,15 +55,7 @@ class Stated:
 
 
 def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
-    """State the promise.
-
-    Parameters
-    ----------
-    promise
-        Promise of the release.
-    cost
-        Cost of all charges of the release together.
-    """
+    """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
     return said.Guarantee(
         epsilon=promise.epsilon,
@@ -78,14 +70,16 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
 
 
 def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
-    """State every noisy statistic and what its noise rests on."""
+    """Return the statement of every noisy statistic and of the bounds that its noise rests on."""
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
-    block_norms, noise = _block_norms(mechanism), _noise(mechanism, also)
+    calibration = calibration_of(bounds, promise, recipe)
+    block_norms = bounds.block_norms if CALIBRATIONS[calibration].splits else None
+    statistics = _statistics(mechanism, also, block_norms)
     return StatedMechanism(
         method=also.method,
         summary=also.summary,
         reason=also.reason,
-        calibration=_calibration(mechanism),
+        calibration=calibration,
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
         block_norms_squared=block_norms,
@@ -96,107 +90,73 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
         share=promise.share,
         gram_copies=recipe.gram_copies,
         subsample=recipe.subsample,
-        exact_parts=tuple(name for name in PARTS if not any(noise[name])),
-        queries=tuple(
-            _query(name, sigmas, mechanism, also.n_fixed)
-            for name, sigmas in noise.items()
-            if any(sigmas)
-        ),
+        exact_parts=tuple(name for name in PARTS if not any(statistics[name].sigmas)),
+        queries=tuple(_query(name, part) for name, part in statistics.items() if any(part.sigmas)),
         sampler=KEYSTREAM.name,
         sampler_exactness=KEYSTREAM.exactness,
         rng=KEYSTREAM.rng,
     )
 
 
-def _calibration(mechanism: Mechanism) -> str:
-    return calibration_of(mechanism.bounds, mechanism.promise, mechanism.recipe)
+@dataclass(frozen=True)
+class _Statistic:
+    """Sigmas of the parts of a statistic (0 without noise), its shape, and its sensitivities.
+
+    A sensitivity is how much one person can change a part, taken alone.
+    """
+
+    sigmas: tuple[float, ...]
+    shape: tuple[int, ...]
+    sensitivities: tuple[float, ...]
 
 
-def _block_norms(mechanism: Mechanism) -> tuple[int, ...] | None:
-    """The bounds on single blocks, where noise rests on them."""
-    splits = CALIBRATIONS[_calibration(mechanism)].splits
-    return mechanism.bounds.block_norms if splits else None
+def _statistics(
+    mechanism: Mechanism, also: Stated, block_norms: tuple[int, ...] | None
+) -> dict[str, _Statistic]:
+    """Return every statistic by name; X'X has a part for each of the `block_norms`."""
+    bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
+    d, f, l = sum(bounds.block_sizes), also.n_fixed, bounds.n_phenotypes  # noqa: E741
+    row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
+    gram = partial(sensitivity.gram, adjacency=promise.adjacency)
+    cross = partial(sensitivity.cross, adjacency=promise.adjacency)
+    if promise.privacy is PrivacyUnit.LABEL:
+        product = sensitivity.cross_of_clipped_products(row * phenotype, promise.adjacency)
+    else:
+        product = cross(row, phenotype)
 
+    def whole(sigma: float, shape: tuple[int, ...], change: float) -> _Statistic:
+        return _Statistic((sigma,), shape, (change,))
 
-def _noise(mechanism: Mechanism, also: Stated) -> dict[str, tuple[float, ...]]:
-    """Sigmas of every statistic by name; 0 where there is no noise."""
-    scales = mechanism.scales
-    same = _block_norms(mechanism) is None
+    moments_change = sensitivity.phenotype_moments(l, promise.adjacency)
     return {
-        "gram": scales.gram[:1] if same else scales.gram,
-        "fixed_cross": (scales.fixed_cross,),
-        "phenotype_cross": (scales.phenotype_cross,),
-        "fixed_gram": (scales.fixed_gram,),
-        "fixed_phenotype": (scales.fixed_phenotype,),
-        "phenotype_gram": (scales.phenotype_gram,),
-        "observed": (scales.observed,),
-        "smallest_eigenvalue": (scales.smallest_eigenvalue,),
-        "phenotype_moments": (also.moments_sigma or 0.0,),
+        "gram": _Statistic(
+            scales.gram[:1] if block_norms is None else scales.gram,
+            (d, d),
+            tuple(gram(min(norm, row)) for norm in block_norms or (row,)),
+        ),
+        "fixed_cross": whole(scales.fixed_cross, (d, f), cross(row, fixed)),
+        "phenotype_cross": whole(scales.phenotype_cross, (d, l), product),
+        "fixed_gram": whole(scales.fixed_gram, (f, f), gram(fixed)),
+        "fixed_phenotype": whole(scales.fixed_phenotype, (f, l), cross(fixed, phenotype)),
+        "phenotype_gram": whole(scales.phenotype_gram, (l, l), gram(phenotype)),
+        "observed": whole(scales.observed, (l,), sensitivity.observed_counts(l)),
+        "smallest_eigenvalue": whole(
+            scales.smallest_eigenvalue, (1,), eigenvalue_sensitivity(bounds, promise)
+        ),
+        "phenotype_moments": whole(also.moments_sigma or 0.0, (3, l), moments_change),
     }
 
 
-def _query(name: str, sigmas: Sequence[float], mechanism: Mechanism, n_fixed: int) -> StatedQuery:
+def _query(name: str, statistic: _Statistic) -> StatedQuery:
     symmetric = name in _SYMMETRIC
-    beside = tuple(off_diagonal_sigma(sigma) for sigma in sigmas)
-    drawn = beside if symmetric else sigmas
+    beside = tuple(off_diagonal_sigma(sigma) for sigma in statistic.sigmas)
     return StatedQuery(
         name=name,
         statistic=STATISTICS[name],
-        shape=_shape(name, mechanism, n_fixed),
+        shape=statistic.shape,
         layout="svec" if symmetric else "full",
-        sensitivity=_sensitivities(name, mechanism),
-        sigma=tuple(sigmas),
+        sensitivity=statistic.sensitivities,
+        sigma=statistic.sigmas,
         off_diagonal_sigma=beside if symmetric else None,
-        fine_bits=tuple(fine_bits(sigma) for sigma in drawn),
+        fine_bits=tuple(map(fine_bits, beside if symmetric else statistic.sigmas)),
     )
-
-
-def _shape(name: str, mechanism: Mechanism, n_fixed: int) -> tuple[int, ...]:
-    bounds = mechanism.bounds
-    d, l = sum(bounds.block_sizes), bounds.n_phenotypes  # noqa: E741
-    return {
-        "gram": (d, d),
-        "fixed_cross": (d, n_fixed),
-        "phenotype_cross": (d, l),
-        "fixed_gram": (n_fixed, n_fixed),
-        "fixed_phenotype": (n_fixed, l),
-        "phenotype_gram": (l, l),
-        "observed": (l,),
-        "smallest_eigenvalue": (1,),
-        "phenotype_moments": (3, l),
-    }[name]
-
-
-def _sensitivities(name: str, mechanism: Mechanism) -> tuple[float, ...]:
-    """What one person can change each statistic by, alone."""
-    bounds, promise = mechanism.bounds, mechanism.promise
-    row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
-    adjacency = promise.adjacency
-    match name:
-        case "gram":
-            norms = _longest_rows(mechanism)
-            return tuple(sensitivity.gram(norm, adjacency) for norm in norms)
-        case "fixed_cross":
-            return (sensitivity.cross(row, fixed, adjacency),)
-        case "phenotype_cross" if promise.privacy is PrivacyUnit.LABEL:
-            return (sensitivity.cross_of_clipped_products(row * phenotype, adjacency),)
-        case "phenotype_cross":
-            return (sensitivity.cross(row, phenotype, adjacency),)
-        case "fixed_gram":
-            return (sensitivity.gram(fixed, adjacency),)
-        case "fixed_phenotype":
-            return (sensitivity.cross(fixed, phenotype, adjacency),)
-        case "phenotype_gram":
-            return (sensitivity.gram(phenotype, adjacency),)
-        case "observed":
-            return (sensitivity.observed_counts(bounds.n_phenotypes),)
-        case "smallest_eigenvalue":
-            return (eigenvalue_sensitivity(bounds, promise),)
-        case _:
-            return (sensitivity.phenotype_moments(bounds.n_phenotypes, adjacency),)
-
-
-def _longest_rows(mechanism: Mechanism) -> list[int]:
-    """What bounds ``||x_b||^2`` in every block, or ``||x||^2`` where blocks have no bounds."""
-    row = mechanism.bounds.row_norm
-    return [min(norm, row) for norm in _block_norms(mechanism) or (row,)]

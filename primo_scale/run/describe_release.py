@@ -1,4 +1,4 @@
-"""What a release says about itself, put together from its design and the noise it got."""
+"""Statement of a release, made from its design, its noise and its payment."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ _EFFECTIVE_SIZE = (
 
 @dataclass(frozen=True)
 class Payment:
-    """What a private release was paid with.
+    """Payment for a private release, and the noise that it bought.
 
     Attributes
     ----------
-    mechanism
-        The calibrated noise.
-    charges
-        In the ledger: for phenotype moments, if they were bought, and last for the statistics.
-    balance
-        Balance of the account, with these charges.
-    effective_sample_size
-        Forecast of the release, as stated (`primo_scale.privacy.accuracy.Forecast`).
+    mechanism : Mechanism
+        Calibrated noise.
+    charges : tuple of Charge
+        Charge for phenotype moments, if they were bought, and last that for the statistics.
+    balance : Balance
+        Balance of the paying account, these charges included.
+    effective_sample_size : float
+        Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
     """
 
     mechanism: Mechanism
@@ -65,7 +65,7 @@ class Payment:
 def make_statement(
     design: Design, solved: Solved, payment: Payment | None, *, genome_build: GenomeBuild
 ) -> said.Statement:
-    """State a release; one without a payment is NOT PRIVATE."""
+    """Return the statement of a release, which is NOT PRIVATE without a payment."""
     return said.Statement(
         software=said.Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
@@ -142,7 +142,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicIn
 
 
 def _data_sources(design: Design, genome_build: GenomeBuild) -> list[inputs.Source]:
-    """Where the coding of genotypes, their blocks and the planned size came from."""
+    """Return the sources of the genotype coding, the LD blocks and the planned size."""
     reference = design.reference
     dense = design.ld_blocks == "one dense block"
     sources = [
@@ -164,7 +164,7 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> list[inputs.Sour
 
 
 def _bound_sources(design: Design) -> list[inputs.Source]:
-    """Where the bounds that noise rests on came from."""
+    """Return the sources of the bounds that noise rests on."""
     sources = [inputs.Source("Bounds of phenotypes", "listed in full", "--pheno-bounds")]
     if design.moments is not None:
         bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
@@ -226,7 +226,7 @@ def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.Ledg
     others = [charge.cost for charge in balance.charges if charge.id not in own]
     paid = [charge.cost for charge in charges]
     return said.LedgerEntry(
-        # The ledger's own identifier stays inside: equal ones would say that nobody joined or left.
+        # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or "unnamed",
         unit=str(account.unit),
         adjacency=str(account.adjacency),

@@ -1,7 +1,7 @@
-"""The design of a run: every public choice, made once, before anything private is summed.
+"""Design of a run: every public choice, made once, before anything private is summed.
 
-`accumulate` makes the design and writes it beside the statistics; `finalize` reads it back. It
-holds nothing computed from the cohort.
+`accumulate` makes the design and writes it beside the statistics; `finalize` reads it. It holds
+nothing that was computed from the cohort.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.genotypes.coding import (
-    GenotypeCoding,
-)
+from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
+from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.clip_response import (
     ClipResponse,
     Float64,
@@ -29,21 +29,14 @@ from primo_scale.privacy.clip_response import (
     no_clipping,
 )
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
-from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, NoisyMoments
-from primo_scale.privacy.planning import (
-    PublicSizes,
-    split_for,
-)
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
+from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import (
-    canonical_json,
-    sha256_of_json,
-    write_atomically,
-)
+from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
-_CODING_ARRAYS = {"multiplier": np.int16, "centre": np.int16, "variances": np.float64}
 _LONG_RECORDS = {
     PrivacyUnit.FULL: LongRecords.RECORD,
     PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
@@ -53,7 +46,7 @@ _LONG_RECORDS = {
 
 @dataclass(frozen=True)
 class Budget:
-    """What a release asks of the ledger."""
+    """Privacy parameters of a release."""
 
     epsilon: float
     delta: float
@@ -61,7 +54,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class PaidMoments:
-    """Phenotype means and sds that were paid for, and the release they are part of."""
+    """Phenotype means and sds that were paid for, and the parameters of their release."""
 
     bought: NoisyMoments
     budget: Budget
@@ -69,36 +62,36 @@ class PaidMoments:
 
 @dataclass(frozen=True)
 class Design:
-    """All that `finalize` needs to know beyond the statistics themselves.
+    """Public choices of a run, which `finalize` needs beside the statistics.
 
     Attributes
     ----------
-    n_samples
-        Number of people n; private where `nominal_n` stands for it.
-    nominal_n
-        Public size that everything is planned for, or None: n is public.
+    n_samples : int
+        Number of people n; private if there is a `nominal_n`.
+    nominal_n : int or None
+        Public size that everything is planned for; None if n is public.
     privacy, adjacency
         Privacy unit and neighbouring relation.
-    subsample
-        People that X'X is summed over, or None for everybody.
-    boundaries
-        Boundaries of the LD blocks.
-    ld_blocks
-        The rule they came from, for the report.
+    subsample : int or None
+        Number of people that X'X is summed over; None stands for everybody.
+    boundaries : tuple of int
+        Boundaries of the LD blocks, as indices of variants.
+    ld_blocks : str
+        Rule that gave the LD blocks, for the report.
     genotypes, outcomes
-        The public codings.
-    reference
-        Name and SHA-256 of the frequency file, or None.
+        Public codings.
+    reference : dict or None
+        Name and SHA-256 of the frequency file.
     row_norm, block_norms, phenotype_norm
-        N_x, beta_b (None: no bounds on single blocks) and N_y.
-    moments
-        Phenotype means and sds that were paid for before anything was summed, or None.
-    clipped
+        N_x, beta_b (None without bounds on single blocks) and N_y, squared lattice units.
+    moments : PaidMoments or None
+        Phenotype means and sds that were paid for before anything was summed.
+    clipped : bool
         False for statistics of unclipped rows, which can never be made private.
-    genotype_store
+    genotype_store : str
         Location of the genotypes, for the variant list.
-    object_store
-        Prefix of a bucket where the statistics are, or None: in the work directory.
+    object_store : str or None
+        Prefix of a bucket that holds the statistics; None stands for the work directory.
     """
 
     n_samples: int
@@ -121,16 +114,13 @@ class Design:
 
     @property
     def clip(self) -> float:
-        """b: phenotype rows are clipped at b sqrt(l) standard deviations."""
+        """Clip b: phenotype rows are clipped at b sqrt(l) standard deviations."""
         return math.sqrt(self.phenotype_norm / len(self.outcomes.phenotypes)) / self.outcomes.unit
 
     def clip_response(self, observed_share: Float64) -> ClipResponse:
-        """How clipping phenotype rows changes a linear model of them.
+        """Return how the clipping of phenotype rows changes a linear model of them.
 
-        Parameters
-        ----------
-        observed_share
-            Share of people with each phenotype, shape (l,), from noisy counts.
+        `observed_share` is the share of people with each phenotype, shape (l,), from noisy counts.
         """
         if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
             return no_clipping(len(self.outcomes.phenotypes))
@@ -145,12 +135,12 @@ class Design:
 
     @property
     def public_n(self) -> int:
-        """The size that may be published and planned with."""
+        """Number of people that may be published and planned with."""
         return self.n_samples if self.nominal_n is None else self.nominal_n
 
     @property
     def clipping_rule(self) -> ClippingRule | None:
-        """How records are clipped; None: not at all, and they can never be private."""
+        """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
         return ClippingRule(
@@ -163,7 +153,7 @@ class Design:
 
     @property
     def bounds(self) -> PublicBounds:
-        """What noise is calibrated to."""
+        """Public bounds that noise is calibrated to."""
         return PublicBounds(
             row_norm=self.row_norm,
             block_norms=self.block_norms,
@@ -176,7 +166,7 @@ class Design:
 
     @property
     def sizes(self) -> PublicSizes:
-        """What the planner may know."""
+        """Public sizes that the planner uses."""
         return PublicSizes(
             n_samples=self.public_n,
             n_variants=self.layout.n_variants,
@@ -188,7 +178,7 @@ class Design:
         )
 
     def promise(self, budget: Budget) -> Promise:
-        """What a release of this design guarantees for `budget`.
+        """Return the guarantee of a release of this design with `budget`.
 
         Raises
         ------
@@ -206,7 +196,7 @@ class Design:
         return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
 
     def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
-        """The least noise that keeps the promise."""
+        """Return the least noise that keeps the promise."""
         split = split_for(
             self.sizes,
             outcome_norm=self.bounds.outcome_norm,
@@ -217,7 +207,7 @@ class Design:
 
     @property
     def digest(self) -> str:
-        """Hexadecimal SHA-256 of every choice; places are none."""
+        """Hexadecimal SHA-256 of every choice; locations are not choices."""
         return sha256_of_json({**self._as_json(), "genotype_store": None, "object_store": None})
 
     def save(self, path: Path) -> None:
@@ -226,19 +216,19 @@ class Design:
 
     def _as_json(self) -> dict[str, Any]:
         value = asdict(self)
-        for name in _CODING_ARRAYS:
-            value["genotypes"][name] = getattr(self.genotypes, name).tolist()
+        for name, part in value["genotypes"].items():
+            if isinstance(part, np.ndarray):
+                value["genotypes"][name] = part.tolist()
         return value
 
 
 def load_design(path: Path) -> Design:
-    """Read a design back.
+    """Read a design.
 
     Raises
     ------
     InputError
-        It is damaged, or there is none, which means that `accumulate` has not been run with this
-        work directory.
+        The design is damaged, or missing because `accumulate` has not run in this work directory.
     """
     if not path.is_file():
         raise InputError(
@@ -250,37 +240,17 @@ def load_design(path: Path) -> Design:
 
 
 def _design_from(value: dict[str, Any]) -> Design:
-    genotypes = value.pop("genotypes")
-    outcomes = value.pop("outcomes")
-    for name, dtype in _CODING_ARRAYS.items():
-        genotypes[name] = np.array(genotypes[name], dtype=dtype)
-    covariates = tuple(CovariateCoding(**c) for c in outcomes.pop("covariates"))
-    phenotypes = tuple(PhenotypeBounds(**p) for p in outcomes.pop("phenotypes"))
-    value["boundaries"] = tuple(value["boundaries"])
-    norms = value["block_norms"]
-    value["block_norms"] = None if norms is None else tuple(norms)
-    value["privacy"] = PrivacyUnit(value["privacy"])
-    value["moments"] = _moments_from(value["moments"])
-    value["adjacency"] = Adjacency(value["adjacency"])
-    return Design(
-        genotypes=GenotypeCoding(**genotypes),
-        outcomes=OutcomeCoding(covariates=covariates, phenotypes=phenotypes, **outcomes),
-        **value,
-    )
+    return msgspec.convert(value, Design, dec_hook=_array)
 
 
-def _moments_from(value: dict[str, Any] | None) -> PaidMoments | None:
-    if value is None:
-        return None
-    bought = value["bought"]
-    sums = tuple(map(tuple, bought["sums"]))
-    return PaidMoments(
-        NoisyMoments(sums, bought["sigma"], bought["charge"]), Budget(**value["budget"])
-    )
+def _array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
+    """Return an array of the coding, whose `kind` is ``ndarray[shape, dtype[scalar type]]``."""
+    (scalar,) = get_args(get_args(kind)[1])
+    return np.array(values, dtype=scalar)
 
 
 def _levels(phenotype: PhenotypeBounds) -> Levels | None:
-    """The two values of a binary phenotype, in standard deviations."""
+    """Return the two values of a binary phenotype in standard deviations; None for another."""
     if phenotype.kind != "binary":
         return None
     low, high = (phenotype.lower - phenotype.mean), (phenotype.upper - phenotype.mean)

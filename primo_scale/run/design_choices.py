@@ -1,4 +1,4 @@
-"""The public choices of a design, made from a request, with their reasons."""
+"""Public choices of a design, made from a request."""
 
 from __future__ import annotations
 
@@ -28,47 +28,32 @@ from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
-from primo_scale.privacy.planning import (
-    choose_phenotype_clip,
-    phenotype_norm,
-)
+from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
-from primo_scale.storage.files import (
-    sha256_of_file,
-)
+from primo_scale.storage.files import sha256_of_file
 
 # The constant and the covariates together weigh as much as a phenotype row clipped at a quarter
 # of its standard deviation: N_c = l (s_y/4)^2, at most a quarter of N_y at the usual clip of 1/2,
 # so noise on X'Y grows by at most sqrt(5/4).
 _FIXED_WEIGHT = 0.25
-# Without (epsilon, delta) there is nothing to trade off: rows are clipped where 1% exceed.
+# Without (epsilon, delta) there is nothing to trade off: rows are clipped where 1% exceed it.
 _NO_TRADE_OFF = math.inf
 
 
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
-    """Return the public bounds of the phenotypes asked for, from headers and bounds alone."""
+    """Return the public bounds of the requested phenotypes; reads only headers and bounds."""
     header = open_outcome_table(tables.pheno)
     names = tables.pheno_name or header.names
-    header.check_names(names)  # a mistyped name is not a matter of bounds
+    header.check_names(names)  # before the bounds, which lack a mistyped name too
     return read_phenotype_bounds(_bounds(tables.pheno_bounds), names)
 
 
 def outcome_coding(
     tables: OutcomeTables, privacy: Privacy, moments: PaidMoments | None
 ) -> OutcomeCoding:
-    """Return the public coding of phenotypes and covariates.
-
-    Parameters
-    ----------
-    tables
-        Tables and their public bounds.
-    privacy
-        Guarantee that the statistics are prepared for.
-    moments
-        Means and sds of the phenotypes that were paid for, or None.
-    """
+    """Return the public coding of phenotypes, with their paid moments if any, and covariates."""
     phenotypes = phenotype_bounds(tables)
     if moments is not None:
         phenotypes = with_moments(phenotypes, moments.bought)
@@ -89,25 +74,15 @@ def make_design(
     outcomes: OutcomeCoding,
     moments: PaidMoments | None,
 ) -> Design:
-    """Settle every public choice of a run.
+    """Make every public choice of a run.
 
-    Parameters
-    ----------
-    store
-        Genotypes, for the variant list and the number of people.
-    model, privacy
-        Public choices of the request.
-    matched
-        Frequencies of the reference panel, or None.
-    outcomes
-        Public coding of phenotypes and covariates, from `outcome_coding`.
-    moments
-        Means and sds of the phenotypes that were paid for, or None.
+    Of the genotypes it uses the variants and the number of people. `matched` are the frequencies
+    of the reference panel, `outcomes` comes from `outcome_coding`, and `moments` are paid for.
 
     Raises
     ------
     UsageError
-        A subsample that no release could use, or a bound on rows that leaves no room.
+        No release could use the subsample, or the bound on rows is too small.
     """
     boundaries = block_boundaries(model.ld_blocks, store.variants)
     coding = (
@@ -140,7 +115,7 @@ def make_design(
 
 
 def _planned(design: Design, budget: Budget | None) -> Design:
-    """Choose N_y: where noise and clipping together cost least, or where 1% of rows exceed it."""
+    """Choose N_y with the least cost of noise and clipping, or such that 1% of rows exceed it."""
     clip = _NO_TRADE_OFF if budget is None else _best_clip(design, budget)
     outcomes = design.outcomes
     largest = outcomes.phenotype_norm_cap / outcomes.unit**2
@@ -159,7 +134,7 @@ def _best_clip(design: Design, budget: Budget) -> float:
 
 
 def _with_block_norms(design: Design) -> Design:
-    """Bound rows in every LD block too, where that needs less noise on X'X; a public choice."""
+    """Add bounds on rows in every LD block, if they need less noise on X'X; a public choice."""
     if design.layout.n_blocks == 1 or design.privacy is PrivacyUnit.LABEL or design.subsample:
         return design
     norms = block_row_norms(design.genotypes, design.boundaries)
@@ -173,7 +148,7 @@ def _with_block_norms(design: Design) -> Design:
 
 
 def outcome_weight(n_phenotypes: int, n_covariates: int, *, clipped: bool) -> float:
-    """Public weight of the constant and of each covariate, beside a phenotype's 1.
+    """Return the public weight of the constant and of each covariate; a phenotype has 1.
 
     A heavier column gets relatively less noise but takes more of the common bound N_z.
     """
@@ -183,12 +158,12 @@ def outcome_weight(n_phenotypes: int, n_covariates: int, *, clipped: bool) -> fl
 
 
 def _ld_blocks_rule(specification: str | None) -> str:
-    """The rule in words that may be published: a file by name and content, not by place."""
+    """Return the rule in words that may be published: a file by name and digest, without path."""
     if specification is None:
         return "one dense block"
-    path = Path(specification)
     if specification.startswith("window:"):
         return specification
+    path = Path(specification)
     return f"{path.name} (SHA-256 {sha256_of_file(path)})"
 
 

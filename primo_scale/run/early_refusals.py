@@ -1,7 +1,7 @@
-"""What a command refuses before the first genotype is read, settled once for every command.
+"""Refusals before the first genotype is read, the same for every command.
 
-Public inputs, headers, the ledger and the values of the phenotype and covariate tables are read;
-nothing is written, so that a dry run and the run itself share the check.
+The check reads public inputs, headers, the ledger and the values of the phenotype and covariate
+tables. It writes nothing, so that a dry run and the run itself share it.
 """
 
 from __future__ import annotations
@@ -9,29 +9,44 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import finished_plan_digest
-from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
+from primo_scale.genotypes.frequencies import (
+    MatchedFrequencies,
+    read_reference_frequencies,
+    refuse_few_matches,
+)
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ChargeRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
+from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.store import is_aligned
 from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.accuracy_forecast import check_accuracy
-from primo_scale.run.design import PaidMoments, load_design
+from primo_scale.run.design import Budget, Design, PaidMoments, load_design
 from primo_scale.run.design_choices import make_design, outcome_coding
-from primo_scale.run.dry_run import SummationForecast, preflight
-from primo_scale.run.log_records import LOGGER
-from primo_scale.run.method_choice import choose, recipe_of
+from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import announce_opening, paying_cohort_of
-from primo_scale.run.publishing import check_publishable, log_genome_build
-from primo_scale.run.release_directory import refuse_other_release, refuse_unwritable
-from primo_scale.run.release_memory import ReleaseNeeds, refuse_small_memory, release_needs
-from primo_scale.run.request_parts import Fit
+from primo_scale.run.publishing import (
+    check_publishable,
+    log_genome_build,
+    refuse_other_release,
+    refuse_unwritable,
+)
+from primo_scale.run.request import AccumulateRequest, FinalizeRequest
+from primo_scale.run.request_parts import Fit, Model, OutcomeTables
+from primo_scale.run.resources import (
+    ReleaseNeeds,
+    SummationForecast,
+    forecast_summation,
+    refuse_small_memory,
+    release_needs,
+)
+from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import (
     DESIGN,
     NOISE,
@@ -40,36 +55,26 @@ from primo_scale.run.work_directory import (
     work_places,
 )
 
-if TYPE_CHECKING:
-    from primo_scale.genotypes.frequencies import MatchedFrequencies
-    from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.outcomes.coding import OutcomeCoding
-    from primo_scale.privacy.accuracy import Forecast
-    from primo_scale.run.design import Budget, Design
-    from primo_scale.run.method_choice import Chosen
-    from primo_scale.run.request import AccumulateRequest, FinalizeRequest
-    from primo_scale.run.request_parts import Model, OutcomeTables
-
 _EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """Settled design and forecasts of a run. PRIVATE: they tell the number of people.
+    """Design and forecasts of a run. PRIVATE: they tell the number of people.
 
     Attributes
     ----------
-    design
+    design : Design
         Public choices of the run, before phenotype moments are bought.
-    matched
-        Frequencies of the reference panel for the variants, or None.
-    chosen
-        Method of the release; None where no release is planned yet.
-    accuracy
-        Accuracy to expect; None for a release without noise, or where none is planned yet.
-    summation
-        Forecast of the accumulation; None where the statistics are finished.
-    release
+    matched : MatchedFrequencies or None
+        Frequencies of the reference panel for the variants.
+    chosen : Chosen or None
+        Method of the release; None if no release is planned yet.
+    accuracy : Forecast or None
+        Expected accuracy; None for a release without noise, or if none is planned yet.
+    summation : SummationForecast or None
+        Forecast of the accumulation; None if the statistics are finished.
+    release : ReleaseNeeds
         Memory and disk that the release takes.
     """
 
@@ -84,23 +89,19 @@ class PlannedRun:
 def check_before_work(
     store: GenotypeStore, request: AccumulateRequest, release: FinalizeRequest | None
 ) -> PlannedRun:
-    """Refuse what public inputs, headers, the ledger, the tables and this machine refuse.
+    """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
-    Phenotype moments, if they are asked for, are paid for later: no size depends on them.
+    Phenotype moments are paid for later, because no size depends on them.
 
     Parameters
     ----------
-    store
+    store : GenotypeStore
         Genotypes, or the tables of genotypes that are still to be ingested.
-    request
-        Request to sum. Its work directory need not exist; what an earlier run left there counts.
-    release
-        Request of the release that the same run makes, or None.
-
-    Returns
-    -------
-    PlannedRun
-        Settled design and the forecasts of the run.
+    request : AccumulateRequest
+        Request to sum. Its work directory need not exist; the results of an earlier run in it
+        are taken into account.
+    release : FinalizeRequest or None
+        Request of the release that the same run makes.
 
     Raises
     ------
@@ -137,7 +138,8 @@ def check_before_work(
     if summed:
         _refuse_other_design(design, request)
     else:
-        summation = preflight(store, design, request.execution, request.work_dir, needs)
+        execution, work_dir = request.execution, request.work_dir
+        summation = forecast_summation(store, design, execution, work_dir, needs)
     if release is not None:
         refuse_small_memory(needs)
     if not (summed or aligned):
@@ -146,7 +148,7 @@ def check_before_work(
 
 
 def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequencies | None:
-    """Return the panel's frequencies, if there is a panel, and log how it fits."""
+    """Return the frequencies of the reference panel, if there is one, and log how they match."""
     if model.ref_freq is None:
         return None
     matched = read_reference_frequencies(model.ref_freq, store.variants)
@@ -161,7 +163,7 @@ def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequenci
 
 
 def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
-    """Log what is allowed and costs accuracy."""
+    """Warn of public inputs that are allowed and cost accuracy."""
     if design.clipped and design.row_norm < design.genotypes.variance:
         LOGGER.warning(
             "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
@@ -189,7 +191,7 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
 def _chosen(
     design: Design, budget: Budget | None, release: FinalizeRequest | None
 ) -> Chosen | None:
-    """Return how weights will be made, as far as it is known; None: no release is planned yet."""
+    """Return the method as far as it is known, or None if no release is planned yet."""
     if release is None and budget is None:
         return None
     fit = Fit() if release is None else release.fit
@@ -199,33 +201,26 @@ def _chosen(
 def _refuse_unaffordable(
     store: GenotypeStore, request: AccumulateRequest, design: Design, chosen: Chosen, *, pays: bool
 ) -> None:
-    """Ask the ledger whether it would pay for the release, unless its noise may be at hand."""
+    """Refuse a release that the ledger would not pay for; a stored one needs no payment."""
     budget, moments = request.privacy.budget, request.outcomes.pheno_moments
     if budget is None:
         return
     path = request.ledger or default_ledger_path()
-    if pays or moments:  # this run writes to it
+    if pays or moments:  # this run writes to the ledger
         refuse_unwritable(path)
     noise_store = NoiseStore(request.work_dir / NOISE)
     used = noise_store.used_charges()
-    if not (path.exists() or used):  # a new ledger opens the budget that the release needs
+    if not (path.exists() or used):  # a new ledger opens the budget of the release
         return
-    bought = read_moments(noise_store) if moments else None
+    bought = noise_store.read_moments() if moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
     cost = design.mechanism(budget, recipe_of(design, chosen)).cost
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        charge = ChargeRequest(
-            payer.account,
-            "",
-            budget.epsilon,
-            budget.delta,
-            cost,
-            payer.people_digest,
-            payer.roster,
-        )
+        people = payer.people_digest, payer.roster
+        charge = ChargeRequest(payer.account, "", budget.epsilon, budget.delta, cost, *people)
         ledger.ask(charge, stored_noise=noise_store.charges())
 
 
@@ -233,13 +228,13 @@ def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     """Return whether the statistics are summed and whether the outcomes are aligned."""
     bucket = request.execution.object_store
     if bucket is not None and last_claimed(request.work_dir) != str(bucket):
-        return False, False  # nothing of this work directory lies there
+        return False, False  # the bucket holds nothing of this work directory
     places = work_places(request.work_dir, bucket)
     return finished_plan_digest(places.statistics) is not None, is_aligned(places.outcomes)
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
-    """Refuse finished statistics of another design, as the run would; moments are not known yet."""
+    """Refuse finished statistics of another design, where no moments are still unknown."""
     work_dir = request.work_dir
     path = work_dir / DESIGN
     if request.outcomes.pheno_moments or not path.is_file():
@@ -249,7 +244,7 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:
-    """Read every value that will be used once: what is wrong shows now, not after the ingest."""
+    """Read every value that will be used, so that errors appear before the ingest."""
     tables = [(outcomes.pheno, tuple(p.name for p in coding.phenotypes))]
     if outcomes.covar is not None:
         tables.append((outcomes.covar, tuple(c.name for c in coding.covariates)))

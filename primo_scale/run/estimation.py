@@ -22,17 +22,7 @@ from primo_scale.storage.block_matrices import BlockMatrices
 
 @dataclass(frozen=True)
 class Solved:
-    """Weights on the lattice, and all that a release states about how they were made.
-
-    Attributes
-    ----------
-    chosen
-        The method.
-    solution
-        Weights, rule and fit.
-    response
-        Effect of clipping on the phenotypes, which the weights undo.
-    """
+    """Weights on the lattice, the method, and the effect of clipping that the weights undo."""
 
     chosen: Chosen
     solution: Solution
@@ -42,18 +32,9 @@ class Solved:
 def solve_release(
     design: Design, private: PrivateStatistics, chosen: Chosen, *, ridge: float | None
 ) -> Solved:
-    """Solve every phenotype.
+    """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release.
 
-    Parameters
-    ----------
-    design
-        Public choices of the run.
-    private
-        Statistics with their noise, or without any for a release stamped NOT PRIVATE.
-    chosen
-        Method and rule.
-    ridge
-        Penalty in units of the coding, or None for automatic.
+    `ridge` is the penalty in units of the coding, or None for the automatic one.
     """
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
@@ -79,14 +60,14 @@ def solve_release(
 
 
 def _bounds(design: Design, n_samples: float) -> PublicBounds:
-    """Bounds for projections, which take n times a norm for a bound: a tenth more if n is noisy."""
+    """Return bounds for projections, whose bound is n times a norm: a tenth more if n is noisy."""
     if design.nominal_n is None:
         return design.bounds
     return replace(design.bounds, n_samples=math.ceil(1.1 * n_samples))
 
 
 def _people(design: Design, matrices: BlockMatrices) -> float:
-    """Number of people n; where it is private, from the noisy sum of the squared constant."""
+    """Return the number of people n; if private, from the noisy sum of the squared constant."""
     if design.nominal_n is None:
         return design.n_samples
     noisy = float(matrices.outcome_gram()[0, 0]) / design.outcomes.constant**2
@@ -94,7 +75,7 @@ def _people(design: Design, matrices: BlockMatrices) -> float:
 
 
 def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
-    """Effects of the prior heritability, spread evenly, as clipping attenuates them."""
+    """Return the prior of effects: even, of the prior heritability, attenuated by clipping."""
     unit = design.outcomes.unit
     effect = PRIOR_HERITABILITY * unit**2 / design.genotypes.variance
     left = variance_left(design.clip, design.layout.n_phenotypes) * unit**2

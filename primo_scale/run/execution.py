@@ -1,14 +1,21 @@
-"""The part of a request that says which machines compute, and how."""
+"""Part of a request that says which machines compute, and how."""
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cached_property
 from pathlib import Path
 
 from attrs import field, frozen
 from attrs.converters import optional
 
-from primo_scale.cluster.profile import LocalProfile, Profile, SchedulerProfile, ThreadsProfile
+from primo_scale.cluster.profile import (
+    LocalProfile,
+    Profile,
+    SchedulerProfile,
+    ThreadsProfile,
+    is_size,
+)
 from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import UsageError
 from primo_scale.kernels import AUTOMATIC
@@ -73,6 +80,15 @@ class Execution:
         if self.kernel not in KERNELS:
             limit = ", ".join(KERNELS)
             raise UsageError("is no kernel", where="--kernel", value=self.kernel, limit=limit)
+        if self.memory_limit is not None and not is_size(self.memory_limit):
+            # A number alone could be bytes, or a share of the machine.
+            raise UsageError(
+                "is not a size such as 4GiB", where="--memory-limit", value=self.memory_limit
+            )
+        if self.performance_report is not None and importlib.util.find_spec("bokeh") is None:
+            raise UsageError(
+                "--performance-report needs Bokeh", remedy="pip install 'primo-scale[report]'"
+            )
         profile = self.profile
         if isinstance(profile, SchedulerProfile):
             # An open or impossible connection is refused before hours of work.

@@ -1,8 +1,6 @@
-"""The stage that pays, adds noise once, solves every phenotype and publishes the weights."""
+"""Stage that pays, adds noise once, solves every phenotype and publishes the weights."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import InputError, UsageError
@@ -11,34 +9,38 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.refusals import lowered_budget
+from primo_scale.ledger.spending import Account, Charge
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signature import Signer
 from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
-from primo_scale.run.log_records import LOGGER, stage
-from primo_scale.run.method_choice import choose, recipe_of
+from primo_scale.run.design import Design
+from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
-from primo_scale.run.publishing import Paid, check_publishable, log_genome_build, publish
-from primo_scale.run.release_directory import charge_of, exists_already, refuse_other_release
-from primo_scale.run.release_memory import refuse_small_memory, release_needs
+from primo_scale.run.publishing import (
+    Paid,
+    charge_of,
+    check_publishable,
+    exists_already,
+    log_genome_build,
+    publish,
+    refuse_other_release,
+)
+from primo_scale.run.request import FinalizeRequest
+from primo_scale.run.resources import refuse_small_memory, release_needs
+from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.work_directory import DESIGN, NOISE, finished_statistics
 from primo_scale.storage.locations import Location, parse_location
-
-if TYPE_CHECKING:
-    from primo_scale.ledger.spending import Account, Charge
-    from primo_scale.run.design import Design
-    from primo_scale.run.method_choice import Chosen
-    from primo_scale.run.request import FinalizeRequest
 
 
 @stage("finalize")
 def finalize_stage(design: Design, request: FinalizeRequest) -> None:
-    """Publish the release of finished statistics, or find that it is published already.
+    """Publish the release of finished statistics, or find it published.
 
-    The stage refuses for public reasons before it asks the ledger.
+    The checks of public inputs come before the question to the ledger.
     """
     work_dir = request.work_dir
     statistics = finished_statistics(work_dir, design.object_store)
@@ -75,7 +77,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
-    """Refuse anything but what the statistics were made with: the guarantee is about that."""
+    """Refuse another design or store than that of the statistics, which the guarantee is about."""
     if raw.inputs[what] != digest:
         raise InputError(
             f"this is not the {what} that the statistics were made with",
@@ -100,7 +102,7 @@ def _release_privately(
         ledger.refuse_unknown_charges(noise_store.used_charges())
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
         moments = _moments_charges(design, ledger, payer.account)
-        if request.out.exists():  # refused before paying for what could not be published
+        if request.out.exists():  # refuse before paying for a release that cannot be published
             known = charge_with_stored_noise(
                 raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer
             )
@@ -129,7 +131,7 @@ def _release_privately(
 
 
 def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[Charge, ...]:
-    """The charge for the phenotype moments, if they were bought; refused if another budget paid."""
+    """Return the charge for the phenotype moments, if any, unless another account paid it."""
     if design.moments is None:
         return ()
     bought = design.moments.bought.charge

@@ -1,34 +1,78 @@
-"""The stage that packs genotype files into a store, and the stage that copies the store."""
+"""Stages that pack genotype files into a store and copy the store, and the store before them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from primo_scale.run.log_records import LOGGER, about, stage
+from primo_scale.genotypes.ingest_plan import (
+    IngestPlan,
+    check_same_request,
+    plan_ingest,
+    recorded_request,
+)
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.run.progress import count_bar
+from primo_scale.run.request_parts import GenotypeFiles
+from primo_scale.run.run_log import LOGGER, about, stage
+from primo_scale.storage.locations import Location
 
-if TYPE_CHECKING:
-    from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.run.request_parts import GenotypeFiles
-    from primo_scale.storage.locations import Location
+
+@dataclass(frozen=True)
+class PlannedGenotypes(GenotypeStore):
+    """Tables of the store that an ingest would write. It holds no genotypes yet."""
+
+    plan: IngestPlan
+
+    @cached_property
+    def samples(self) -> SampleTable:
+        """People that the filters leave."""
+        return self.plan.samples
+
+    @cached_property
+    def variants(self) -> VariantTable:
+        """Variants that the filters leave."""
+        return self.plan.variants
+
+
+def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
+    """Return the finished store at `destination`, or the tables of the store to be written there.
+
+    Reads .bim and .fam and the lists of the filters, and of a .bed its size and first bytes.
+
+    Raises
+    ------
+    InputError
+        An ingest would refuse the files or the destination.
+    """
+    plan = plan_ingest(files.bfile, destination, selection=files.selection)
+    finished = open_genotype_store(destination) if destination.exists() else None
+    request, sources = recorded_request(plan)
+    if request is not None:
+        where = plan.partial if finished is None else destination
+        check_same_request(plan, request, sources, where)
+    if finished is not None:
+        return finished
+    return PlannedGenotypes(
+        path=destination,
+        n_samples=len(plan.sample_index),
+        n_variants=len(plan.variant_index),
+        chunk_shape=plan.chunk_shape,
+        identity_digest="",  # of contents that were not read
+        cohort_digest=plan.cohort_digest,
+        plan=plan,
+    )
 
 
 @stage("ingest")
 def ingest_stage(
     files: GenotypeFiles, destination: Path, *, chunk_shape: tuple[int, int] = (2048, 8192)
 ) -> GenotypeStore:
-    """Write the store, or find it finished, and log what the filters left and what is odd.
+    """Write the store, or find it finished; log the counts of the filters and the warnings.
 
-    Parameters
-    ----------
-    files
-        Filesets and filters.
-    destination
-        Location of the store.
-    chunk_shape
-        Variants and people of a chunk.
+    `chunk_shape` is the number of variants and of people in a chunk.
     """
     from primo_scale.genotypes.ingest import ingest
 

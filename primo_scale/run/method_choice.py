@@ -22,17 +22,7 @@ NOT_PRIVATE_METHOD = "reuse-cov-gauss"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Method, its rule of shrinkage, and the reason for them.
-
-    Attributes
-    ----------
-    method
-        Method of the catalogue.
-    reason
-        Reason in words: the user's choice, or the public sizes.
-    estimator
-        Rule of shrinkage.
-    """
+    """Method of the catalogue, its rule of shrinkage, and the reason for them in words."""
 
     method: Method
     reason: str
@@ -40,12 +30,12 @@ class Chosen:
 
 
 def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
-    """Settle the method and its rule; no promise: statistics without noise.
+    """Return the method and its rule of shrinkage; without a promise, statistics have no noise.
 
     Raises
     ------
     UsageError
-        A method that does not serve this kind of privacy, is none, or leaves no choice of rule.
+        The method is unknown, does not offer this kind of privacy, or allows no choice of rule.
     """
     if promise is None:
         if fit.shrinkage is not None:
@@ -61,5 +51,5 @@ def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
 
 
 def recipe_of(design: Design, chosen: Chosen) -> Recipe:
-    """What the method wants measured."""
+    """Return the recipe of the statistics that the method needs."""
     return chosen.method.recipe(design.layout.n_phenotypes, design.subsample)

@@ -1,7 +1,7 @@
-"""The operations of the public interface: ingest, accumulate, finalize, release and plan.
+"""Operations of the public interface: ingest, accumulate, finalize, release and plan.
 
-Each takes a request and does all that the command of the same name does. None of them installs
-signal handlers; loggers, environment variables and the umask are as before when it returns.
+Each takes a request and does what the command of the same name does. It installs no signal
+handlers, and leaves loggers, environment variables and the umask as they were.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.accuracy_forecast import check_summed
 from primo_scale.run.design import load_design
-from primo_scale.run.dry_run import check_work_dir, genotypes_to_come
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
-from primo_scale.run.ingest_stage import copy_stage, ingest_stage
-from primo_scale.run.moments_stage import moments_stage
+from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
+from primo_scale.run.payments import moments_stage
+from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.release_directory import check_out, check_private_places
-from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
+from primo_scale.run.request import (
+    AccumulateRequest,
+    FinalizeRequest,
+    PublishingRequest,
+    ReleaseRequest,
+    RunRequest,
+)
 from primo_scale.run.request_parts import GenotypeFiles, StrPath
 from primo_scale.run.run_log import run_logged
 from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim, work_places
@@ -85,11 +90,6 @@ def ingest(
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
-    Parameters
-    ----------
-    request
-        Genotype store, outcomes, model and execution.
-
     Raises
     ------
     InputError, UsageError
@@ -102,7 +102,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
         The run stopped; the same request continues it.
     """
     with _at_work(request):
-        is_done_and_purged(request)  # refuses, as it finds no such release
+        is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
             store = open_genotype_store(request.genotypes)
             raw = _sum(store, request, check_before_work(store, request, None))
@@ -111,11 +111,6 @@ def accumulate(request: AccumulateRequest) -> Summed:
 
 def finalize(request: FinalizeRequest) -> Release:
     """Pay, add noise once, solve every phenotype and publish the weights.
-
-    Parameters
-    ----------
-    request
-        Work directory of finished statistics, budget and release directory.
 
     Returns
     -------
@@ -139,8 +134,8 @@ def finalize(request: FinalizeRequest) -> Release:
 
     _check_places(request)
     if not request.work_dir.is_dir():
-        where, remedy = request.work_dir, "Run accumulate first"
-        raise InputError("no such work directory", where=where, remedy=remedy)
+        remedy = "Run accumulate first"
+        raise InputError("no such work directory", where=request.work_dir, remedy=remedy)
     with _at_work(request):
         if not is_done_and_purged(request):
             with run_logged(request.work_dir, "finalize", request):
@@ -155,11 +150,6 @@ def release(request: ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
     All inputs but the genotypes are checked, and the ledger is asked, before a genotype is read.
-
-    Parameters
-    ----------
-    request
-        Genotypes, outcomes, public model, guarantee and release directory.
 
     Returns
     -------
@@ -191,30 +181,28 @@ def release(request: ReleaseRequest) -> Release:
 def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
-    Parameters
-    ----------
-    request
-        Request of `accumulate` or `release`.
-
     Returns
     -------
     PlannedRun
-        Settled design, accuracy to expect, and memory, disk and time that the run takes.
+        Design, expected accuracy, and memory, disk and time that the run takes.
 
     Raises
     ------
     InputError, UsageError, BudgetRefused, ResourceError
-        As the run.
+        `accumulate` or `release` would refuse the request.
     """
-    check_work_dir(request.work_dir)
+    if request.work_dir.exists():
+        make_private_directory(request.work_dir)  # refuses one that is open to others
+    else:
+        refuse_unwritable(request.work_dir)
     with encrypted_with(request.encryption_key):
         if isinstance(request, AccumulateRequest):
             return check_before_work(open_genotype_store(request.genotypes), request, None)
         _check_places(request)
         if is_done_and_purged(request, read_only=True):
             raise UsageError("this release is published, and its intermediates are deleted")
-        to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
-        return check_before_work(to_come, request.accumulation, request.finalization)
+        genotypes = planned_genotypes(request.genotypes, request.work_dir / STORE)
+        return check_before_work(genotypes, request.accumulation, request.finalization)
 
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
@@ -222,9 +210,9 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     from primo_scale.run.finalize_stage import finalize_stage
 
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
-    to_come = genotypes_to_come(request.genotypes, request.work_dir / STORE)
-    planned = check_before_work(to_come, request.accumulation, request.finalization)
-    del to_come  # the tables of people and variants
+    genotypes = planned_genotypes(request.genotypes, request.work_dir / STORE)
+    planned = check_before_work(genotypes, request.accumulation, request.finalization)
+    del genotypes  # the tables of people and variants
     store = ingest_stage(request.genotypes, request.work_dir / STORE)
     bucket = request.execution.object_store
     if bucket is not None:
@@ -239,7 +227,7 @@ def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) 
     return accumulate_stage(store, request, matched=planned.matched, moments=moments)
 
 
-def _purge_or_warn(request: FinalizeRequest | ReleaseRequest) -> None:
+def _purge_or_warn(request: PublishingRequest) -> None:
     if request.purge_intermediates:
         purge(request)
     else:
@@ -247,20 +235,20 @@ def _purge_or_warn(request: FinalizeRequest | ReleaseRequest) -> None:
 
 
 @contextmanager
-def _at_work(request: AccumulateRequest | FinalizeRequest | ReleaseRequest) -> Iterator[None]:
-    """Hold the lock of the work directory; whatever is created is for its owner alone."""
+def _at_work(request: RunRequest) -> Iterator[None]:
+    """Hold the lock of the work directory; only the owner can read new files."""
     with encrypted_with(request.encryption_key), files_private():
         make_private_directory(request.work_dir)
         with exclusive_lock(request.work_dir / LOCK):
             yield
 
 
-def _check_places(request: FinalizeRequest | ReleaseRequest) -> None:
-    """Refuse a place where no release can be published, and private files in the release."""
+def _check_places(request: PublishingRequest) -> None:
+    """Refuse a path where no release can be published, and private files inside the release."""
     check_out(request.out)
     ledger = request.ledger or default_ledger_path()
     private = {"--work-dir": request.work_dir, "--ledger": ledger}
     if isinstance(request, ReleaseRequest) and request.execution.performance_report is not None:
-        report = request.execution.performance_report  # it counts tasks, hence people
+        report = request.execution.performance_report  # the number of tasks reveals that of people
         private["--performance-report"] = request.work_dir / report
     check_private_places(request.out, private)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.noise import fine_bits
+from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.cohort_account import PayingCohort, find_paying_cohort
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.reader import find_paying_cohort
+from primo_scale.ledger.spending import PayingCohort
 from primo_scale.outcomes.bounds import read_phenotype_bounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
@@ -35,15 +36,14 @@ from primo_scale.publication.statement import Software
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
-from primo_scale.run.log_records import LOGGER
 from primo_scale.run.payments import log_payment
-from primo_scale.run.release_directory import (
+from primo_scale.run.publishing import (
     check_private_places,
     exists_already,
     refuse_unwritable,
 )
 from primo_scale.run.request_parts import StrPath
-from primo_scale.run.run_log import run_logged
+from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import LOCK, NOISE
 from primo_scale.storage.files import (
     exclusive_lock,

@@ -1,45 +1,52 @@
-"""What the custodian is told of a payment, before it and after it."""
+"""Payments: the account that pays, what the custodian is told, and the purchase of moments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from primo_scale.run.log_records import LOGGER
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-    from primo_scale.genotypes.store import GenotypeStore
-    from primo_scale.ledger.cohort_account import PayingCohort
-    from primo_scale.ledger.reader import LedgerReader
-    from primo_scale.ledger.spending import Account, Balance
-    from primo_scale.privacy.receipt import Receipt
-    from primo_scale.run.design import Budget, Design
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.interruption import deferred
+from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
+from primo_scale.ledger.refusals import opening_command
+from primo_scale.ledger.spending import Account, Balance, PayingCohort
+from primo_scale.outcomes.moments import sum_moments
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.phenotype_moments import pay_for_moments
+from primo_scale.privacy.receipt import Receipt
+from primo_scale.run.design import Budget, Design, PaidMoments
+from primo_scale.run.design_choices import phenotype_bounds
+from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.run.work_directory import NOISE
 
 # Stands for the name that the custodian gives a cohort whose identifier is not made yet.
 _NAME = "NAME"
 
 
+def paying_cohort_of(
+    ledger: LedgerReader,
+    store: GenotypeStore,
+    cohort: str | None,
+    unit: PrivacyUnit,
+    adjacency: Adjacency,
+) -> PayingCohort:
+    """Return the account that pays for a release of the people of a store.
+
+    `cohort` is the name that the custodian gives, or None.
+    """
+    people = store.samples.individual
+    return find_paying_cohort(
+        ledger, store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency
+    )
+
+
 def announce_opening(
     store: GenotypeStore, design: Design, budget: Budget, *, ledger: Path | None, cohort: str | None
 ) -> None:
-    """Log that the release opens its cohort's budget and spends all of it, if it does.
-
-    Parameters
-    ----------
-    store
-        Genotypes, for the people.
-    design
-        Public choices of the run.
-    budget
-        (epsilon, delta) of the release.
-    ledger, cohort
-        Ledger file and name of the cohort, where not the defaults.
-    """
-    from primo_scale.ledger.ledger import default_ledger_path
-    from primo_scale.ledger.refusals import opening_command
-
+    """Warn if the release opens the budget of its cohort, all of which it then spends."""
     path = ledger or default_ledger_path()
     account = _account_to_open(path, store, design, cohort)
     if account is None:
@@ -56,31 +63,20 @@ def announce_opening(
 def _account_to_open(
     path: Path, store: GenotypeStore, design: Design, cohort: str | None
 ) -> Account | None:
-    """Return the account that a release would open, None where its cohort has a budget."""
-    from primo_scale.ledger.ledger import Ledger
-    from primo_scale.ledger.spending import Account
-
+    """Return the account that a release would open, or None if its cohort has a budget."""
     if not path.exists():
         return Account(cohort or _NAME, design.privacy, design.adjacency)
     with Ledger(path, read_only=True) as ledger:
-        paying_cohort = paying_cohort_of(ledger, store, cohort, design.privacy, design.adjacency)
+        payer = paying_cohort_of(ledger, store, cohort, design.privacy, design.adjacency)
         known = {balance.account.cohort for balance in ledger.balances()}
-    return None if paying_cohort.account.cohort in known else paying_cohort.account
+    return None if payer.account.cohort in known else payer.account
 
 
 def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
-    """Say what was paid, and that a budget was opened if one was.
+    """Log a payment and, if it opened a budget, the new budget.
 
-    To be called before interruptions are let in again, which would leave the payment unsaid.
-
-    Parameters
-    ----------
-    what
-        Name of the purchase in words.
-    receipt
-        Receipt of the purchase.
-    balance
-        Balance of the account that paid.
+    The caller still defers interruptions, so that none can keep the payment out of the log. `what`
+    names the purchase, and `balance` is that of the paying account after the payment.
     """
     LOGGER.info("%s: %s", what, receipt.summary)
     if receipt.opened_budget:
@@ -91,33 +87,32 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
         )  # fmt: skip
 
 
-def paying_cohort_of(
-    ledger: LedgerReader,
-    store: GenotypeStore,
-    cohort: str | None,
-    unit: PrivacyUnit,
-    adjacency: Adjacency,
-) -> PayingCohort:
-    """Return the account that pays for a release of the people of a store.
+def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMoments | None:
+    """Buy noisy means and sds of the phenotypes, if the request asks for them.
 
-    Parameters
-    ----------
-    ledger
-        Ledger that holds, or will hold, the cohort's account.
-    store
-        Genotypes, for the people.
-    cohort
-        Name of the cohort, or None.
-    unit, adjacency
-        Privacy unit and neighbouring relation of the release.
+    The work directory keeps the noisy moments, which a retry finds there at no cost. The request
+    has passed `check_before_work`.
+
+    Raises
+    ------
+    BudgetRefused
+        The budget does not cover the moments and the rest of the release.
+    InputError
+        The work directory holds moments of another request.
     """
-    from primo_scale.ledger.cohort_account import find_paying_cohort
-
-    return find_paying_cohort(
-        ledger,
-        store.cohort_digest,
-        store.samples.individual,
-        cohort,
-        unit=unit,
-        adjacency=adjacency,
-    )
+    tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
+    if not tables.pheno_moments or budget is None:
+        return None
+    promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
+    noise_store = NoiseStore(request.work_dir / NOISE)
+    with stage("phenotype moments"):
+        raw = sum_moments(tables.pheno, store.samples, phenotype_bounds(tables))
+        path = request.ledger or default_ledger_path()
+        with Ledger(path, create=not noise_store.used_charges()) as ledger:
+            payer = paying_cohort_of(ledger, store, request.cohort, privacy.unit, privacy.adjacency)
+            with deferred():
+                bought, receipt = pay_for_moments(
+                    raw, promise, noise_store, ledger=ledger, paying_cohort=payer
+                )
+                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
+    return PaidMoments(bought, budget)

@@ -1,7 +1,7 @@
-"""The file in which a run records how far it is, for ``primo-scale status`` to read.
+"""File in which a run records its progress, for ``primo-scale status``.
 
-The run writes it, so that an onlooker opens no store, asks no cluster and needs no key. It is a log
-handler: what the run logs about its start, its stages, its progress and its end is all it records.
+The reader opens no store, asks no cluster and needs no key. The writer is a log handler, which
+records what the run logs about its start, its stages, its progress and its end.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from primo_scale.errors import InputError, InterruptedRun
 
 PROGRESS_FILE = "progress.json"
 LIVE_PROGRESS = 5
-"""Log level of progress that is for this file alone: below DEBUG, about one record a second."""
+"""Log level, below DEBUG, of progress for this file alone: about one record per second."""
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """What a run records of itself. PRIVATE: it counts tasks, and so tells the number of people.
+    """Record of a run. PRIVATE: the number of tasks reveals the number of people.
 
     Attributes
     ----------
     command : str
         Name of the command, such as ``gwas_release``.
     pid, host : int, str
-        Process that runs it, and its machine.
+        Process of the run, and its machine.
     started, updated : str
         Times in ISO 8601.
     stage : str
-        Stage under way, or the last one; empty before the first.
+        Current or last stage; empty before the first.
     outcome : str or None
-        None while the run goes on; then ``finished``, ``interrupted`` or ``failed``.
+        None during the run; then ``finished``, ``interrupted`` or ``failed``.
     message : str or None
         Error that ended the run, in one line.
     out : str or None
@@ -45,13 +47,13 @@ class RunProgress:
     of_what : str
         What `done` and `total` count: tasks, partitions or pieces.
     done, total : int
-        Counts of the stage, with what earlier runs had done; 0 of 0 where nothing is counted.
+        Counts of the stage, earlier runs included; 0 of 0 where nothing is counted.
     work_done : float or None
         Share of the stage's work, in [0, 1].
     per_second : float
-        Rate of the last minutes.
+        Rate over the last minutes.
     seconds_left : float or None
-        Time that the stage still takes at this rate; None while it is too early to tell.
+        Time left in the stage at this rate; None while it is too early to tell.
     """
 
     command: str
@@ -72,13 +74,7 @@ class RunProgress:
 
 
 class ProgressFile(logging.Handler):
-    """Log handler that keeps `PROGRESS_FILE` in a work directory up to date.
-
-    Parameters
-    ----------
-    work_dir : Path
-        Work directory, locked by this run.
-    """
+    """Log handler that updates `PROGRESS_FILE` in a work directory, which this run has locked."""
 
     def __init__(self, work_dir: Path) -> None:
         super().__init__(LIVE_PROGRESS)
@@ -86,7 +82,7 @@ class ProgressFile(logging.Handler):
         self._run: RunProgress | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Record what a log line says, if it says how far the run is."""
+        """Update the file, if the log record is about the state of the run."""
         now = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="seconds")
         facts: dict[str, Any] = getattr(record, "fields", {})
         event = getattr(record, "event", None)
@@ -98,13 +94,13 @@ class ProgressFile(logging.Handler):
             return
         else:
             self._run = replace(self._run, updated=now, **changes)
-        # By now the lock may be another run's, or the file purged: neither is overwritten.
+        # After the end, the lock may be another run's or the file purged: neither is overwritten.
         if self._run.outcome is None or _is_of(self._path, self._run):
             _replace(self._path, json.dumps(asdict(self._run)))
 
 
 def read_progress(work_dir: Path) -> RunProgress | None:
-    """Return what the last run in `work_dir` recorded; None if no run began there.
+    """Return what the last run in `work_dir` recorded, or None if no run started there.
 
     Raises
     ------
@@ -113,24 +109,20 @@ def read_progress(work_dir: Path) -> RunProgress | None:
     """
     path = work_dir / PROGRESS_FILE
     try:
-        value = json.loads(path.read_bytes())
-        run = RunProgress(**value)
+        run = msgspec.json.decode(path.read_bytes(), type=RunProgress)
         datetime.fromisoformat(run.started)
         datetime.fromisoformat(run.updated)
-        numbers = (run.done, run.total, run.per_second, run.work_done or 0, run.seconds_left or 0)
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise TypeError("counts and rates are numbers")
         return run
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(
-            "is damaged", where=path, remedy="The next run writes it anew; the run is not harmed"
+            "is damaged", where=path, remedy="The next run replaces it; the run is not harmed"
         ) from error
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace a file in one step; a full disk must not bring the run down here."""
+    """Replace a file atomically, if the disk has room: a full disk must not end the run here."""
     temporary = path.with_name(f".{path.name}")
     with suppress(OSError):
         temporary.write_text(text)
@@ -138,7 +130,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _is_of(path: Path, run: RunProgress) -> bool:
-    """Whether the file is still that of `run`."""
+    """Return whether the file is still that of `run`."""
     try:
         found = read_progress(path.parent)
     except InputError:

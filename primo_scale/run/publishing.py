@@ -1,45 +1,153 @@
-"""What finalize publishes: checks of names, the solved weights, the release directory."""
+"""Publication of a release: what may lie at ``--out``, names, the weights, the directory."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from primo_scale.run.log_records import LOGGER, about
-from primo_scale.run.release_directory import exists_already, refuse_damaged
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.machine import usable_cpus
+from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.run.design import Design
+from primo_scale.run.method_choice import Chosen
+from primo_scale.run.request import FinalizeRequest
+from primo_scale.run.run_log import LOGGER, about
+from primo_scale.storage.files import sha256_of_file
 
 if TYPE_CHECKING:
-    from primo_scale.genotypes.genome_build import GenomeBuild
-    from primo_scale.genotypes.tables import VariantTable
-    from primo_scale.outcomes.coding import OutcomeCoding
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.publication.signature import Signer
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
-    from primo_scale.run.design import Design
     from primo_scale.run.estimation import Solved
-    from primo_scale.run.method_choice import Chosen
-    from primo_scale.run.request import FinalizeRequest
+
+# Functions import `publication` and the solver, so that an accumulation does not load them.
 
 
 @dataclass(frozen=True)
 class Paid:
-    """What makes a release private in the eyes of others: its payment and the signature."""
+    """Payment for a private release, and the signer of its statement."""
 
     payment: Payment
     signer: Signer
 
 
+# ---- What lies at --out --------------------------------------------------------------------------
+
+
+def check_out(out: Path) -> None:
+    """Refuse a path where no release can be published, before any work is done."""
+    if (out.exists() or out.is_symlink()) and _read_release(out) is None:
+        raise exists_already(out)
+    if not out.exists():
+        refuse_unwritable(out)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a file or directory that this user can neither write nor create."""
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise InputError("cannot be written: permission denied", where=path)
+        return
+    ancestor = next(parent for parent in path.absolute().parents if parent.exists())
+    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
+        raise InputError(
+            "cannot be created", where=path, remedy="Choose a directory you may write to"
+        )
+
+
+def refuse_other_release(
+    request: FinalizeRequest, design: Design, build: GenomeBuild, stored_noise: Collection[str]
+) -> None:
+    """Refuse a directory that holds another release than the requested one, as far as it shows.
+
+    A private release belongs to the request only if its charge is one of `stored_noise`, the
+    charges whose noise lies in the work directory.
+    """
+    from primo_scale.run.describe_release import states_inputs
+
+    document = _read_release(request.out)
+    if document is None:
+        return
+    charge = charge_of(request.out)
+    if request.budget is None:
+        same = charge is None and states_inputs(document, design, build)
+    else:
+        stated = document["guarantee"] or {}
+        budget = (stated.get("epsilon"), stated.get("delta"))
+        same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
+    if not same:
+        raise exists_already(request.out)
+
+
+def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
+    """Refuse private paths, given by option, inside the release directory `out`."""
+    for option, path in places.items():
+        if path.resolve().is_relative_to(out.resolve()):
+            raise UsageError(
+                "is private, and lies in what gets published",
+                where=option,
+                value=path,
+                remedy="Choose another place",
+            )
+
+
+def charge_of(out: Path) -> str | None:
+    """Return the charge that paid for the statistics of a published release, or None."""
+    ledger = (_read_release(out) or {}).get("ledger")
+    return str(ledger["charges"][-1]["id"]) if ledger else None
+
+
+def refuse_damaged(out: Path) -> None:
+    """Refuse a published release that does not verify, with the first failed check.
+
+    The caller knows its release.json, and so trusts the key in it for the texts of another version.
+    """
+    from primo_scale.publication.verify import verify_release
+
+    signature = (_read_release(out) or {}).get("signature") or {}
+    findings = verify_release(out, public_key=signature.get("public_key"))
+    problems = [finding for finding in findings if not finding.ok]
+    if problems:
+        raise InputError(
+            f"the release there is damaged: {problems[0].check}",
+            where=out,
+            value=problems[0].detail,
+            remedy="Restore it from a copy, or move it away and run the same command again",
+        )
+
+
+def _read_release(out: Path) -> dict[str, Any] | None:
+    """Return the release.json at `out`, or None if that is no release or a damaged one."""
+    from primo_scale.publication.file_names import RELEASE_FILE
+    from primo_scale.publication.verify import read_document
+
+    return read_document(out)[0] if (out / RELEASE_FILE).is_file() else None
+
+
+def exists_already(out: Path) -> InputError:
+    """Return the refusal of a path where something else lies."""
+    return InputError(
+        "exists already and is not this release",
+        where=out,
+        remedy="Choose another --out; a release is never overwritten",
+    )
+
+
+# ---- Names and the genome build ------------------------------------------------------------------
+
+
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     """Refuse names that no release can carry, before any work is done or any budget spent.
 
-    Raises
-    ------
-    InputError
-        Repeated or reserved variant IDs; names of columns that a file cannot hold; texts that are
-        formulas to a spreadsheet.
+    These are repeated or reserved variant IDs, names of columns that a file cannot hold, and texts
+    that a spreadsheet takes for formulas.
     """
     from primo_scale.publication.pgs import pgs_file_stems
     from primo_scale.publication.releasable import (
@@ -58,15 +166,13 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
 
 
 def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Log and return the genome build that a release will state; warn where it will state none.
+    """Log and return the genome build that a release will state; warn if it will state none.
 
     Raises
     ------
     InputError
-        Known variants lie where another build than the given one has them.
+        The positions of known variants are those of another build than the given one.
     """
-    from primo_scale.genotypes.genome_build import NOT_REPORTED, settle_genome_build
-
     build = settle_genome_build(given, variants)
     LOGGER.info("genome build: %s (%s)", build.name, build.source)
     if given is None and build.name == NOT_REPORTED:
@@ -75,6 +181,9 @@ def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
             "--genome-build with the build that the positions are in"
         )
     return build
+
+
+# ---- Publication ---------------------------------------------------------------------------------
 
 
 def publish(
@@ -86,15 +195,12 @@ def publish(
     chosen: Chosen,
     paid: Paid | None,
 ) -> str:
-    """Solve and publish; return the SHA-256 of release.json."""
+    """Solve and publish, or find the release published; return the SHA-256 of release.json."""
     from threadpoolctl import threadpool_limits
 
-    from primo_scale.genotypes.genome_build import settle_genome_build
-    from primo_scale.machine import usable_cpus
     from primo_scale.publication.publish import is_same_release, publish_release
     from primo_scale.run.describe_release import make_statement
     from primo_scale.run.estimation import solve_release
-    from primo_scale.storage.files import sha256_of_file
 
     # A local Dask cluster leaves one BLAS thread in this process's environment.
     with threadpool_limits(limits=usable_cpus()):
@@ -108,23 +214,22 @@ def publish(
         refuse_damaged(request.out)
         LOGGER.info("%s: this release is published already", request.out)
     else:
-        weights = _scoring_weights(design, solved, variants)
         publish_release(
             request.out,
-            weights,
+            _scoring_weights(design, solved, variants),
             statement,
             _public_options(design, request, build.name),
             signer=None if paid is None else paid.signer,
         )
     LOGGER.info("%s", statement.stamp)
     LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
+    _log_scoring_command(request.out)
     out = request.out.absolute()
-    log_scoring_command(request.out)
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / "release.json")
 
 
-def log_scoring_command(release: Path) -> None:
+def _log_scoring_command(release: Path) -> None:
     """Log the plink2 command that computes the scores of a published release."""
     from primo_scale.publication.scoring import scoring_command
 
@@ -151,7 +256,8 @@ def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> 
 
 
 def _public_options(design: Design, request: FinalizeRequest, build: str) -> dict[str, str]:
-    """Options that the release may repeat: no path, nothing of the custodian's own."""
+    """Return the options that the release may repeat: no path, nothing of the custodian's own."""
+    budget = request.budget
     options = {
         "ld-blocks": Path(design.ld_blocks).name,
         "privacy": str(design.privacy),
@@ -160,17 +266,11 @@ def _public_options(design: Design, request: FinalizeRequest, build: str) -> dic
         "shrinkage": request.fit.shrinkage or "auto",
         "ridge": "auto" if request.fit.ridge is None else f"{request.fit.ridge:g}",
         "genome-build": build,
+        "nominal-n": None if design.nominal_n is None else str(design.nominal_n),
+        "subsample": None if design.subsample is None else str(design.subsample),
+        "ref-freq": None if design.reference is None else design.reference["file"],
+        "non-private": "yes" if budget is None else None,
+        "epsilon": None if budget is None else f"{budget.epsilon!r}",
+        "delta": None if budget is None else f"{budget.delta!r}",
     }
-    if design.nominal_n is not None:
-        options["nominal-n"] = str(design.nominal_n)
-    if design.subsample is not None:
-        options["subsample"] = str(design.subsample)
-    if design.reference is not None:
-        options["ref-freq"] = design.reference["file"]
-    if request.budget is None:
-        return {**options, "non-private": "yes"}
-    return {
-        **options,
-        "epsilon": f"{request.budget.epsilon!r}",
-        "delta": f"{request.budget.delta!r}",
-    }
+    return {name: value for name, value in options.items() if value is not None}

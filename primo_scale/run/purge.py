@@ -1,9 +1,9 @@
-"""``--purge-intermediates``: after a release, what is known about people goes; what was said stays.
+"""``--purge-intermediates``: deletion of the private data after a release.
 
-The ledger and the release stay. A work directory that was purged keeps a note of its release, so
-that the same command again finds it done and does not sum and pay for a second one. Files and
-objects are deleted, not overwritten: what a disk, a snapshot or the versions of a bucket keep of
-them is only lost with the key that they were encrypted with (docs/threat-model.md).
+The ledger and the release stay. A purged work directory keeps a note of its release, so that the
+same command finds it done, and does not sum and pay for a second one. Files and objects are
+deleted, not overwritten: copies in a disk, a snapshot or the versions of a bucket become unreadable
+only with the loss of the encryption key (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.run.execution import Execution
-from primo_scale.run.log_records import LOGGER
 from primo_scale.run.progress_file import PROGRESS_FILE
-from primo_scale.run.release_directory import refuse_damaged
-from primo_scale.run.request import FinalizeRequest, ReleaseRequest, Request, options_of
-from primo_scale.run.run_log import RUN_LOG
+from primo_scale.run.publishing import refuse_damaged
+from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
+from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.run.work_directory import (
     CLAIMS,
     DESIGN,
@@ -34,7 +34,7 @@ from primo_scale.run.work_directory import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.storage.documents import of_type, read_document
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -43,7 +43,7 @@ from primo_scale.storage.files import (
 )
 
 _NOTE = "purged.json"
-# By name: a user may keep a ledger, a key or results of their own in the same directory.
+# By name, because a user may keep a ledger, a key or other results in the same directory.
 _INTERMEDIATES = (
     OUTCOMES,
     PARTIALS,
@@ -58,26 +58,24 @@ _INTERMEDIATES = (
     CLAIMS,
 )
 _EXAMPLES = 3
-# How a release was computed does not make it another one.
-_BESIDE_THE_POINT = {"accept-noise", "purge-intermediates", "encryption-key"} | {
+# Options of the way that a release is computed do not make it another one.
+_NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
     name for name, _ in options_of(Execution())
 }
 
 
 @dataclass(frozen=True)
 class _Purged:
-    """The note that stays.
+    """Note that stays in a purged work directory.
 
     Attributes
     ----------
-    release
-        The release directory.
-    document_sha256
-        Digest of its release.json.
-    request_sha256
-        Digest of the options that shaped it.
-    genotypes
-        Whether the genotype store, and its copy in a bucket, is to go too.
+    release : str
+        Path of the release directory.
+    document_sha256, request_sha256 : str
+        Digests of release.json and of the options that shaped the release.
+    genotypes : bool
+        Whether the genotype store, and its copy in a bucket, are deleted too.
     """
 
     release: str
@@ -85,24 +83,12 @@ class _Purged:
     request_sha256: str
     genotypes: bool
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> _Purged:
-        """Return the note that a document holds."""
-        names = ("release", "document_sha256", "request_sha256")
-        texts = {name: of_type(str, value[name]) for name in names}
-        return cls(**texts, genotypes=of_type(bool, value["genotypes"]))
 
+def purge(request: PublishingRequest) -> None:
+    """Write a durable note of the release, then delete the data that it was made from.
 
-def purge(request: FinalizeRequest | ReleaseRequest) -> None:
-    """Note durably which release is done, then delete what it was made from.
-
-    The genotype store goes too where the request is of a whole release, which made it.
-
-    Parameters
-    ----------
-    request
-        Request of a release that is published and recorded in the ledger; this run holds the lock
-        of its work directory.
+    The release is published and recorded in the ledger, and this run holds the lock of the work
+    directory. The genotype store is deleted too if the request is a whole release, which made it.
     """
     note = _Purged(
         release=str(request.out.resolve()),
@@ -114,30 +100,22 @@ def purge(request: FinalizeRequest | ReleaseRequest) -> None:
     _delete(request.work_dir, note)
 
 
-def is_done_and_purged(request: Request, *, read_only: bool = False) -> bool:
-    """Return whether the release that a request asks for is published and purged.
+def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
+    """Return whether the release of a request is published and its intermediates are purged.
 
-    A deletion that was interrupted is finished.
-
-    Parameters
-    ----------
-    request
-        Request of a run that holds the lock of its work directory.
-    read_only
-        Leave an interrupted deletion as it is.
+    An interrupted deletion is finished, under the lock of the work directory, unless `read_only`.
 
     Raises
     ------
     InputError
-        They were purged after another release, or that release is damaged or no longer there.
+        The purge followed another release, or the release is damaged or no longer there.
     """
     work_dir = request.work_dir
     path = work_dir / _NOTE
     if not path.is_file():
         return False
-    note = read_document(
-        path, _Purged.from_json, remedy="Choose another --work-dir, to sum again and pay again"
-    )
+    elsewhere = "Choose another --work-dir, to sum again and pay again"
+    note = read_document(path, lambda stored: msgspec.convert(stored, _Purged), remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, "release.json")
@@ -149,7 +127,7 @@ def is_done_and_purged(request: Request, *, read_only: bool = False) -> bool:
             else "its intermediates were purged, and their release is changed or gone",
             where=work_dir,
             value=note.release,
-            remedy="Choose another --work-dir, to sum again and pay again",
+            remedy=elsewhere,
         )
     refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
@@ -157,7 +135,7 @@ def is_done_and_purged(request: Request, *, read_only: bool = False) -> bool:
 
 
 def warn_of_intermediates(work_dir: Path) -> None:
-    """Log what private data a work directory keeps, how large it is, and how to delete it."""
+    """Warn of the private data in a work directory: its size, and how to delete it."""
     sizes = {
         name: size
         for name, size in disk_usage(work_dir).items()
@@ -176,9 +154,9 @@ def warn_of_intermediates(work_dir: Path) -> None:
     )  # fmt: skip
 
 
-def _digest(request: Request) -> str:
+def _digest(request: RunRequest) -> str:
     """Return the digest of the options that shape a release."""
-    shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _BESIDE_THE_POINT}
+    shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _NOT_SHAPING}
     return sha256_of_json({"request": type(request).__name__, **shaping})
 
 
@@ -189,7 +167,7 @@ def _comparable(value: object) -> object:
 
 
 def _delete(work_dir: Path, note: _Purged) -> None:
-    empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of what was claimed goes
+    empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of claims is deleted
     names = (*_INTERMEDIATES, *((STORE,) if note.genotypes else ()))
     for path in (work_dir / name for name in names):
         if path.is_dir() and not path.is_symlink():

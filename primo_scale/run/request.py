@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import AttrsInstance, field, fields, frozen, has
 from attrs.converters import optional
@@ -33,14 +33,63 @@ from primo_scale.run.request_parts import (
 from primo_scale.run.work_directory import STORE
 from primo_scale.storage.locations import Location, parse_location
 
+_Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
+
 
 def _absolute(path: StrPath) -> Path:
     return Path(path).absolute()
 
 
 @frozen(kw_only=True)
-class AccumulateRequest:
-    """Exact statistics of a cohort.
+class RunRequest:
+    """Choices of every run.
+
+    Attributes
+    ----------
+    work_dir : Path
+        Private directory for intermediate files and statistics.
+    ledger : Path or None
+        Ledger file; None stands for the user's own.
+    cohort : str or None
+        Name of the cohort in the ledger.
+    accept_noise : bool
+        Whether budget may be spent on weights that are expected to be noise.
+    encryption_key : Path or None
+        File of the key that encrypts what is kept about people.
+    """
+
+    work_dir: Path = field(converter=Path)
+    ledger: Path | None = field(default=None, converter=optional(regular_file))
+    cohort: str | None = None
+    accept_noise: bool = False
+    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
+
+
+@frozen(kw_only=True)
+class PublishingRequest(RunRequest):
+    """Choices of every run that publishes a release.
+
+    Attributes
+    ----------
+    out : Path
+        Release directory to publish.
+    fit : Fit
+        Way from statistics to weights.
+    genome_build : str or None
+        Genome build of the positions; None stands for that of known variants.
+    purge_intermediates : bool
+        Whether the intermediate files are deleted once the release is published.
+    """
+
+    out: Path = field(converter=Path)
+    fit: Fit = field(factory=Fit)
+    genome_build: str | None = field(default=None, converter=to_build_name)
+    purge_intermediates: bool = False
+
+
+@frozen(kw_only=True)
+class AccumulateRequest(RunRequest):
+    """Exact statistics of a cohort, in a work directory.
 
     Attributes
     ----------
@@ -50,20 +99,10 @@ class AccumulateRequest:
         Phenotypes and covariates.
     privacy : Privacy
         Guarantee that the statistics are prepared for.
-    work_dir : Path
-        Private directory for the statistics.
     model : Model
         Public choices that shape the statistics.
     execution : Execution
         Machines that compute.
-    ledger : Path or None
-        Ledger file; None stands for the user's own.
-    cohort : str or None
-        Name of the cohort in the ledger.
-    accept_noise : bool
-        Whether budget may be spent on weights that are expected to be noise.
-    encryption_key : Path or None
-        File of the key that encrypts what is kept about people.
 
     Raises
     ------
@@ -74,13 +113,8 @@ class AccumulateRequest:
     genotypes: Location = field(converter=parse_location)
     outcomes: OutcomeTables
     privacy: Privacy
-    work_dir: Path = field(converter=Path)
     model: Model = field(factory=Model)
     execution: Execution = field(factory=Execution)
-    ledger: Path | None = field(default=None, converter=optional(regular_file))
-    cohort: str | None = None
-    accept_noise: bool = False
-    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
 
     def __attrs_post_init__(self) -> None:
         if self.outcomes.pheno_moments:
@@ -90,33 +124,15 @@ class AccumulateRequest:
 
 
 @frozen(kw_only=True)
-class FinalizeRequest:
-    """A release of finished statistics.
+class FinalizeRequest(PublishingRequest):
+    """A release of the finished statistics in a work directory.
 
     Attributes
     ----------
-    work_dir : Path
-        Work directory of the statistics.
-    out : Path
-        Release directory to publish.
     epsilon, delta : float or None
         Privacy parameters of the release; required unless `non_private`.
     non_private : bool
         Whether the release has no noise and is stamped NOT PRIVATE.
-    fit : Fit
-        Way from statistics to weights.
-    ledger : Path or None
-        Ledger file; None stands for the user's own.
-    cohort : str or None
-        Name of the cohort in the ledger.
-    accept_noise : bool
-        Whether budget may be spent on weights that are expected to be noise.
-    genome_build : str or None
-        Genome build of the positions; None stands for that of known variants.
-    purge_intermediates : bool
-        Whether the intermediate files are deleted once the release is published.
-    encryption_key : Path or None
-        File of the key that encrypts what is kept about people.
 
     Raises
     ------
@@ -124,18 +140,9 @@ class FinalizeRequest:
         Neither a budget nor `non_private`.
     """
 
-    work_dir: Path = field(converter=Path)
-    out: Path = field(converter=Path)
     epsilon: float | None = field(default=None, converter=optional(float))
     delta: float | None = field(default=None, converter=optional(float))
     non_private: bool = False
-    fit: Fit = field(factory=Fit)
-    ledger: Path | None = field(default=None, converter=optional(regular_file))
-    cohort: str | None = None
-    accept_noise: bool = False
-    genome_build: str | None = field(default=None, converter=to_build_name)
-    purge_intermediates: bool = False
-    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
 
     def __attrs_post_init__(self) -> None:
         if self.budget is None and not self.non_private:
@@ -151,7 +158,7 @@ class FinalizeRequest:
 
 
 @frozen(kw_only=True)
-class ReleaseRequest:
+class ReleaseRequest(PublishingRequest):
     """A release from genotype files: ingest, accumulation and finalization in one.
 
     Attributes
@@ -162,14 +169,12 @@ class ReleaseRequest:
         Phenotypes and covariates.
     privacy : Privacy
         Guarantee of the release; epsilon and delta are required unless it is not private.
-    out : Path
-        Release directory to publish.
     work_dir : Path
         Private directory for intermediate files; by default `out` with ``.work`` appended.
-    model, fit, execution
-        Parts that `AccumulateRequest` and `FinalizeRequest` describe.
-    ledger, cohort, accept_noise, genome_build, purge_intermediates, encryption_key
-        Choices that `FinalizeRequest` describes.
+    model : Model
+        Public choices that shape the statistics.
+    execution : Execution
+        Machines that compute.
 
     Raises
     ------
@@ -183,14 +188,7 @@ class ReleaseRequest:
     out: Path = field(converter=_absolute)
     work_dir: Path = field(converter=Path)
     model: Model = field(factory=Model)
-    fit: Fit = field(factory=Fit)
     execution: Execution = field(factory=Execution)
-    ledger: Path | None = field(default=None, converter=optional(regular_file))
-    cohort: str | None = None
-    accept_noise: bool = False
-    genome_build: str | None = field(default=None, converter=to_build_name)
-    purge_intermediates: bool = False
-    encryption_key: Path | None = field(default=None, converter=optional(regular_file))
 
     @work_dir.default
     def _beside_the_release(self) -> Path:
@@ -198,7 +196,9 @@ class ReleaseRequest:
 
     def __attrs_post_init__(self) -> None:
         if not self.out.name:
-            raise UsageError("is no place for a release", where="--out", value=self.out)
+            raise UsageError(
+                "a release needs a directory of its own", where="--out", value=self.out
+            )
         self.accumulation, self.finalization  # noqa: B018  # checked here
         if not self.privacy.non_private and self.fit.method != "auto":
             method = method_named(self.fit.method, self.privacy.unit)
@@ -208,29 +208,25 @@ class ReleaseRequest:
     @property
     def accumulation(self) -> AccumulateRequest:
         """Request of the stage that sums."""
-        return AccumulateRequest(
-            genotypes=self.work_dir / STORE, **_shared(self, AccumulateRequest, "genotypes")
-        )
+        return _request_of_stage(AccumulateRequest, self, genotypes=self.work_dir / STORE)
 
     @property
     def finalization(self) -> FinalizeRequest:
         """Request of the stage that publishes."""
         privacy = self.privacy
-        return FinalizeRequest(
+        return _request_of_stage(
+            FinalizeRequest,
+            self,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             non_private=privacy.non_private,
-            **_shared(self, FinalizeRequest, "epsilon", "delta", "non_private"),
         )
 
 
-Request = AccumulateRequest | FinalizeRequest | ReleaseRequest
-
-
-def _shared(request: ReleaseRequest, kind: type[Any], *but: str) -> dict[str, Any]:
-    """Return the values of a release request for the fields that a stage's request shares."""
-    names = (a.name for a in fields(kind) if a.name not in but)
-    return {name: getattr(request, name) for name in names}
+def _request_of_stage(kind: type[_Stage], whole: ReleaseRequest, **own: Any) -> _Stage:
+    """Return the request of a stage: its `own` fields, and the others of the whole release."""
+    names = (attribute.name for attribute in fields(kind))
+    return kind(**{name: own[name] if name in own else getattr(whole, name) for name in names})
 
 
 # Fields whose option has another name.

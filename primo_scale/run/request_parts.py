@@ -33,13 +33,12 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def regular_file(path: StrPath) -> Path:
-    """Return the path of a file that is regular, or does not exist."""
+    """Return the path of a file, unless it is a pipe, a socket or a device."""
     refuse_special_file(Path(path))
     return Path(path)
 
 
 def _prefixes(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
-    """Return the prefixes of filesets."""
     found = (value,) if isinstance(value, str | Path) else tuple(value)
     if not found:
         raise UsageError("there is no fileset", where="--bfile")
@@ -47,7 +46,6 @@ def _prefixes(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
 
 
 def _chromosomes(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return canonical codes of chromosomes."""
     return parse_chromosomes(value) if isinstance(value, str) else value
 
 
@@ -55,14 +53,12 @@ def to_build_name(value: str | None) -> str | None:
     """Return the PGS Catalog's name of a genome build."""
     found = None if value is None else build_name(value)
     if value is not None and found is None:
-        raise UsageError(
-            "is no genome build", where="--genome-build", value=value, limit=", ".join(BUILD_NAMES)
-        )
+        limit = f"{', '.join(BUILD_NAMES)}, hg19, hg38"
+        raise UsageError("is no genome build", where="--genome-build", value=value, limit=limit)
     return found
 
 
 def _member(kind: type[_Choice], value: str, option: str) -> _Choice:
-    """Return the member of an enumeration that a text names."""
     try:
         return kind(value)
     except ValueError:
@@ -184,11 +180,7 @@ class Model:
 def budget_from(epsilon: float | None, delta: float | None, *, non_private: bool) -> Budget | None:
     """Return the (epsilon, delta) of a request, or None.
 
-    Raises
-    ------
-    UsageError
-        One of the two is missing, no release can have these values, or they are given for a release
-        without noise.
+    Refuses one without the other, values that no release can have, and both without noise.
     """
     if epsilon is None and delta is None:
         return None

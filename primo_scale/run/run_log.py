@@ -1,61 +1,139 @@
-"""The log of a run in its work directory, and the record of how the run began and ended."""
+"""Log of a run: its lines, as text or as JSON, and the log file in the work directory.
+
+A JSON line is an object with ``time`` (ISO 8601), ``level``, ``stage`` (empty between stages),
+``event`` (the kind of line), ``message`` (the text line) and ``fields``.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import shlex
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
-
-from attrs import AttrsInstance
+from typing import TYPE_CHECKING
 
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
-from primo_scale.run.log_records import (
-    AS_JSON,
-    LOGGED_IN,
-    LOGGER,
-    JsonLines,
-    about,
-    error_record,
-    leave_stage,
-    new_record,
-    text_with_time,
-)
+from primo_scale.interruption import check
 from primo_scale.run.progress_file import LIVE_PROGRESS, ProgressFile
-from primo_scale.run.request import options_of
 from primo_scale.version import __version__
 
+if TYPE_CHECKING:
+    from attrs import AttrsInstance
+
+LOGGER = logging.getLogger("primo_scale")
+"""Logger of every run."""
 RUN_LOG = "run.log"
-"""Name in the work directory."""
+"""Name of the log in the work directory."""
+NOTE = "note"
+"""Event of a line that is no more than its message."""
+
+COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=())
+"""Words of the command line; empty in a program that calls the library."""
+AS_JSON: ContextVar[bool] = ContextVar("log as JSON", default=False)
+"""Whether the log is written as JSON lines."""
+LOGGED_IN: ContextVar[Path | None] = ContextVar("logged in", default=None)
+"""Log of the last run of this program, which explains its error; None before the first run."""
+
+_TEXT_TIME = "%Y-%m-%dT%H:%M:%S%z"
+_stage: ContextVar[str] = ContextVar("stage", default="")
+
+
+def about(event: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the argument ``extra`` of a logging call, for a line with an event and fields."""
+    return {"event": event, "fields": dict(fields)}
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Log the begin and the end of a stage, which the lines between belong to.
+
+    Also a decorator of functions. Both lines are for the log file and for machines.
+    """
+    check()
+    _stage.set(name)
+    start = time.monotonic()
+    LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))
+    yield
+    # A stage that fails is not left, because its error belongs to it.
+    seconds = time.monotonic() - start
+    extra = about("stage ends", {"stage": name, "seconds": round(seconds, 3)})
+    LOGGER.debug("stage %s: ended after %.1f s", name, seconds, extra=extra)
+    leave_stage()
+
+
+def leave_stage() -> None:
+    """Let the lines that follow belong to no stage."""
+    _stage.set("")
+
+
+class JsonLines(logging.Formatter):
+    """Formatter that writes each record as one JSON object on a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        time = datetime.fromtimestamp(record.created).astimezone()
+        line = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "stage": _stage.get(),
+            "event": getattr(record, "event", NOTE),
+            "message": record.getMessage(),
+            "fields": getattr(record, "fields", {}),
+        }
+        return json.dumps(line, default=str)
+
+
+def error_record(error: PrimoError) -> logging.LogRecord:
+    """Return the log record of an error, with the command that continues an interrupted run."""
+    fields: dict[str, object] = {"exit_code": error.exit_code, "what": error.what, **error.facts}
+    message = f"error: {error}"
+    if isinstance(error, InterruptedRun) and COMMAND_LINE.get():
+        fields["continue"] = shlex.join(COMMAND_LINE.get())
+        message += f". To continue: {fields['continue']}"
+    return _record(logging.ERROR, message, "error", fields)
+
+
+def _record(level: int, message: str, event: str, fields: dict[str, object]) -> logging.LogRecord:
+    """Return a record of the project's logger, to be given to handlers directly."""
+    return LOGGER.makeRecord(
+        LOGGER.name, level, __file__, 0, message, (), None, extra=about(event, fields)
+    )
 
 
 @contextmanager
 def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[None]:
-    """Write what the project logs during the block to the work directory as well.
+    """Write everything that is logged during the block to the work directory as well.
 
-    The log opens with the options of the request. How the block ends is recorded. Afterwards the
-    logger is as it was before.
+    The log and the progress file are private, because they tell the number of people. The log
+    starts with the options of the request, and states how the block ended. Afterwards the logger
+    is as it was before.
 
     Parameters
     ----------
-    work_dir
-        Work directory, locked by this run. Its log and progress are private: they tell the number
-        of people.
-    name
+    work_dir : Path
+        Work directory, locked by this run.
+    name : str
         Name of the operation, such as ``release``.
-    request
+    request : attrs instance
         Request of the run.
     """
     path = work_dir / RUN_LOG
-    log = _RunLog(path, encoding="utf-8")
+    log = _LogFile(path, encoding="utf-8")
     path.chmod(0o600)
-    log.setFormatter(JsonLines() if AS_JSON.get() else text_with_time())
+    log.setFormatter(
+        JsonLines() if AS_JSON.get() else logging.Formatter("%(asctime)s %(message)s", _TEXT_TIME)
+    )
     log.setLevel(logging.DEBUG)
     own = (log, ProgressFile(work_dir))
     LOGGED_IN.set(path)
-    leave_stage()  # of an earlier run that failed in it
+    leave_stage()  # of an earlier run that failed
     with _also_handled_by(own):
         for record in _start_records(name, request):
             _handle(record, own)
@@ -64,21 +142,23 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
         except (PrimoError, MemoryError, OSError, KeyboardInterrupt) as error:
             by_user = isinstance(error, KeyboardInterrupt)
             explained = InterruptedRun("interrupted") if by_user else anticipated(error)
-            if explained is not None:  # whoever called the run gets the exception
+            if explained is not None:  # other handlers get the exception from the caller
                 _handle(error_record(explained), own)
             raise
         LOGGER.debug("done", extra=about("end", {}))
 
 
 def _start_records(name: str, request: AttrsInstance) -> Iterator[logging.LogRecord]:
+    from primo_scale.run.request import options_of
+
     pid, host = os.getpid(), socket.gethostname()
     start = {"version": __version__, "command": name, "pid": pid, "host": host}
     message = f"primo_scale {__version__}: {name} (process {pid} on {host})"
-    yield new_record(logging.INFO, message, "start", start)
+    yield _record(logging.INFO, message, "start", start)
     for option, value in options_of(request):
         if value is not None and value is not False and value != ():
             fields = {"name": option, "value": value}
-            yield new_record(logging.INFO, f"  --{option} {value}", "option", fields)
+            yield _record(logging.INFO, f"  --{option} {value}", "option", fields)
 
 
 def _handle(record: logging.LogRecord, handlers: tuple[logging.Handler, ...]) -> None:
@@ -86,14 +166,14 @@ def _handle(record: logging.LogRecord, handlers: tuple[logging.Handler, ...]) ->
         handler.handle(record)
 
 
-class _RunLog(logging.FileHandler):
+class _LogFile(logging.FileHandler):
     """Log file that neither stops the run nor complains when its disk is full."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Leave it to the run to find that the disk is full."""
+        """Ignore the error: the run itself finds that the disk is full."""
 
     def close(self) -> None:
-        """Close the file, whatever becomes of its last line."""
+        """Close the file, even if its last line cannot be written."""
         with suppress(OSError):
             super().close()
 
@@ -102,9 +182,9 @@ class _Parents(logging.Handler):
     """Handler that passes records to the parents of the project's logger, as propagation does."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record to the parents, if a handler of the program awaits it.
+        """Pass a record to the parents, if the program has configured a handler.
 
-        Without one, Python prints warnings on standard error, which others can often read in the
+        Otherwise Python would print warnings on standard error, which others can often read in the
         output file of a batch job.
         """
         if LOGGER.parent is not None and LOGGER.parent.hasHandlers():
@@ -113,7 +193,7 @@ class _Parents(logging.Handler):
 
 @contextmanager
 def _also_handled_by(own: tuple[logging.Handler, ...]) -> Iterator[None]:
-    """Give every record during the block to further handlers, and others what they got before."""
+    """Add handlers for the block; the others get the same records as before."""
     level, propagate = LOGGER.level, LOGGER.propagate
     parents = (_Parents(LOGGER.getEffectiveLevel()),) if propagate else ()
     for handler in (*own, *parents):

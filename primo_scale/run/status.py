@@ -1,4 +1,4 @@
-"""State of a run and of its work directory, as an onlooker sees it."""
+"""State of a run and of its work directory, read without disturbing the run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.humanize import bytes_in_words
+from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.machine import disk_usage, free_disk
-from primo_scale.run.eta import duration
 from primo_scale.run.progress_file import RunProgress, read_progress
 from primo_scale.run.work_directory import LOCK
 from primo_scale.storage.files import lock_is_held
@@ -21,7 +20,7 @@ _REMARKS = {
     "finished": "finished",
     "stopped": "stopped; the same command continues it",
     "failed": "failed",
-    "unknown": "runs on another machine, whose processes are not seen from here",
+    "unknown": "runs on another machine, whose processes cannot be seen from here",
 }
 
 
@@ -55,16 +54,16 @@ def read_status(work_dir: Path) -> Status:
     Raises
     ------
     InputError
-        There is no such directory, or no run has begun in it.
+        There is no such directory, or no run has started in it.
     """
     if not work_dir.is_dir():
         raise InputError("no such work directory", where=work_dir)
-    # The lock first: a run that ends between the two looks has then recorded its end.
+    # The lock comes first: a run that ends after this line has recorded its end before the next.
     held = lock_is_held(work_dir / LOCK)
     run = read_progress(work_dir)
     if run is None and not held:
         raise InputError(
-            "holds no record of a run: none has begun here, or its intermediates were purged",
+            "holds no record of a run: none has started here, or its intermediates were purged",
             where=work_dir,
         )
     return Status(_state(run, held), run, disk_usage(work_dir), free_disk(work_dir))
@@ -107,10 +106,12 @@ def _counts(run: RunProgress, *, at_last: bool) -> str:
     if run.per_second > 0:
         parts.append(f"{60 * run.per_second:.3g} a minute")
     if run.seconds_left:
-        parts.append(f"about {duration(run.seconds_left)} left{' at the last rate' * at_last}")
+        parts.append(
+            f"about {duration_in_words(run.seconds_left)} left{' at the last rate' * at_last}"
+        )
     return ", ".join([*parts, f"recorded {_ago(run.updated)} ago"])
 
 
 def _ago(time: str) -> str:
     seconds = (datetime.now().astimezone() - datetime.fromisoformat(time)).total_seconds()
-    return duration(max(0.0, seconds))
+    return duration_in_words(max(0.0, seconds))

@@ -1,4 +1,4 @@
-"""Where a run keeps its stores: the work directory, or a bucket for the large ones."""
+"""Locations of the stores of a run: the work directory, or a bucket for the large ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from primo_scale.errors import InputError
-from primo_scale.run.log_records import LOGGER
-from primo_scale.storage.documents import of_type, read_document
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
 if TYPE_CHECKING:
-    from primo_scale.storage.base_store import BaseStore
+    from primo_scale.storage.stores import BaseStore
 
 STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
@@ -26,21 +28,10 @@ _CLAIM = "claim"  # in a bucket
 
 @dataclass(frozen=True)
 class WorkPlaces:
-    """The stores whose sizes grow with the cohort; all else of a run stays in the work directory.
+    """Locations of the stores whose sizes grow with the cohort; the rest is in the work directory.
 
-    What says which noise was paid for stays there as well, with that noise: it has to be durable
-    before anything is drawn, and under the work directory's lock.
-
-    Attributes
-    ----------
-    genotypes
-        The store of ``gwas_release``.
-    outcomes
-        Lattice rows.
-    partials
-        Committed results of tasks.
-    statistics
-        Their exact sums, which workers do not touch.
+    The record of paid noise, and that noise, are in the work directory too, because they must be
+    durable before anything is drawn, and under its lock. Workers do not touch `statistics`.
     """
 
     genotypes: Location
@@ -50,13 +41,13 @@ class WorkPlaces:
 
 
 def work_places(work_dir: Path, object_store: ObjectUrl | None) -> WorkPlaces:
-    """The places of a run; ``--object-store`` is for workers that do not see the work directory."""
+    """Return the locations of a run, in the object store if there is one."""
     where: Location = work_dir if object_store is None else object_store
     return WorkPlaces(where / STORE, where / OUTCOMES, where / PARTIALS, where / STATISTICS)
 
 
 def other_statistics(statistics: Location) -> InputError:
-    """Return the refusal of finished statistics that are not those asked for."""
+    """Return the refusal of finished statistics of another request."""
     return InputError(
         "there are statistics of other inputs or options",
         where=str(statistics),
@@ -66,13 +57,13 @@ def other_statistics(statistics: Location) -> InputError:
 
 @dataclass(frozen=True)
 class _Claims:
-    """What a work directory has claimed.
+    """Record of the prefixes that a work directory has claimed.
 
     Attributes
     ----------
-    name
-        Random name of the work directory, which stands in every prefix that it uses.
-    urls
+    name : str
+        Random name of the work directory, which every prefix that it uses contains.
+    urls : tuple of str
         Prefixes that it uses or was refused, the last one at the end.
     """
 
@@ -81,34 +72,21 @@ class _Claims:
 
     @classmethod
     def of(cls, work_dir: Path) -> _Claims | None:
-        """Those on record, or None where no object store was ever asked for."""
+        """Return the record of a work directory, or None if no run asked for an object store."""
         path = work_dir / CLAIMS
         if not path.is_file():
             return None
         return read_document(
             path,
-            lambda stored: cls(
-                of_type(str, stored["name"]),
-                tuple(of_type(str, url) for url in of_type(list, stored["urls"])),
-            ),
+            lambda stored: msgspec.convert(stored, cls),
             remedy="Use another --work-dir, and empty the prefix of the object store by hand",
         )
 
 
 def finished_statistics(work_dir: Path, object_store: str | None) -> Location:
-    """Where `accumulate` left the statistics, in a bucket only while the prefix is claimed.
+    """Return the location of the statistics, after claiming the bucket prefix of the design.
 
-    Parameters
-    ----------
-    work_dir
-        Locked by this run.
-    object_store
-        Prefix of the object store in the design, or None.
-
-    Raises
-    ------
-    InputError
-        The claim fails as in `claim`.
+    This run holds the lock of the work directory.
     """
     if object_store is None:
         return work_dir / STATISTICS
@@ -117,22 +95,21 @@ def finished_statistics(work_dir: Path, object_store: str | None) -> Location:
 
 
 def claim(object_store: Location, work_dir: Path) -> None:
-    """Let one work directory use a prefix: its lock then keeps two runs apart there as well.
+    """Claim a prefix for one work directory, whose lock then separates two runs there as well.
 
-    The first run writes the name of its work directory, drawn at random, by conditional put. The
-    work directory has the prefix on record before anything is in it, so that a purge finds it.
+    The first run writes the random name of its work directory by conditional put. Before anything
+    is written there, the work directory records the prefix, so that a purge finds it.
 
-    What sums lie there are then this work directory's own. Of others they may be of a subsample
-    that has served a release, and only the other work directory has that on record.
+    Sums below the prefix are then this work directory's own. Sums of another one could be of a
+    subsample that has served a release, which only that work directory records.
 
     Raises
     ------
     InputError
-        Another work directory uses the prefix, or left sums there; or the service knows no
+        Another work directory uses the prefix or left sums there, or the service does not support
         conditional put.
     """
-    from primo_scale.storage.base_store import no_conditional_put
-    from primo_scale.storage.stores import store_at
+    from primo_scale.storage.stores import no_conditional_put, store_at
 
     before = _Claims.of(work_dir) or _Claims(secrets.token_hex(16), ())
     others = (url for url in before.urls if url != str(object_store))
@@ -143,7 +120,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
     if not store.holds(_CLAIM):
         _refuse_unclaimed_sums(object_store, store)
     if store.put_if_absent(_CLAIM, name):
-        # Some services take the condition and ignore it: then this does not fail, as it must.
+        # Some services accept the condition and ignore it: this second put must fail.
         if store.put_if_absent(_CLAIM, name):
             raise no_conditional_put(object_store)
     elif store.read(_CLAIM) != name:
@@ -157,34 +134,28 @@ def claim(object_store: Location, work_dir: Path) -> None:
 
 
 def _refuse_unclaimed_sums(object_store: Location, store: BaseStore) -> None:
-    from primo_scale.storage.base_store import HEADER
+    from primo_scale.storage.stores import HEADER
 
     sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:
         raise InputError(
-            "the sums there are of a work directory whose claim on them is gone",
+            "the object store holds sums of a work directory whose claim on them is gone",
             where=str(object_store),
             remedy=f"Choose another --object-store, or delete {' and '.join(sums)} there",
         )
 
 
 def last_claimed(work_dir: Path) -> str | None:
-    """The prefix that a work directory used last, or None; asks no service."""
+    """Return the prefix that a work directory used last, or None, without asking a service."""
     claims = _Claims.of(work_dir)
     return None if claims is None else claims.urls[-1]
 
 
 def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
-    """Delete what this work directory's runs keep in buckets, and last its claim on each prefix.
+    """Delete the stores of this locked work directory in buckets, then its claim on each prefix.
 
-    What a user keeps below the same prefix stays, and so does what another work directory claims.
-
-    Parameters
-    ----------
-    work_dir
-        Locked by this run.
-    genotypes
-        Whether copied genotypes are to go too.
+    Copied genotypes are deleted if `genotypes`. Other objects below the prefix stay, and so do the
+    stores of a prefix that another work directory claims.
     """
     from primo_scale.storage.stores import store_at
 
@@ -194,7 +165,7 @@ def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
     for url in claims.urls:
         store = store_at(parse_location(url))
         if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
-            continue  # another's, or emptied by a run that was interrupted afterwards
+            continue  # claimed by another, or emptied by a run that was then interrupted
         for name in (PARTIALS, STATISTICS, OUTCOMES, *((STORE,) if genotypes else ())):
             store.remove_below(name)
         store.remove(_CLAIM)

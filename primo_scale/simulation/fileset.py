@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from primo_scale.genotypes.tables import VariantTable
+import numpy as np
+
+from primo_scale.genotypes.tables import FEMALE, VariantTable
 from primo_scale.kernels.packed import packed_width
 from primo_scale.machine import refuse_full_disk
 from primo_scale.simulation.mosaic import GenotypeSlab
@@ -21,7 +23,6 @@ from primo_scale.simulation.traits import (
     AGE_OLDEST,
     AGE_SD,
     AGE_YOUNGEST,
-    FEMALE,
     Effects,
     PeopleSlab,
     TraitModel,
@@ -35,13 +36,7 @@ _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
 @dataclass(frozen=True)
 class Fileset:
-    """Files of a simulated cohort: ``PREFIX.bed`` and the files next to it.
-
-    Attributes
-    ----------
-    prefix : str
-        Common path prefix of the files.
-    """
+    """Files of a simulated cohort, whose paths begin with `prefix`: ``PREFIX.bed`` and so on."""
 
     prefix: str
 
@@ -57,17 +52,15 @@ class Fileset:
         ResourceError
             The disk has too little free space. This is checked before the first write.
         """
-        path = self.path(".bed")
-        needed = len(_BED_HEADER) + n_variants * packed_width(n_people)
+        path, width = self.path(".bed"), packed_width(n_people)
         with disk_errors_explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         refuse_full_disk(
             path,
-            needed,
+            len(_BED_HEADER) + n_variants * width,
             what="the genotypes",
             remedy="Simulate fewer people or variants, or choose another disk",
         )
-        width = packed_width(n_people)
         with file_published_at_end(path, mode=_READABLE) as file:
             file.write(_BED_HEADER)
             for slab in slabs:
@@ -83,14 +76,12 @@ class Fileset:
         columns = (
             variants.chromosome,
             variants.identifier,
-            variants.centimorgan,
+            [f"{distance:g}" for distance in variants.centimorgan],
             variants.position,
             variants.allele1,
             variants.allele2,
         )
-        with _published_text(self.path(".bim")) as file:
-            for row in zip(*columns, strict=True):
-                file.write("{}\t{}\t{:g}\t{}\t{}\t{}\n".format(*row))
+        _write_rows(self.path(".bim"), zip(*columns, strict=True))
 
     def write_people(self, slabs: Iterable[PeopleSlab], model: TraitModel, cohort: str) -> None:
         """Write the sample table, the covariates and, if the model has any, the phenotypes.
@@ -120,30 +111,37 @@ class Fileset:
 
     def write_bounds(self, model: TraitModel) -> None:
         """Write the public bounds of phenotypes and covariates, from the model, not the cohort."""
-        header = "name\tlower\tupper\tmean\tsd\ttype\n"
-        with _published_text(self.path(".covar-bounds.tsv")) as file:
-            file.write(header)
-            file.write(f"age\t{AGE_YOUNGEST}\t{AGE_OLDEST}\t{AGE_MEAN}\t{AGE_SD:.6g}\tNA\n")
-            file.write(f"sex\t0\t{FEMALE - 1}\t0.5\t0.5\tNA\n")
+        header = ("name", "lower", "upper", "mean", "sd", "type")
+        age = ("age", AGE_YOUNGEST, AGE_OLDEST, AGE_MEAN, f"{AGE_SD:.6g}", "NA")
+        sex = ("sex", 0, FEMALE - 1, 0.5, 0.5, "NA")
+        _write_rows(self.path(".covar-bounds.tsv"), (header, age, sex))
         if not model.names:
             return
-        with _published_text(self.path(".pheno-bounds.tsv")) as file:
-            file.write(header)
-            for name in model.names[: model.n_quantitative]:
-                file.write(f"{name}\t{-_TRAIT_BOUND}\t{_TRAIT_BOUND}\t0\t1\tquantitative\n")
-            if model.prevalence is not None:
-                sd = (model.prevalence * (1 - model.prevalence)) ** 0.5
-                file.write(f"{model.names[-1]}\t0\t1\t{model.prevalence}\t{sd:.6g}\tbinary\n")
+        bound = _TRAIT_BOUND
+        names = model.names[: model.n_quantitative]
+        rows = [header, *((name, -bound, bound, 0, 1, "quantitative") for name in names)]
+        if model.prevalence is not None:
+            sd = (model.prevalence * (1 - model.prevalence)) ** 0.5
+            rows.append((model.names[-1], 0, 1, model.prevalence, f"{sd:.6g}", "binary"))
+        _write_rows(self.path(".pheno-bounds.tsv"), rows)
 
     def write_effects(self, effects: Effects, variants: VariantTable, model: TraitModel) -> None:
         """Write the true effects: trait, variant, A1, its panel frequency, and effect per copy."""
-        columns = (effects.trait, effects.variant, effects.a1_frequency, effects.beta)
-        with _published_text(self.path(".effects.tsv")) as file:
-            file.write("name\tID\teffect_allele\ta1_frequency\tbeta\n")
-            for trait, variant, frequency, beta in zip(*columns, strict=True):
-                identifier, allele = variants.identifier[variant], variants.allele1[variant]
-                row = (model.names[trait], identifier, allele, f"{frequency:.6g}", f"{beta:.6g}")
-                file.write("\t".join(row) + "\n")
+        columns = (
+            np.array(model.names)[effects.trait],
+            variants.identifier[effects.variant],
+            variants.allele1[effects.variant],
+            [f"{frequency:.6g}" for frequency in effects.a1_frequency],
+            [f"{beta:.6g}" for beta in effects.beta],
+        )
+        header = ("name", "ID", "effect_allele", "a1_frequency", "beta")
+        _write_rows(self.path(".effects.tsv"), (header, *zip(*columns, strict=True)))
+
+
+def _write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write a table with tabs between the cells."""
+    with _published_text(path) as file:
+        file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
 
 
 @contextmanager

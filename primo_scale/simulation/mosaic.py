@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.interruption import check
+from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.packed import MISSING, PackedGenotypes, packed_width
 from primo_scale.machine import usable_cpus
 
@@ -81,16 +82,10 @@ class Mosaic:
 
 
 class GenotypeScores(NamedTuple):
-    """Weighted sums over variants, as sparse entries sorted by variant.
+    """Weighted sums over variants, as e sparse entries sorted by variant.
 
-    Attributes
-    ----------
-    variant : ndarray of int64, shape (e,)
-        Index of the variant of each entry.
-    score : ndarray of int64, shape (e,)
-        Index of the sum that each entry adds to.
-    value : ndarray of float64, shape (e, 4)
-        Value that each entry adds, by raw PLINK value of the genotype.
+    Entry k adds ``value[k, g]`` to the sum ``score[k]`` if the raw PLINK value of the genotype at
+    ``variant[k]`` is g; `value` has shape (e, 4).
     """
 
     variant: npt.NDArray[np.int64]
@@ -99,16 +94,9 @@ class GenotypeScores(NamedTuple):
 
 
 class GenotypeSlab(NamedTuple):
-    """Genotypes of consecutive people at consecutive variants.
+    """Packed genotypes of consecutive people, the first a multiple of 4, at consecutive variants.
 
-    Attributes
-    ----------
-    first_variant : int
-        Index of the first variant.
-    first_person : int
-        Index of the first person, a multiple of 4.
-    packed : ndarray of uint8, shape (variants, ceil(people / 4))
-        Packed genotypes, with padding bits zero.
+    `packed` has shape (variants, ceil(people / 4)), with padding bits zero.
     """
 
     first_variant: int
@@ -134,29 +122,6 @@ class _SlabVariants(NamedTuple):
     starts: npt.NDArray[np.bool_]
 
 
-def packed_genotypes(
-    mosaic: Mosaic, n_people: int, *, slab_bytes: int = SLAB_BYTES
-) -> Iterator[PackedGenotypes]:
-    """Generate people 0 to ``n_people - 1`` of the seed, as the body of a .bed file.
-
-    Parameters
-    ----------
-    mosaic : Mosaic
-        Population of the people.
-    n_people : int
-        Number of people, at least 1. Each person takes 28 bytes of memory.
-    slab_bytes : int
-        Size of a yielded slab in bytes, at least one variant. It does not affect the values.
-
-    Yields
-    ------
-    ndarray of uint8, shape (variants of the slab, ceil(n_people / 4))
-        Packed genotypes, with padding bits zero. The next slab overwrites them.
-    """
-    for slab in genotype_slabs(mosaic, n_people, people_per_stripe=n_people, slab_bytes=slab_bytes):
-        yield slab.packed
-
-
 def genotype_slabs(
     mosaic: Mosaic,
     n_people: int,
@@ -164,7 +129,7 @@ def genotype_slabs(
     people_per_stripe: int = PEOPLE_PER_STRIPE,
     slab_bytes: int = SLAB_BYTES,
 ) -> Iterator[GenotypeSlab]:
-    """Generate the same people as `packed_genotypes`, stripe by stripe, in constant memory.
+    """Generate people 0 to ``n_people - 1`` of the seed, stripe by stripe, in constant memory.
 
     Parameters
     ----------
@@ -192,10 +157,8 @@ def score_people(
 ) -> npt.NDArray[np.float64]:
     """Sum `scores` over the genotypes of some people, before calls become missing.
 
-    Returns
-    -------
-    ndarray of float64, shape (len(people), n_scores)
-        Sums, added in variant order, so that the values of a person do not depend on `people`.
+    The result has shape (len(people), n_scores). Sums are added in variant order, so that the
+    values of a person do not depend on `people`.
     """
     sums = np.zeros((len(people), n_scores))
     ends = np.append(np.flatnonzero(mosaic.chromosome_starts)[1:], mosaic.n_variants)
@@ -271,29 +234,21 @@ def _start_people(mosaic: Mosaic, people: range) -> _PeopleState:
     return _PeopleState(nowhere, nowhere.copy(), next_missing, streams, missing_streams)
 
 
-def _kernel(function: Any) -> Any:
-    return numba.njit(nogil=True, cache=True)(function)
-
-
-def _inlined(function: Any) -> Any:
-    return numba.njit(nogil=True, inline="always")(function)
-
-
-@_inlined
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _mixed(state: Any) -> Any:
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
     state = (state ^ (state >> np.uint64(27))) * _MIX_2
     return state ^ (state >> np.uint64(31))
 
 
-@_inlined
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _run_length(bits: Any, scale: Any) -> Any:
     """Turn 64 random bits into a geometric length of at least 1."""
     uniform = (np.float64(bits >> np.uint64(11)) + 0.5) * 2.0**-53
     return np.int32(min(math.log(uniform) * scale, _LONGEST_RUN)) + 1
 
 
-@_inlined
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _new_segment(stream: Any, n_members: Any, scale: Any) -> Any:
     """Draw a panel member and a length; return them with the advanced stream."""
     first = stream + _WEYL
@@ -302,21 +257,21 @@ def _new_segment(stream: Any, n_members: Any, scale: Any) -> Any:
     return np.int32(member), _run_length(_mixed(second), scale), second
 
 
-@_kernel
+@compiled
 def _key_streams(seed: Any, first_person: Any, streams: Any) -> None:
     key = _mixed(seed + _WEYL)
     for i in range(streams.size):
         streams[i] = _mixed(key ^ _mixed(np.uint64(first_person + i) + _WEYL))
 
 
-@_kernel
+@compiled
 def _first_missing(streams: Any, scale: Any, next_missing: Any) -> None:
     for i in range(streams.size):
         streams[i] += _WEYL
         next_missing[i] = _run_length(_mixed(streams[i]), scale) - 1
 
 
-@_kernel
+@compiled
 def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
     """Write the genotypes of some people for a slab, and advance their state to its end."""
     n_people, n_members = people.member.size, codes.shape[1]
@@ -343,7 +298,7 @@ def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
             packed[v, b] = byte
 
 
-@_kernel
+@compiled
 def _add_scores(
     panel: Any, chromosome_ends: Any, scale: Any, streams: Any, scores: Any, sums: Any
 ) -> None:

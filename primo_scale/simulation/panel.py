@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import open_bed
-from primo_scale.genotypes.tables import StringColumn, VariantTable, read_bim, read_fam
+from primo_scale.genotypes.tables import VariantTable, read_bim, read_fam
 from primo_scale.kernels.packed import decode
 
 A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
@@ -25,12 +25,8 @@ _LARGEST_POSITION = 2**31 - 2  # as in plink2
 class ReferencePanel:
     """Genotypes of real people, small enough for memory.
 
-    Attributes
-    ----------
-    variants : VariantTable
-        Variants of the panel.
-    codes : ndarray of uint8, shape (variants, members)
-        Raw PLINK values: 0 for two copies of A1, 1 missing, 2 for one copy, 3 for no copy.
+    `codes`, shape (variants, members), holds raw PLINK values: 0 for two copies of A1, 1 for a
+    missing call, 2 for one copy, 3 for no copy.
     """
 
     variants: VariantTable
@@ -46,17 +42,10 @@ class ReferencePanel:
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """Variants of a simulated cohort.
+    """Variants of a simulated cohort, and the row of the panel that each one copies.
 
-    Attributes
-    ----------
-    variants : VariantTable
-        Table of the variants.
-    panel_row : ndarray of int32, shape (variants,)
-        Row of the panel that each variant copies.
-    chromosome_starts : ndarray of bool, shape (variants,)
-        Whether the variant is the first of a chromosome or of a copy of the panel. LD does not
-        cross such a variant.
+    `chromosome_starts` marks the first variant of each chromosome and of each copy of the panel. LD
+    does not cross such a variant.
     """
 
     variants: VariantTable
@@ -122,19 +111,11 @@ def _renamed(variants: VariantTable, tile: npt.NDArray[np.int64]) -> VariantTabl
             limit=f"{len(variants) * _LARGEST_POSITION // int(position.max())} variants",
             remedy="Ask for fewer variants, or give a panel with more",
         )
-    identifiers = [
-        name if number == 0 else f"{name}_{number + 1}"
-        for name, number in zip(variants.identifier, tile, strict=True)
-    ]
-    return VariantTable(
-        chromosome=_strings([str(number) for number in chromosome]),
-        identifier=_strings(identifiers),
+    suffix = np.array(["", *(f"_{number}" for number in range(2, n_tiles + 1))], dtype=object)
+    return replace(
+        variants,
+        chromosome=chromosome.astype(str).astype(object),
+        identifier=variants.identifier + suffix[tile],
         centimorgan=np.zeros(len(variants)),
         position=position,
-        allele1=variants.allele1,
-        allele2=variants.allele2,
     )
-
-
-def _strings(values: list[str]) -> StringColumn:
-    return np.array(values, dtype=object)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import FEMALE, MALE
 from primo_scale.simulation.mosaic import (
     GenotypeScores,
     Mosaic,
@@ -35,7 +36,6 @@ AGE_YOUNGEST, AGE_OLDEST = 40, 69
 AGE_MEAN = (AGE_YOUNGEST + AGE_OLDEST) / 2
 AGE_SD = math.sqrt(((AGE_OLDEST - AGE_YOUNGEST + 1) ** 2 - 1) / 12)
 
-MALE, FEMALE = 1, 2
 _PEOPLE_PER_SLAB = 8192
 
 
@@ -69,18 +69,10 @@ class TraitModel:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """True effects, with one entry for each causal variant of each trait, sorted by variant.
+    """True effects: one entry for each causal variant of each trait, sorted by variant.
 
-    Attributes
-    ----------
-    variant : ndarray of int64, shape (e,)
-        Index of the variant.
-    trait : ndarray of int64, shape (e,)
-        Index of the trait.
-    a1_frequency : ndarray of float64, shape (e,)
-        Frequency of A1 in the panel.
-    beta : ndarray of float64, shape (e,)
-        Effect per copy of A1, in standard deviations of the trait.
+    `variant` and `trait` are indices, `a1_frequency` is the frequency of A1 in the panel, and
+    `beta` the effect per copy of A1, in standard deviations of the trait.
     """
 
     variant: npt.NDArray[np.int64]
@@ -96,20 +88,10 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class PeopleSlab:
-    """Consecutive people of a cohort.
+    """Consecutive people of a cohort, with their indices.
 
-    Attributes
-    ----------
-    people : range
-        Indices of the k people.
-    sex : ndarray of int64, shape (k,)
-        Sex, 1 for male and 2 for female.
-    age : ndarray of int64, shape (k,)
-        Age in years.
-    genetic_value : ndarray of float64, shape (k, traits)
-        Genetic values g.
-    trait : ndarray of float64, shape (k, traits)
-        Traits y, or 0 and 1.
+    `sex` is 1 for male and 2 for female, and `age` is in years. `genetic_value` and `trait`, both
+    of shape (people, traits), hold g, and y or 0 and 1.
     """
 
     people: range
@@ -124,19 +106,9 @@ def draw_effects(
 ) -> Effects:
     """Draw the causal variants and the effects of every trait.
 
-    Effects are Gaussian on genotypes standardised by the panel's frequencies. Two cohorts of one
-    population have the same effects if `model` and `seed` are the same.
-
-    Parameters
-    ----------
-    mosaic : Mosaic
-        Population; its seed is not used.
-    a1_frequency : ndarray of float64, shape (variants,)
-        Frequency of A1 in the panel.
-    model : TraitModel
-        Parameters of the traits.
-    seed : int
-        Seed of the effects.
+    Effects are Gaussian on genotypes standardised by the panel's frequencies `a1_frequency`, shape
+    (variants,). Two cohorts of one population have the same effects if `model` and `seed` are the
+    same; the seed of `mosaic` is not used.
 
     Raises
     ------
@@ -174,25 +146,9 @@ def simulate_people(
     *,
     people_per_slab: int = _PEOPLE_PER_SLAB,
 ) -> Iterator[PeopleSlab]:
-    """Draw sex, age and traits of people 0 to ``n_people - 1`` of the mosaic's seed.
+    """Draw sex, age and traits of people 0 to ``n_people - 1`` of the mosaic's seed, in order.
 
-    Parameters
-    ----------
-    mosaic : Mosaic
-        Population of the people.
-    n_people : int
-        Number of people in the cohort.
-    model : TraitModel
-        Parameters of the traits.
-    effects : Effects or None
-        Effects from `draw_effects`, or None if the model has no traits.
-    people_per_slab : int
-        Number of people in a slab. It affects only the memory.
-
-    Yields
-    ------
-    PeopleSlab
-        Consecutive people, in order.
+    `effects` is None if the model has no traits. `people_per_slab` affects only the memory.
     """
     seeds = np.random.SeedSequence(mosaic.seed).spawn(3)
     sexes, ages, residuals = map(np.random.default_rng, seeds)

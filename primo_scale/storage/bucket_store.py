@@ -15,7 +15,7 @@ import logging
 import os
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -26,13 +26,8 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore, WrapperStore
 
 from primo_scale.errors import InputError, InterruptedRun, UsageError
-from primo_scale.storage.base_store import (
-    BaseStore,
-    is_chunk,
-    missing_chunk,
-    no_conditional_put,
-)
 from primo_scale.storage.locations import ObjectUrl
+from primo_scale.storage.stores import BaseStore, is_chunk, missing_chunk, no_conditional_put
 
 if TYPE_CHECKING:
     import obstore.store
@@ -48,26 +43,17 @@ logger = logging.getLogger("primo_scale")
 
 @dataclass(frozen=True)
 class Patience:
-    """Limits on attempts, pauses and waiting times of requests.
+    """Limits on attempts, pauses and waiting times of requests; times are in seconds.
 
-    Attributes
-    ----------
-    attempts
-        Number of attempts of each request.
-    first_pause_s, longest_pause_s
-        First and longest pause between attempts, in seconds. Pauses double; each is shortened at
-        random by up to a half, so that many workers do not try again at the same time.
-    connect_s
-        Longest time to connect, in seconds.
-    answer_s
-        Longest time of one attempt, connecting included, in seconds.
+    Pauses double; each is shortened at random by up to a half, so that many workers do not try
+    again at the same time.
     """
 
     attempts: int = 10
     first_pause_s: float = 0.2
     longest_pause_s: float = 15.0
     connect_s: float = 10.0
-    answer_s: float = 120.0
+    answer_s: float = 120.0  # of one attempt, connecting included
 
     def pauses(self) -> Iterator[float]:
         """Yield the pause after each attempt but the last, in seconds: 28 to 55 s in all."""
@@ -139,15 +125,6 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
         if keys:
             await self._patiently(lambda: obstore.delete_async(self._store.store, keys))
 
-    async def is_empty(self, prefix: str) -> bool:
-        """Return whether there is no object below a prefix."""
-        return not await self._listed(prefix)
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Yield every key below a prefix."""
-        for key in await self._listed(prefix):
-            yield key
-
     # Methods that this project calls.
 
     def holds(self, key: str) -> bool:
@@ -170,6 +147,10 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
         content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
         sync(self.set(key, content))
 
+    def commit(self, key: str, parts: Sequence[memoryview]) -> None:
+        """Write an object, which keeps the content of the first writer."""
+        self.put_if_absent(key, b"".join(parts))
+
     def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
         """Write an object with a conditional put, which one of several concurrent callers wins."""
         return bool(sync(self._create(key, content)))
@@ -184,13 +165,6 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
 
     def flush(self, prefix: str) -> None:
         """Do nothing: acknowledged objects are durable."""
-
-    def close_to_others(self) -> None:
-        """Do nothing: the bucket's owner sets the permissions of its objects."""
-
-    def for_commits(self) -> BucketStore:
-        """Return a view of the store in which an object keeps its first content."""
-        return _WriteOnceStore(self._store, self._location)
 
     async def _create(self, key: str, content: BytesLike) -> bool:
         return await self._patiently(lambda: self._create_once(key, content))
@@ -217,12 +191,8 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
     async def _patiently(self, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
         """Return the result of a request, which is repeated if it fails: all are idempotent.
 
-        Raises
-        ------
-        InputError
-            The service refuses the request: no permission, no bucket, or an unsupported request.
-        InterruptedRun
-            No attempt got a usable answer.
+        Raises an InputError if the service refuses the request, and an InterruptedRun if no attempt
+        got a usable answer.
         """
         from obstore.exceptions import BaseError
 
@@ -249,40 +219,26 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
         """Return the error of a request that the service refuses, or None if it may be repeated."""
         from obstore import exceptions
 
-        refusals: tuple[tuple[type[Exception], str, str], ...] = (
-            (
-                exceptions.UnauthenticatedError,
-                "the object store does not accept the credentials",
-                "Check the credentials in the environment (docs/object_storage.md)",
-            ),
-            (
-                exceptions.PermissionDeniedError,
-                "the object store refuses access",
-                "Check the credentials in the environment and their permissions "
-                "(docs/object_storage.md)",
-            ),
-            (FileNotFoundError, "the bucket does not exist", "Create it, or correct the URL"),
-        )
-        for kind, what, remedy in refusals:
-            if isinstance(error, kind):
-                return InputError(what, where=str(self._location), remedy=remedy)
-        status = _status(str(error))
-        if isinstance(error, exceptions.NotSupportedError) or status == "501":
+        status, value = _status(str(error)), None
+        environment = "the environment (docs/object_storage.md)"
+        if isinstance(error, exceptions.UnauthenticatedError):
+            what = "the object store does not accept the credentials"
+            remedy = f"Check the credentials in {environment}"
+        elif isinstance(error, exceptions.PermissionDeniedError):
+            what = "the object store refuses access"
+            remedy = f"Check the credentials and their permissions in {environment}"
+        elif isinstance(error, FileNotFoundError):
+            what, remedy = "the bucket does not exist", "Create it, or correct the URL"
+        elif isinstance(error, exceptions.NotSupportedError) or status == "501":
             return no_conditional_put(self._location)
-        if status is None or status in _WORTH_ANOTHER_ATTEMPT or "RequestTimeout" in str(error):
+        elif status is None or status in _WORTH_ANOTHER_ATTEMPT or "RequestTimeout" in str(error):
             return None
-        return InputError(
-            "the object store refuses the request",
-            where=str(self._location),
-            value=f"HTTP {status}",
-            remedy="Check that the bucket exists, and the region and the endpoint in the "
-            "environment (docs/object_storage.md)",
-        )
-
-
-class _WriteOnceStore(BucketStore):
-    async def set(self, key: str, value: Buffer) -> None:
-        await self.set_if_not_exists(key, value)
+        else:
+            what, value = "the object store refuses the request", f"HTTP {status}"
+            remedy = (
+                f"Check that the bucket exists, and the region and the endpoint in {environment}"
+            )
+        return InputError(what, where=str(self._location), value=value, remedy=remedy)
 
 
 class _UploadPending(Exception):
@@ -299,15 +255,7 @@ def _status(message: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def open_bucket(location: ObjectUrl) -> BucketStore:
-    """Return the store at a URL without any request; the process keeps its connections.
-
-    Raises
-    ------
-    InputError
-        obstore is not installed.
-    UsageError
-        The endpoint has no TLS and that is not allowed, or obstore refuses the settings.
-    """
+    """Return the store at a URL without any request; the process keeps its connections."""
     return BucketStore(ObjectStore(_upstream(location)), location)
 
 
@@ -342,13 +290,9 @@ def _upstream(location: ObjectUrl) -> obstore.store.ObjectStore:
 
 
 def _http_allowed(location: ObjectUrl) -> bool:
-    """Return whether requests without TLS are allowed.
+    """Return whether requests without TLS are allowed; refuse an endpoint without TLS if not.
 
-    Raises
-    ------
-    UsageError
-        They are not, and the endpoint has no TLS: a typing error in its URL must not send
-        genotypes over a network unencrypted.
+    A typing error in its URL must not send genotypes over a network unencrypted.
     """
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")

@@ -8,16 +8,16 @@ it is in the processor's cache. The finished files are identical to those that Z
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 from zarr.codecs import BytesCodec, Crc32cCodec
 
-from primo_scale.storage.checksum_stores import CHECKSUM_BYTES
 from primo_scale.storage.chunks import chunk_path
+from primo_scale.storage.encoding_stores import CHECKSUM_BYTES
 from primo_scale.storage.files import write_all
 from primo_scale.storage.groups import Array
 
@@ -31,7 +31,7 @@ class ChunkAppender:
     another record of which chunks are complete.
     """
 
-    def __init__(self, array: Array, descriptors: list[int], most_rows: int) -> None:
+    def __init__(self, array: Array, descriptors: Sequence[int], most_rows: int) -> None:
         self._height, self._width = array.chunks
         self._fill = np.uint8(array.fill_value)
         self._descriptors = descriptors
@@ -40,12 +40,9 @@ class ChunkAppender:
         self._piece = np.empty((min(most_rows, self._height), self._width), dtype=np.uint8)
 
     def append(self, values: Bytes) -> None:
-        """Write the next rows of all chunks.
+        """Write the next rows of all chunks: uint8, shape (at most `most_rows`, bytes).
 
-        Parameters
-        ----------
-        values : ndarray of uint8, shape (at most `most_rows`, bytes)
-            Rows of all chunks side by side. The array's edge may make the last chunk narrower.
+        The rows of all chunks lie side by side. The array's edge may make the last chunk narrower.
         """
         piece = self._piece[: len(values)]
         for column in range(len(self._descriptors)):
@@ -56,13 +53,7 @@ class ChunkAppender:
         self._rows += len(values)
 
     def finish(self) -> npt.NDArray[np.uint32]:
-        """Pad the chunks beyond the array's edge, append the checksums and flush the files.
-
-        Returns
-        -------
-        ndarray of uint32, shape (chunks,)
-            CRC-32C of each chunk.
-        """
+        """Pad the chunks, append their CRC-32C, flush the files, and return the checksums."""
         for column, descriptor in enumerate(self._descriptors):
             missing = self._height - self._rows
             if missing:
@@ -84,28 +75,16 @@ def open_chunk_appender(
 ) -> Iterator[ChunkAppender]:
     """Open empty files for the chunks at `row` and `columns` of the chunk grid.
 
-    Parameters
-    ----------
-    array : zarr.Array of uint8, two-dimensional
-        Array in a directory, neither compressed nor encrypted.
-    row : int
-        Row of the chunk grid.
-    columns : range
-        Columns of the chunk grid.
-    most_rows : int
-        Largest number of rows per `append`; the memory is that of so many rows of one chunk.
+    The array holds uint8 in two dimensions, neither compressed nor encrypted, in a directory. The
+    memory is that of `most_rows` rows of one chunk, the largest number for one `append`.
     """
     codecs = (*array.filters, array.serializer, *array.compressors)
     plain = [BytesCodec, Crc32cCodec]
     if array.dtype != np.uint8 or [type(codec) for codec in codecs] != plain:
         raise ValueError(f"{array.store_path} is not an uncompressed array of bytes")
-    descriptors: list[int] = []
-    try:
-        for column in columns:
-            path = chunk_path(array, (row, column))
+    paths = [chunk_path(array, (row, column)) for column in columns]
+    with ExitStack() as opened:
+        for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptors.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        yield ChunkAppender(array, descriptors, most_rows)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+        files = [opened.enter_context(path.open("wb", buffering=0)) for path in paths]
+        yield ChunkAppender(array, [file.fileno() for file in files], most_rows)

@@ -16,13 +16,12 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.storage.base_store import BaseStore, damaged_chunk, is_chunk
-from primo_scale.storage.checksum_stores import CHECKSUM_BYTES
+from primo_scale.storage.encoding_stores import CHECKSUM_BYTES
 from primo_scale.storage.encryption import NONCE_BYTES, TAG_BYTES
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.groups import Array, ArrayLayout, location_of, store_of
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import store_at
+from primo_scale.storage.stores import damaged_chunk, is_chunk, store_at
 
 # Largest size of an array's metadata document (measured: 0.6 KB).
 _HEADER_BYTES = 1 << 10
@@ -30,12 +29,12 @@ _HEADER_BYTES = 1 << 10
 
 def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[Any]) -> None:
     """Write `values` at `selection`, which covers whole chunks."""
-    index = _whole_chunk(array, selection)
+    found = _in_one_chunk(array, selection)
     with disk_errors_explained(location_of(array)):
-        if index is None:
-            array[selection] = values
+        if found is not None and found[1] == _inside(array, found[0]):
+            store_of(array).write(_chunk_key(array, found[0]), _encoded(array, found[0], values))
         else:
-            _write_chunk(store_of(array), array, index, values)
+            array[selection] = values
 
 
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
@@ -67,7 +66,7 @@ def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any])
     workers that write the same chunk wins, and the others find it committed.
     """
     with disk_errors_explained(location_of(array)):
-        _write_chunk(store_of(array).for_commits(), array, index, values)
+        store_of(array).commit(_chunk_key(array, index), _encoded(array, index, values))
 
 
 def flush_chunk(array: Array, index: tuple[int, ...]) -> None:
@@ -110,15 +109,7 @@ def chunk_bytes(layout: ArrayLayout) -> int:
 
 
 def array_bytes(layout: ArrayLayout, *, chunks: int | None = None) -> int:
-    """Return the largest size of a stored array in bytes.
-
-    Parameters
-    ----------
-    layout
-        Layout of the array.
-    chunks
-        Number of chunks that are stored; None means all.
-    """
+    """Return the largest size in bytes of a stored array, or of one with so many chunks."""
     if chunks is None:
         sides = zip(layout.shape, layout.chunks, strict=True)
         chunks = math.prod(-(-extent // max(1, size)) for extent, size in sides)
@@ -127,23 +118,9 @@ def array_bytes(layout: ArrayLayout, *, chunks: int | None = None) -> int:
 
 def crc32c_of_chunk(content: bytes | memoryview) -> int | None:
     """Return the CRC-32C of a stored chunk's values, or None if the chunk ends with another."""
-    computed = int(google_crc32c.value(values_of_chunk(content)))
+    computed = int(google_crc32c.value(np.frombuffer(content, np.uint8)[:-CHECKSUM_BYTES]))
     stored = content[-CHECKSUM_BYTES:]
     return computed if stored == computed.to_bytes(CHECKSUM_BYTES, "little") else None
-
-
-def values_of_chunk(content: bytes | memoryview) -> npt.NDArray[np.uint8]:
-    """Return the values of a stored chunk as bytes, without a copy."""
-    return np.frombuffer(content, np.uint8)[:-CHECKSUM_BYTES]
-
-
-def _whole_chunk(array: Array, selection: tuple[slice, ...]) -> tuple[int, ...] | None:
-    """Return the grid position of the chunk that a selection equals, or None."""
-    found = _in_one_chunk(array, selection)
-    if found is None:
-        return None
-    index, part = found
-    return index if part == _inside(array, index) else None
 
 
 def _in_one_chunk(
@@ -163,35 +140,29 @@ def _in_one_chunk(
     return tuple(index), tuple(inside)
 
 
-def _write_chunk(
-    store: BaseStore, array: Array, index: tuple[int, ...], values: npt.NDArray[Any]
-) -> None:
+def _encoded(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> list[memoryview]:
+    """Return the content of a chunk, padded and with its checksum unless the store adds one."""
     content = np.ascontiguousarray(values, dtype=array.dtype.newbyteorder("<"))
     if content.shape != array.chunks:
-        inside = _inside(array, index)
         whole = np.full(array.chunks, array.fill_value, dtype=content.dtype)
-        whole[inside] = content
+        whole[_inside(array, index)] = content
         content = whole
     stored = content.reshape(-1).view(np.uint8)
-    parts = [stored.data]
-    if array.compressors:
-        checksum = int(google_crc32c.value(stored))
-        parts.append(memoryview(checksum.to_bytes(CHECKSUM_BYTES, "little")))
-    store.write(_chunk_key(array, index), parts)
+    if not array.compressors:
+        return [stored.data]
+    checksum = int(google_crc32c.value(stored)).to_bytes(CHECKSUM_BYTES, "little")
+    return [stored.data, memoryview(checksum)]
 
 
 def _read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
-    stored = store_of(array).read(_chunk_key(array, index))
-    if not array.compressors:  # the store has checked the chunk
-        values = np.frombuffer(stored, np.uint8)
-    elif crc32c_of_chunk(stored) is not None:
-        values = values_of_chunk(stored)
-    else:
-        raise damaged_chunk(store_of(array).location / _chunk_key(array, index))
-    dtype = array.dtype.newbyteorder("<")
-    if values.size != dtype.itemsize * math.prod(array.chunks):
-        raise damaged_chunk(store_of(array).location / _chunk_key(array, index))
-    return values.view(dtype).reshape(array.chunks)[_inside(array, index)]
+    store, key = store_of(array), _chunk_key(array, index)
+    content, dtype = store.read(key), array.dtype.newbyteorder("<")
+    stored, damaged = np.frombuffer(content, np.uint8), False
+    if array.compressors:  # else the store has checked the chunk
+        stored, damaged = stored[:-CHECKSUM_BYTES], crc32c_of_chunk(content) is None
+    if damaged or stored.size != dtype.itemsize * math.prod(array.chunks):
+        raise damaged_chunk(store.location / key)
+    return stored.view(dtype).reshape(array.chunks)[_inside(array, index)]
 
 
 def _inside(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from primo_scale.errors import InputError
 
 T = TypeVar("T")
@@ -21,7 +23,8 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
         Existing file.
     parse
         Function from the members of the object to the result. It raises ValueError, LookupError,
-        TypeError or AttributeError where a member is missing or of another type.
+        TypeError, AttributeError or `msgspec.ValidationError` where a member is missing or of
+        another type.
     remedy
         What the user can do about a damaged file, as a sentence.
 
@@ -37,6 +40,7 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
         return parse(document)
     except (
         ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+        msgspec.ValidationError,
     ) as error:  # fmt: skip
         raise InputError("is damaged", where=path, remedy=remedy) from error
 

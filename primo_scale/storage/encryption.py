@@ -45,15 +45,9 @@ _MAKE = "primo-scale encryption-key"
 
 @dataclass(frozen=True)
 class EncryptionKey:
-    """Key of the user.
+    """Key of the user, 32 bytes, and its public identifier as hexadecimal text.
 
-    Attributes
-    ----------
-    secret
-        Key, 32 bytes.
-    identifier
-        Public identifier of the key, as hexadecimal text. Stores hold it, so that an error can name
-        the wrong key.
+    Stores hold the identifier, so that an error can name the wrong key.
     """
 
     secret: bytes = field(repr=False)
@@ -64,13 +58,8 @@ class EncryptionKey:
 class StoreEncryption:
     """Encryption of one store, as its metadata document records it.
 
-    Attributes
-    ----------
-    key
-        Identifier of the user's key.
-    store
-        Random name of the store, as hexadecimal text. The store's key is derived from this name and
-        the user's key.
+    The store's key is derived from the user's key, which `key` identifies, and the store's random
+    name. Both are hexadecimal text.
     """
 
     key: str
@@ -119,13 +108,7 @@ def make_key_file(path: Path) -> EncryptionKey:
 
 
 def read_key_file(path: Path) -> EncryptionKey:
-    """Read the user's key.
-
-    Raises
-    ------
-    InputError
-        The file does not exist, is not 32 bytes long, or other users may read it.
-    """
+    """Read the user's key from a file of 32 bytes that nobody else may read."""
     if not path.is_file():
         raise InputError("no such key file", where=path, remedy=f"Make one: {_MAKE} FILE")
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -183,21 +166,13 @@ def key_in_effect() -> EncryptionKey | None:
 def new_store_encryption() -> StoreEncryption | None:
     """Return the encryption of a new store, or None without a key."""
     key = key_in_effect()
-    return (
-        None
-        if key is None
-        else StoreEncryption(key.identifier, secrets.token_hex(_STORE_NAME_BYTES))
-    )
+    if key is None:
+        return None
+    return StoreEncryption(key.identifier, secrets.token_hex(_STORE_NAME_BYTES))
 
 
 def check_key(encryption: StoreEncryption | None, where: str | Path) -> None:
-    """Refuse a store that does not match the key in effect.
-
-    Raises
-    ------
-    InputError
-        An encrypted store without a key or with another key, or an unencrypted store with a key.
-    """
+    """Refuse an encrypted store without its key, and an unencrypted store with a key."""
     key = key_in_effect()
     if encryption is None and key is not None:
         raise InputError(
@@ -235,13 +210,7 @@ def encrypt_attributes(
 def decrypt_attributes(
     encryption: StoreEncryption, encrypted: str, about: str, where: str | Path
 ) -> dict[str, Any]:
-    """Return the attributes that `encrypt_attributes` was given.
-
-    Raises
-    ------
-    InputError
-        The encrypted text was changed.
-    """
+    """Return the attributes that `encrypt_attributes` was given; refuse a changed text."""
     try:
         content = encryption.decrypt(base64.b64decode(encrypted), about)
     except ValueError as error:

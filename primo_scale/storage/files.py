@@ -55,15 +55,6 @@ def refuse_special_file(path: Path) -> None:
         )
 
 
-def sync_directory(path: Path) -> None:
-    """Flush a directory's entries to the disk, so that a rename in it survives a power failure."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def sync_file(path: Path) -> None:
     """Flush a file's content to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -71,6 +62,11 @@ def sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Flush a directory's entries to the disk, so that a rename in it survives a power failure."""
+    sync_file(path)
 
 
 def sync_tree(path: Path) -> None:

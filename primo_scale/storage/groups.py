@@ -1,7 +1,7 @@
 """Zarr format 3 groups with a kind, a format version and checksummed chunks.
 
 Every group states its kind (``primo_scale_kind``) and the version of its layout, and readers refuse
-unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`checksum_stores`), so
+unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`encoding_stores`), so
 that reading an incomplete, changed or exchanged chunk is an error. With a key of the user, kinds
 that hold data about people are encrypted instead, except for the group's metadata (`encryption`).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -22,14 +23,11 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError
-from primo_scale.storage.base_store import HEADER, BaseStore, damaged_store
-from primo_scale.storage.checksum_stores import (
-    ChecksumTable,
+from primo_scale.storage.encoding_stores import (
+    EncryptedStore,
     KeyedChecksumStore,
     RecordedChecksumStore,
 )
-from primo_scale.storage.disk_store import DiskStore
-from primo_scale.storage.encrypted_store import EncryptedStore
 from primo_scale.storage.encryption import (
     StoreEncryption,
     check_key,
@@ -37,9 +35,9 @@ from primo_scale.storage.encryption import (
     encrypt_attributes,
     new_store_encryption,
 )
-from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import store_at
+from primo_scale.storage.stores import HEADER, BaseStore, DiskStore, damaged_store, store_at
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"
@@ -82,7 +80,8 @@ def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -
             zarr_format=3,
             attributes=_stored_attributes(encryption, kind, attributes, complete=False),
         )
-        store.close_to_others()
+        if isinstance(location, Path):
+            location.chmod(PRIVATE_DIRECTORY_MODE)
     return group
 
 
@@ -149,15 +148,7 @@ def is_complete(location: Location, kind: str) -> bool:
 
 
 class Attributes(dict[str, Any]):
-    """Attributes of a group by name; reading a missing one raises an InputError.
-
-    Parameters
-    ----------
-    attributes
-        Attributes of the group.
-    location
-        Location of the group.
-    """
+    """Attributes of a group by name; reading a missing one raises an InputError."""
 
     def __init__(self, attributes: Mapping[str, Any], location: Location) -> None:
         super().__init__(attributes)
@@ -173,13 +164,7 @@ class Attributes(dict[str, Any]):
 
 
 def attributes_of(group: zarr.Group) -> Attributes:
-    """Return the attributes that `create_group` and `mark_complete` were given.
-
-    Raises
-    ------
-    InputError
-        The encrypted attributes are damaged.
-    """
+    """Return the attributes that `create_group` and `mark_complete` were given."""
     encryption, stored = _encryption_of(group), group.attrs.asdict()
     if encryption is not None:
         kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
@@ -279,26 +264,14 @@ def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
 
 
 def read_strings(group: zarr.Group, name: str) -> npt.NDArray[np.object_]:
-    """Return a column written by `write_strings`, as Python strings.
-
-    Raises
-    ------
-    InputError
-        The column is missing or damaged.
-    """
+    """Return a column written by `write_strings`, as Python strings."""
     array = array_of(group, name)
     with _damage_explained(location_of(array)):
         return np.asarray(array[:], dtype=object)
 
 
 def array_of(group: zarr.Group, name: str) -> Array:
-    """Return the array `name` of a group.
-
-    Raises
-    ------
-    InputError
-        The array is missing, or its metadata document is damaged.
-    """
+    """Return an array of a group, or raise an InputError if it is missing or damaged."""
     with _damage_explained(location_of(group) / name):
         member = group[name]
         if not isinstance(member, zarr.Array):
@@ -321,7 +294,7 @@ def _damage_explained(where: Location) -> Iterator[None]:
         raise damaged_store(where) from error
 
 
-def expect_checksums(group: zarr.Group, name: str, table: ChecksumTable) -> None:
+def expect_checksums(group: zarr.Group, name: str, table: npt.NDArray[np.uint32]) -> None:
     """Compare the chunks of an array with a table of their checksums, by grid position.
 
     This is for arrays whose chunks are not written through the store, which does not record them.

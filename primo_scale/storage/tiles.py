@@ -27,19 +27,11 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Tile:
-    """Rectangle in the upper triangle of a symmetric matrix, cut by a square grid.
+    """Rectangle in the upper triangle of a symmetric matrix, cut by a square grid."""
 
-    Attributes
-    ----------
-    row, column
-        Position of its square in the grid; ``row <= column``.
-    rows, columns
-        Rows and columns of the matrix that it covers.
-    """
-
-    row: int
-    column: int
-    rows: slice
+    row: int  # position of its square in the grid
+    column: int  # at least `row`
+    rows: slice  # rows of the matrix that it covers
     columns: slice
 
     @property
@@ -73,10 +65,7 @@ class Tile:
     def cut(self, side: int | None = None) -> Iterator[Tile]:
         """Cut the tile by another grid, and yield the parts in its upper triangle row by row.
 
-        Parameters
-        ----------
-        side
-            Side of a square of the grid; None means the side of stored tiles.
+        The squares of the grid have the given side, by default that of stored tiles.
         """
         side = TILE if side is None else side
         last_column = (self.columns.stop - 1) // side
@@ -104,17 +93,9 @@ def whole_tiles(side: int) -> int:
 
 @dataclass(frozen=True)
 class Panel:
-    """Consecutive rows of a matrix.
+    """Consecutive rows of a matrix."""
 
-    Attributes
-    ----------
-    number
-        Position among the panels of the matrix.
-    rows
-        Rows of the matrix that the panel covers.
-    """
-
-    number: int
+    number: int  # position among the panels of the matrix
     rows: slice
 
 

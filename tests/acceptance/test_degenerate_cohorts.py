@@ -59,7 +59,15 @@ METHODS = {
         ("reuse-cov-proj-y", "james-stein"), ("reuse-cov-proj-y", "ridge-at-noise-norm"),
         ("ada-ssp", None), ("naive", None),
     ],
+    "full-add": [("ada-ssp", None)],
 }  # fmt: skip
+# Queries that a release of each privacy unit answers with noise; the other statistics are public.
+CROSS_AND_OUTCOMES = ["fixed_cross", "phenotype_cross", "fixed_gram", "fixed_phenotype"]
+PROTECTED = {
+    "full": {"gram", *CROSS_AND_OUTCOMES, "phenotype_gram", "observed"},
+    "label": {"phenotype_cross", "fixed_phenotype", "phenotype_gram", "observed"},
+    "feature": {"gram", *CROSS_AND_OUTCOMES},
+}
 # Degenerate columns are released in LD blocks of two variants.
 BLOCKS = {"degenerate": ("--ld-blocks", "window:2")}
 DEGENERATE, ORDINARY = "degenerate", "ordinary"
@@ -153,7 +161,11 @@ def unprotected(release: Release) -> Callable[[str], Released]:
 def test_a_private_release_has_the_right_sums_and_finite_weights(
     name: str, kind: str, private
 ) -> None:
-    assert_right_sums(private(name, kind))
+    released = private(name, kind)
+    assert_right_sums(released)
+    statement = released.published.statement
+    queries = {query["name"] for query in statement["mechanism"]["queries"]}
+    assert queries == PROTECTED[statement["guarantee"]["privacy"]] == PROTECTED[kind.split("-")[0]]
 
 
 def assert_right_sums(released: Released) -> None:
@@ -165,10 +177,16 @@ def assert_right_sums(released: Released) -> None:
     drawn = zarr.open_group(released.work / "private_statistics" / f"{charge}.zarr", mode="r")
     noisy = stored(drawn, list(expected))
     scales = noise_scales(statement, design["boundaries"], 1 + len(released.cohort.covariates))
+    noised = 0
     for part, values in stored(exact, list(expected)).items():
         np.testing.assert_array_equal(values, expected[part], err_msg=part)
-        error = np.abs(noisy[part] - values)
-        assert np.all(error <= FARTHEST_DRAW * scales[part]), part
+        error, scale = np.abs(noisy[part] - values), np.broadcast_to(scales[part], values.shape)
+        assert np.all(error <= FARTHEST_DRAW * scale), part
+        # One draw in fifty of a scale of 20 lattice steps is zero, and less of larger ones.
+        drawn = error[scale > 20] > 0
+        assert drawn.size < 8 or drawn.mean() > 0.5, part
+        noised += drawn.sum()
+    assert noised
     weights = weights_in(released.published.path)
     assert np.isfinite(weights).all()
     d, l = released.cohort.dosages.shape[1], len(released.cohort.phenotypes)  # noqa: E741
@@ -219,7 +237,7 @@ def test_columns_without_information_have_defined_weights(unprotected) -> None:
     assert at_mean == cohort.phenotypes["absent"].mean
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "full"])
+@pytest.mark.parametrize("kind", thinned(list(KINDS)[1:], every=2))
 def test_without_noise_every_kind_gives_the_same_weights(
     kind: str, release: Release, unprotected
 ) -> None:
@@ -244,9 +262,16 @@ def test_moments_of_odd_phenotypes_can_be_released(name: str, kind: str, release
     released = release(COHORTS[name], *BUDGET, *KINDS[kind], "--pheno-moments")
     bought = released.stored("phenotype_moments.json")
     exact = moment_sums(released.cohort.phenotypes.values())
-    error = np.abs(np.array(bought["sums"]) - exact)
-    assert np.all(error <= FARTHEST_DRAW * bought["sigma"])
+    draws = (np.array(bought["sums"]) - exact) / bought["sigma"]
+    assert np.abs(draws).max() <= FARTHEST_DRAW and draws.any()
     assert_right_sums(released)
+    statement = released.published.statement
+    mechanism, charges = statement["mechanism"], statement["ledger"]["charges"]
+    assert (len(charges), charges[0]["id"], mechanism["share"]) == (2, bought["charge"], 0.95)
+    assert "phenotype_moments" in {query["name"] for query in mechanism["queries"]}
+    if name == DEGENERATE:  # 24 draws and more, whose root mean square is near 1
+        assert 0.4 < np.sqrt(np.mean(draws**2)) < 2
+        assert len({known["sd"] for known in statement["public_inputs"]["phenotypes"]}) > 5
 
 
 @pytest.mark.parametrize("kind", METHODS)
@@ -254,7 +279,7 @@ def test_every_method_gives_finite_weights_for_odd_statistics(
     kind: str, private, run, tmp_path: Path
 ) -> None:
     released = private(DEGENERATE, kind)
-    unit = ("--privacy", kind)
+    unit = KINDS[kind][:2] if kind == "full-add" else ("--privacy", kind)
     run("ledger", "set-budget", "--ledger", released.ledger, "--cohort", "edge",
         "--epsilon", 60, "--delta", DELTA, *unit)  # fmt: skip
     for method, shrinkage in METHODS[kind]:
@@ -263,10 +288,13 @@ def test_every_method_gives_finite_weights_for_odd_statistics(
         run("finalize", "--work-dir", released.work, *BUDGET, "--out", out, "--method", method,
             "--ledger", released.ledger, "--cohort", "edge", *chosen)  # fmt: skip
         assert "verified:" in run("verify", out).stdout
-        assert np.isfinite(weights_in(out)).all()
+        weights, mechanism = weights_in(out), Published(out).statement["mechanism"]
+        assert np.isfinite(weights).all() and weights.any()
+        copies = len(released.cohort.phenotypes) if method == "naive" else 1
+        assert (mechanism["method"], mechanism["gram_copies"]) == (method, copies)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(KINDS, every=2))
 def test_a_row_norm_of_one_lattice_step(kind: str, release: Release, tmp_path: Path) -> None:
     """All genotypes are clipped to zero or one step; the panel has extreme frequencies."""
     cohort = COHORTS[DEGENERATE]

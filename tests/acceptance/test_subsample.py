@@ -8,15 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from acceptance_inputs import RealSet
+from design_partials import partials_of_design
 
-from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.partials import Inputs
-from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
-from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
 from primo_scale.storage.chunks import read_block
 
@@ -36,30 +33,24 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     return work
 
 
-def subsampled(work: Path, path: Path, size: int, *, share_of_norms: int = 1):
+def subsampled(work: Path, path: Path, *, share_of_norms: int = 1):
     """Create an empty store of partial sums of a subsample, with small row groups, reads and tiles.
 
     The bounds on norms are divided by `share_of_norms`.
     """
-    design = load_design(work / "design.json")
-    cut = {"row_group": 200, "stripe": 300, "rows_per_read": 100, "tile": 128}
-    plan = replace(default_plan(design.layout, design.n_samples), **cut)
-    genotypes, outcomes = Path(design.genotype_store), work / "outcomes.zarr"
-    digests = {
-        "genotypes": open_genotype_store(genotypes).identity_digest,
-        "outcomes": open_outcome_store(outcomes).content_digest,
-    }
-    rule = design.clipping_rule
+    rule = load_design(work / "design.json").clipping_rule
     norms = rule.block_norms and tuple(norm // share_of_norms for norm in rule.block_norms)
     rule = replace(rule, row_norm=rule.row_norm // share_of_norms, block_norms=norms)
-    inputs = Inputs(genotypes, outcomes, rule, size, digests)
-    return design, open_partials(path, plan, inputs, design.genotypes.code_table)
+    changes = {"clipping_rule": rule, "subsample": SIZE}
+    return partials_of_design(
+        path, work, changes=changes, row_group=200, stripe=300, rows_per_read=100, tile=128
+    )
 
 
 @pytest.mark.parametrize("share_of_norms", [1, 2])
 def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path, share_of_norms) -> None:
-    path = tmp_path / "partials.zarr"
-    design, partials = subsampled(everybody, path, SIZE, share_of_norms=share_of_norms)
+    design = load_design(everybody / "design.json")
+    partials = subsampled(everybody, tmp_path / "partials.zarr", share_of_norms=share_of_norms)
     chosen = read_block(partials.array("in_subsample"), (slice(None),)).astype(bool)
     assert chosen.sum() == SIZE and chosen[:100].any() and not chosen[:100].all()
     for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:
@@ -86,10 +77,10 @@ def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path, share_of_
 
 
 def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -> None:
-    _, first = subsampled(everybody, tmp_path / "first.zarr", SIZE)
-    _, again = subsampled(everybody, tmp_path / "first.zarr", SIZE)
-    _, other = subsampled(everybody, tmp_path / "other.zarr", SIZE)
-    people = [read_block(p.array("in_subsample"), (slice(None),)) for p in (first, again, other)]
+    people = [
+        read_block(subsampled(everybody, tmp_path / name).array("in_subsample"), (slice(None),))
+        for name in ("first.zarr", "first.zarr", "other.zarr")
+    ]
     np.testing.assert_array_equal(people[0], people[1])
     assert (people[0] != people[2]).any()  # equal with probability 1 / (500 choose 120)
 
@@ -103,7 +94,7 @@ def test_people_are_drawn_uniformly(everybody, tmp_path) -> None:
     stores = 30
     counts = np.zeros(500)
     for number in range(stores):
-        _, partials = subsampled(everybody, tmp_path / f"{number}.zarr", SIZE)
+        partials = subsampled(everybody, tmp_path / f"{number}.zarr")
         counts += read_block(partials.array("in_subsample"), (slice(None),))
     share = SIZE / 500
     # The sum of squared deviations is approximately chi-square with mean 500, sd sqrt(2 500).

@@ -7,9 +7,8 @@ import pytest
 from genotype_headers import write_header
 from whole_matrices import write_cross, write_gram
 
-from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.checkpoint import open_partials, partial_bytes
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.disk_size import partial_bytes
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.task_memory import Workload

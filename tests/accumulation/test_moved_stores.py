@@ -6,11 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+from design_partials import inputs_of
 from small_cohort import D, N, write_cohort
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.task_weights import Scales
@@ -21,7 +21,7 @@ from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, open_outcome_store
+from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 
@@ -61,11 +61,7 @@ def stores_of(files, folder):
 
 def opened(path, genotypes, outcomes, rule=RULE):
     """Open the checkpoint as a command does for these stores."""
-    digests = {
-        "genotypes": open_genotype_store(genotypes).identity_digest,
-        "outcomes": open_outcome_store(outcomes).content_digest,
-    }
-    inputs = Inputs(genotypes, outcomes, rule, None, digests)
+    inputs = inputs_of(genotypes, outcomes, rule)
     return open_partials(path / "partials.zarr", PLAN, inputs, CODES)
 
 

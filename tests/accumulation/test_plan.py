@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.accumulation.plan import Plan, TileTask, default_plan, plan_digest, remaining
+from primo_scale.accumulation.plan import Plan, TileTask, default_plan, plan_digest
 from primo_scale.errors import UsageError
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -43,13 +43,6 @@ def test_reads_cover_each_person_once(n_samples):
         reads = [read for task in tasks for read in plan.reads(task)]
         people = [person for read in reads for person in range(read.start, read.stop)]
         assert people == list(range(n_samples))
-
-
-def test_remaining_tasks_are_those_not_committed():
-    plan = plan_of([20, 3])
-    tasks = list(plan.tile_tasks())
-    assert remaining(plan.tile_tasks(), set(tasks[::2])) == tasks[1::2]
-    assert remaining(plan.tile_tasks(), set(tasks)) == []
 
 
 def test_the_digest_depends_on_inputs_and_plan():

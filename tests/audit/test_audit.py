@@ -14,12 +14,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from opendp_noise import OpenDPNoise
+from tiers import thinned
 from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.audit import audited_release
 from primo_scale.audit import mechanism_audit as auditing
-from primo_scale.audit.audited_release import PooledNoise, pooled_noise, publish
+from primo_scale.audit.audited_release import pooled_noise, publish
 from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
 from primo_scale.audit.worst_pairs import (
     SPLIT,
@@ -30,7 +31,7 @@ from primo_scale.audit.worst_pairs import (
 )
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import add_lattice_noise, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.mechanism import Promise, Recipe
@@ -74,12 +75,6 @@ def named(audited, name):
     return tuple(pair for pair in worst_pairs(audited) if pair.name == name)
 
 
-def pooled_opendp_noise():
-    """Return the noise of OpenDP, a sampler independent of the product's."""
-    noise = PooledNoise(OpenDPNoise())
-    return lambda: noise
-
-
 def less_noisy(audited, factor):
     """Return a mechanism with all its scales multiplied by a factor."""
     old = audited.scales
@@ -95,8 +90,14 @@ def publishing_with(doctored):
     return lambda exact, _, source: publish(exact, doctored, source)
 
 
-@pytest.mark.parametrize("runs", [200, pytest.param(2500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("audited", every_mechanism())
+@pytest.mark.parametrize(
+    ("audited", "runs"),
+    [
+        *(pytest.param(*each.values, 200, id=each.id) for each in every_mechanism()[::3]),
+        *(pytest.param(*each.values, 2500, id=f"{each.id}, 2500 runs", marks=pytest.mark.slow)
+          for each in every_mechanism()),
+    ],
+)  # fmt: skip
 def test_a_sound_mechanism_passes(audited, runs):
     """200 runs find a quarter of the noise in every mechanism, 2500 runs half of it."""
     found = audit(audited, worst_pairs(audited), effort(runs))
@@ -108,16 +109,19 @@ def test_a_sound_mechanism_passes(audited, runs):
 @pytest.mark.parametrize(
     "audited",
     [
-        pytest.param(mechanism(), id="full"),
-        pytest.param(mechanism(recipe=Recipe(subsample=SUBSAMPLE)), id="subsample"),
+        pytest.param(mechanism(), id="full", marks=pytest.mark.slow),
+        pytest.param(
+            mechanism(recipe=Recipe(subsample=SUBSAMPLE)), id="subsample", marks=pytest.mark.slow
+        ),
         pytest.param(mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2)), id="all parts"),
     ],
 )
 def test_a_sound_mechanism_passes_with_opendp_noise(audited):
-    found = audit(audited, worst_pairs(audited)[:1], effort(1000, pooled_opendp_noise()))
+    found = audit(audited, worst_pairs(audited)[:1], effort(1000, pooled_noise(OpenDPNoise())))
     assert found.verdict is Verdict.WITHIN
 
 
+@pytest.mark.slow
 def test_the_bounds_of_a_sound_mechanism_approach_its_claim():
     audited = mechanism(LABEL, ADD)
     found = audit(audited, worst_pairs(audited), effort(20_000))
@@ -129,7 +133,7 @@ def test_the_bounds_of_a_sound_mechanism_approach_its_claim():
 
 
 @pytest.mark.parametrize(
-    "audited", [p for p in every_mechanism() if p.values[0].recipe == Recipe()]
+    "audited", thinned((p for p in every_mechanism() if p.values[0].recipe == Recipe()), every=3)
 )
 def test_half_the_noise_is_found(audited, monkeypatch):
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
@@ -148,10 +152,11 @@ def test_too_little_noise_is_found_without_assumptions(factor, runs, monkeypatch
     assert found.epsilon > EPSILON
 
 
+@pytest.mark.slow
 def test_half_the_noise_is_found_when_it_comes_from_opendp(monkeypatch):
     audited = mechanism()
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
-    found = audit(audited, worst_pairs(audited)[:1], effort(2500, pooled_opendp_noise()))
+    found = audit(audited, worst_pairs(audited)[:1], effort(2500, pooled_noise(OpenDPNoise())))
     assert found.gaussian_epsilon > EPSILON
 
 
@@ -159,8 +164,16 @@ def test_half_the_noise_is_found_when_it_comes_from_opendp(monkeypatch):
     ("fields", "factor", "pair", "runs"),
     [
         (["gram"], 0.5, "X'X, diagonal", 4000),
-        (["fixed_cross", "phenotype_cross"], 0.5, "everything", 12_000),
-        (["fixed_gram", "fixed_phenotype", "phenotype_gram"], 0.25, "outcomes", 16_000),
+        pytest.param(
+            ["fixed_cross", "phenotype_cross"], 0.5, "everything", 12_000, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ["fixed_gram", "fixed_phenotype", "phenotype_gram"],
+            0.25,
+            "outcomes",
+            16_000,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_too_little_noise_on_one_part_is_found(fields, factor, pair, runs, monkeypatch):
@@ -199,6 +212,7 @@ def test_the_papers_amplification_by_subsampling_is_found():
     assert sound.verdict is Verdict.WITHIN
 
 
+@pytest.mark.slow
 def test_noise_drawn_twice_for_one_charge_is_found(monkeypatch):
     def twice(exact, stated, source):
         releases = zip(publish(exact, stated, source), publish(exact, stated, source), strict=True)
@@ -210,6 +224,7 @@ def test_noise_drawn_twice_for_one_charge_is_found(monkeypatch):
     assert found.gaussian_epsilon > EPSILON
 
 
+@pytest.mark.slow
 def test_a_key_that_is_used_again_is_found():
     audited = mechanism(epsilon=1.0)
     one_key = effort(300, lambda: KeystreamNoise(bytes(range(32))))
@@ -238,33 +253,27 @@ def test_noise_that_two_parts_share_is_found():
     assert found.gaussian_epsilon > 1.0
 
 
-def with_noise_on_grams(monkeypatch, noisy_gram):
-    monkeypatch.setattr(
-        audited_release, "noisy_gram", lambda gram, sigma, *, source, label: noisy_gram(
-            gram, sigma, source, label
-        )
-    )  # fmt: skip
-
-
+@pytest.mark.slow
 def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
     """The diagonal has the smaller scale of the off-diagonal entries."""
 
-    def wrong(gram, sigma, source, label):
+    def wrong(gram, sigma, *, source, label):
         noise = add_lattice_noise(
             np.zeros(3, np.int64), off_diagonal_sigma(sigma), source=source, label=label
         )
         return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
 
-    with_noise_on_grams(monkeypatch, wrong)
+    monkeypatch.setattr(audited_release, "noisy_gram", wrong)
     audited = mechanism()
     found = audit(audited, worst_pairs(audited)[:1], effort(26_000))
     assert found.gaussian_epsilon > EPSILON
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     """Two independent draws for one number: their mean has half the variance."""
 
-    def wrong(gram, sigma, source, label):
+    def wrong(gram, sigma, *, source, label):
         noise = add_lattice_noise(
             np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label=label
         ).reshape(gram.shape)
@@ -273,7 +282,7 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
         )
         return gram + noise - np.diag(noise.diagonal()) + np.diag(diagonal)
 
-    with_noise_on_grams(monkeypatch, wrong)
+    monkeypatch.setattr(audited_release, "noisy_gram", wrong)
     audited = mechanism()
     found = audit(audited, named(audited, "X'X, off the diagonal"), effort(16_000))
     assert found.verdict is not Verdict.WITHIN

@@ -19,7 +19,7 @@ def normal_scores(rng, mu, runs):
 
 
 def randomised_response(rng, epsilon, runs):
-    """Tells the truth with probability e^epsilon / (1 + e^epsilon): exactly epsilon-private."""
+    """Return answers that are true with probability e^epsilon / (1 + e^epsilon)."""
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
     return Scores((rng.random(runs) > truth) * 1.0, (rng.random(runs) < truth) * 1.0)
 
@@ -94,7 +94,7 @@ def test_a_bound_exceeds_the_truth_at_most_at_its_level(law):
 
 
 def test_delta_is_taken_off_what_a_perfect_test_shows():
-    """Cohorts that every score tells apart, at the limits of Clopper and Pearson for 500 runs."""
+    """Every score separates the cohorts, at the limits of Clopper and Pearson for 500 runs."""
     scores = [Scores(np.zeros(1000), np.ones(1000))]
     level = 0.05 / 4
     least, most = level ** (1 / 500), 1 - level ** (1 / 500)

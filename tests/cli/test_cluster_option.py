@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click import BadParameter
-from click.testing import CliRunner
+from small_cohort import command
 
-from primo_scale.cli import accumulate, show_cluster
-from primo_scale.cli import release as gwas_release
-from primo_scale.cli.option_types import MemorySize
+from primo_scale.cli import show_cluster
 from primo_scale.cluster.profile import (
     JobQueueProfile,
     LocalProfile,
@@ -76,15 +73,10 @@ def test_where_n_is_private_nobody_may_count_tasks(slurm: Path, tmp_path: Path) 
             profile_of(ADD_REMOVE, **where)
 
 
-@pytest.mark.parametrize("command", [accumulate.main, gwas_release.main])
-def test_the_commands_have_the_option(command) -> None:
-    assert "--cluster FILE.toml" in CliRunner().invoke(command, ["--help"]).output
-
-
 def test_a_wrong_profile_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text('kind = "slrum"')
-    result = CliRunner().invoke(show_cluster.main, [str(path)])
+    result = command(show_cluster.main, path)
     assert result.exit_code == 3
     assert result.output.splitlines() == [
         f"error: {path}: kind is unknown (got slrum; limit local, slurm, pbs, lsf, sge, "
@@ -95,6 +87,5 @@ def test_a_wrong_profile_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", ["0.5", "1", "0", "4", "4 apples"])
 def test_a_limit_without_a_unit_is_refused(size: str) -> None:
     """Dask takes numbers up to 1 for shares of the machine, and larger ones for bytes."""
-    with pytest.raises(BadParameter, match="4GiB"):
-        MemorySize().convert(size, None, None)
-    assert MemorySize().convert("4GiB", None, None) == "4GiB"
+    with pytest.raises(UsageError, match="--memory-limit: is not a size such as 4GiB"):
+        profile_of(memory_limit=size)

@@ -7,18 +7,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_cohort import N, command, write_cohort
+from small_cohort import Cohort, N, write_cohort
 
 from primo_scale.accumulation.blocks import block_boundaries
-from primo_scale.cli.release import main as gwas_release
-from primo_scale.errors import InputError, PrimoError, UsageError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filesets import open_filesets
 from primo_scale.genotypes.filters import read_identifiers, read_people
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.outcomes.bounds import read_phenotype_bounds
 from primo_scale.outcomes.tables import open_outcome_table
-from primo_scale.run.log_records import LOGGER
 from primo_scale.run.purge import warn_of_intermediates
+from primo_scale.run.run_log import LOGGER
 
 BOM = b"\xef\xbb\xbf"
 
@@ -28,27 +27,18 @@ def cohort(tmp_path: Path) -> Path:
     return write_cohort(tmp_path / "inputs")
 
 
-def release(cohort: Path, *options: object, pheno: str = "pheno.tsv", bounds: str = "bounds.tsv"):
-    """What a dry run says."""
-    return command(
-        gwas_release, "--bfile", cohort / "cohort", "--pheno", cohort / pheno,
-        "--pheno-bounds", cohort / bounds, "--epsilon", 1, "--delta", 1e-6, "--accept-noise",
-        "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options, "--dry-run",
-    )  # fmt: skip
-
-
-def refusal(cohort: Path, *options: object, **files: str) -> str:
-    return release(cohort, *options, **files).stderr.splitlines()[-1]
+def dry_run(cohort: Path, *options: object):
+    return Cohort(cohort).release(*options, "--dry-run")
 
 
 def test_a_mistyped_phenotype_is_not_a_matter_of_bounds(cohort: Path) -> None:
     (cohort / "pheno.tsv").write_text("FID\tIID\tHEIGHT\tBMI\tAGE\nf1\tp1\t1\t2\t3\n")
-    said = refusal(cohort, "--pheno-name", "HEIGTH")
+    said = dry_run(cohort, "--pheno-name", "HEIGTH").stderr.splitlines()[-1]
     assert f"{cohort / 'pheno.tsv'}:1: no column 'HEIGTH'" in said
     assert "Did you mean HEIGHT?" in said
     assert "bounds" not in said.replace("bounds.tsv", "")
-    assert "Did you mean BMI?" in refusal(cohort, "--pheno-name", "bmi")
-    assert "The columns are: HEIGHT, BMI, AGE" in refusal(cohort, "--pheno-name", "LDL")
+    assert "Did you mean BMI?" in dry_run(cohort, "--pheno-name", "bmi").stderr
+    assert "The columns are: HEIGHT, BMI, AGE" in dry_run(cohort, "--pheno-name", "LDL").stderr
 
 
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
@@ -68,18 +58,19 @@ def test_csv_and_byte_order_marks_are_read(cohort: Path, quoted: bool, mark: byt
     names = open_outcome_table(cohort / "pheno.tsv").names
     (plain,) = open_outcome_table(cohort / "pheno.tsv").row_groups(names)
     (commas,) = open_outcome_table(cohort / "pheno.csv").row_groups(names)
-    assert (commas.families, commas.individuals) == (plain.families, plain.individuals)
+    assert commas.people == plain.people
     assert commas.values.tolist() == plain.values.tolist()
     expected = read_phenotype_bounds(cohort / "bounds.tsv", names)
     assert read_phenotype_bounds(cohort / "bounds.csv", names) == expected
-    assert release(cohort, pheno="pheno.csv", bounds="bounds.csv").exit_code == 0
+    files = ("--pheno", cohort / "pheno.csv", "--pheno-bounds", cohort / "bounds.csv")
+    assert dry_run(cohort, *files).exit_code == 0
 
 
 def test_an_empty_cell_of_a_csv_is_missing_and_a_comma_elsewhere_is_text(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("IID, A, B\na, 1,\nb, , 2.5\n,,\n")
     (group,) = open_outcome_table(table).row_groups(["A", "B"])
-    assert group.individuals == ["a", "b"]
+    assert group.people == ["a", "b"]
     assert [[str(x) for x in row] for row in group.values] == [["1.0", "nan"], ["nan", "2.5"]]
     table.write_text("IID A\na 1,5\n")
     with pytest.raises(InputError, match=r"not a number .got 1,5"):
@@ -117,15 +108,6 @@ def test_sizes_that_differ_are_found_and_expected(cohort: Path) -> None:
     ))  # fmt: skip
     with pytest.raises(InputError, match=r"\(found 40, expected 44\)\. All filesets must hold"):
         open_filesets([cohort / "cohort", other])
-
-
-def test_an_error_with_an_expected_value_survives_between_processes() -> None:
-    import pickle
-
-    error = InputError("has another size", where="x.bed", value=3, expected=4, remedy="Look")
-    again = pickle.loads(pickle.dumps(error))
-    assert str(again) == str(error) == "x.bed: has another size (found 3, expected 4). Look"
-    assert isinstance(again, PrimoError)
 
 
 def test_a_number_for_ld_blocks_is_taken_for_a_window(cohort: Path) -> None:
@@ -204,7 +186,7 @@ def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
 def test_people_are_counted_with_the_subject_first(cohort: Path) -> None:
     rows = (cohort / "pheno.tsv").read_text().splitlines(keepends=True)
     (cohort / "pheno.tsv").write_text("".join(rows[:41]) + "x\ty\t1\n")
-    said = release(cohort).stderr
+    said = dry_run(cohort).stderr
     assert (
         f"{cohort / 'pheno.tsv'}: 40 of 44 genotyped people matched; 1 rows without genotypes; "
         "4 genotyped people without a row" in said
@@ -213,13 +195,13 @@ def test_people_are_counted_with_the_subject_first(cohort: Path) -> None:
 
 def test_half_the_range_is_said_where_no_sd_is_given(cohort: Path) -> None:
     (cohort / "bounds.tsv").write_text("name lower upper\nT 0 4\n")
-    said = release(cohort)
+    said = dry_run(cohort)
     assert said.exit_code == 0
     assert "no sd for 1 of 1 phenotypes" in said.stderr
     assert "T 2" in said.stderr
-    assert "no sd" not in release(cohort, "--pheno-moments").stderr  # they are bought
+    assert "no sd" not in dry_run(cohort, "--pheno-moments").stderr  # they are bought
     (cohort / "bounds.tsv").write_text("name lower upper sd\nT 0 4 2\n")
-    assert "no sd" not in release(cohort).stderr
+    assert "no sd" not in dry_run(cohort).stderr
 
 
 def test_what_is_left_behind_is_weighed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

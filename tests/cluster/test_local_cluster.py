@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from primo_scale.cluster import lost_workers
+from primo_scale.cluster import local
 from primo_scale.cluster import profile as profiles
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.dask_settings import WORKER_PROCESS
@@ -83,7 +83,7 @@ class Forgetful(dict[str, object]):
 
 
 def test_a_worker_that_dask_forgets_between_two_checks_is_replaced(monkeypatch) -> None:
-    monkeypatch.setattr(lost_workers, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(local, "_LOOK_SECONDS", 0.01)
     replaced, asked = threading.Event(), []
 
     def sync(replace, cluster, lost, wanted) -> None:
@@ -91,7 +91,7 @@ def test_a_worker_that_dask_forgets_between_two_checks_is_replaced(monkeypatch) 
         replaced.set()
 
     cluster = SimpleNamespace(worker_spec={"first": {}}, workers=Forgetful(), sync=sync)
-    with lost_workers.workers_replaced(cluster):
+    with local.workers_replaced(cluster):
         assert replaced.wait(60)
     assert asked[0] == (["first"], 1)
 

@@ -72,7 +72,7 @@ def shortened(row, norm):
 
 def largest_shift(shift, n_parameters, seed):
     generator = np.random.default_rng(seed)
-    starts = generator.normal(size=(8, n_parameters))
+    starts = generator.normal(size=(5, n_parameters))
     return max(-minimize(lambda p: -shift(p), 2 * s, method="L-BFGS-B").fun for s in starts)
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Sizes, row_norms, simulate
 from experiments.mosaic_statistics import HERITABILITY, clipped_statistics, draw_population
 from primo_scale.kernels.packed import decode
-from primo_scale.simulation.mosaic import packed_genotypes
+from primo_scale.simulation.mosaic import genotype_slabs
 
 
 def test_allele_frequencies_are_neutral():
@@ -76,7 +76,7 @@ def population():
 
 
 def people(population, count):
-    packed = np.concatenate([slab.copy() for slab in packed_genotypes(population.mosaic, count)])
+    packed = np.concatenate([s.packed.copy() for s in genotype_slabs(population.mosaic, count)])
     return decode(packed, population.coding.code_table, count).T.astype(np.float64)
 
 

@@ -66,7 +66,7 @@ def test_multi_party_vector():
         ("dgm", plain, n * sd**2 - ridge),
         ("rmgm", mixed, -ridge),
     ):
-        found = multi_party.least_squares(multi_party.Released(rows.T @ rows), debias=debias)
+        found = multi_party.least_squares(rows.T @ rows, debias=debias)
         np.testing.assert_allclose(found, MULTI_PARTY[f"out_{name}"], rtol=1e-9)
     assert papers.multi_party_noise(1.0, 1e-5, 2) == pytest.approx(float(MULTI_PARTY["out_sd"]))
 
@@ -80,7 +80,7 @@ def test_noisy_gram_has_the_law_of_noisy_rows():
     rows, sd = rng.uniform(-1, 1, (40, 3)), 0.7
     direction = np.array([0.6, -0.64, 0.48])
     values = np.array(
-        [direction @ multi_party.noisy_gram(rows, sd, rng).gram @ direction for _ in range(3000)]
+        [direction @ multi_party.noisy_gram(rows, sd, rng) @ direction for _ in range(3000)]
     )
     signal = ((rows @ direction) ** 2).sum()
 
@@ -98,9 +98,7 @@ def test_mixed_rows_have_the_law_of_random_signs():
     """
     rng = np.random.default_rng(3)
     rows = rng.uniform(-1, 1, (1000, 4))
-    traces = np.array(
-        [np.trace(multi_party.mixed_gram(rows, 0.0, 8, rng).gram) for _ in range(400)]
-    )
+    traces = np.array([np.trace(multi_party.mixed_gram(rows, 0.0, 8, rng)) for _ in range(400)])
     error = traces.std(ddof=1) / 20
     assert abs(traces.mean() - (rows**2).sum()) < 5 * error
     assert error < 0.05 * (rows**2).sum()

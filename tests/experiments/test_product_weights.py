@@ -24,11 +24,6 @@ from primo_scale.methods.shrinkage import Ridge
 from primo_scale.privacy.mechanism import Promise
 
 
-@pytest.fixture(scope="module")
-def cohort():
-    return simulate(Sizes(n_haplotypes=600, n_variants=6, n_phenotypes=5), np.random.default_rng(8))
-
-
 def noisy_release(cohort, unit, epsilon=2.0):
     n_phenotypes = cohort.cross.shape[1]
     draws = draw(6, n_phenotypes, np.random.default_rng(3))

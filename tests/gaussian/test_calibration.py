@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
@@ -173,18 +174,19 @@ def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
     assert composed_epsilon(Cost(mu**2, 0.1, delta), delta) == math.inf
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf])
-def test_an_invalid_epsilon_is_refused(epsilon):
-    with pytest.raises(UsageError, match="--epsilon: epsilon must be a positive number"):
-        mu_for(epsilon, 1e-6)
-
-
-@pytest.mark.parametrize("delta", [0, -1e-9, 1, 2, math.nan])
-def test_an_invalid_delta_is_refused(delta):
-    with pytest.raises(UsageError, match="--delta: delta must be strictly between 0 and 1"):
-        epsilon_for(1.0, delta)
-    with pytest.raises(UsageError):
-        release_mu(1.0, delta)
+@pytest.mark.parametrize(
+    ("calibrate", "message"),
+    [
+        *((partial(mu_for, epsilon, 1e-6), "--epsilon: epsilon must be a positive number")
+          for epsilon in (0, -1, math.nan, math.inf)),
+        *((partial(function, 1.0, delta), "--delta: delta must be strictly between 0 and 1")
+          for function in (epsilon_for, release_mu) for delta in (0, -1e-9, 1, 2, math.nan)),
+        *((partial(epsilon_for, mu, 1e-6), "mu must be") for mu in (-1, math.nan, math.inf)),
+    ],
+)  # fmt: skip
+def test_an_invalid_parameter_is_refused(calibrate, message):
+    with pytest.raises(UsageError, match=message):
+        calibrate()
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(9e-4, 1e-6), (100.1, 1e-6), (1, 2e-3), (1, 1e-31)])
@@ -197,12 +199,6 @@ def test_release_outside_the_proved_region_is_refused(epsilon, delta):
 @pytest.mark.parametrize("delta", [1e-30, 1e-3])
 def test_release_at_the_edge_of_the_proved_region_is_calibrated(epsilon, delta):
     assert release_mu(epsilon, delta) > 0
-
-
-@pytest.mark.parametrize("mu", [-1, math.nan, math.inf])
-def test_an_invalid_mu_is_refused(mu):
-    with pytest.raises(UsageError, match="mu must be"):
-        epsilon_for(mu, 1e-6)
 
 
 def test_no_shift_costs_nothing():

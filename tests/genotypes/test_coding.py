@@ -32,7 +32,7 @@ def coding_of(frequencies: npt.ArrayLike) -> GenotypeCoding:
     )
 
 
-def test_uninformative_codes() -> None:
+def test_uninformative_codes():
     coding = uninformative_coding(3)
     np.testing.assert_array_equal(coding.code_table, [[1, 0, 0, -1]] * 3)
     assert (coding.max_code, coding.unit, coding.variance) == (1, 1, 1.5)
@@ -40,7 +40,7 @@ def test_uninformative_codes() -> None:
 
 
 @given(st.lists(st.floats(0, 1) | st.just(np.nan), min_size=1, max_size=20))
-def test_every_frequency_gives_codes_within_int8(frequencies: list[float]) -> None:
+def test_every_frequency_gives_codes_within_int8(frequencies):
     coding = coding_of(frequencies)
     k, m = coding.multiplier.astype(int), coding.centre.astype(int)
     for raw, dosage in enumerate(DOSAGE_OF_RAW_VALUE):
@@ -51,13 +51,13 @@ def test_every_frequency_gives_codes_within_int8(frequencies: list[float]) -> No
     assert coding.max_code <= 127
 
 
-def test_codes_from_a_panel_are_never_within_one() -> None:
+def test_codes_from_a_panel_are_never_within_one():
     """Every variant has a code of at least 23, so that panels need a kernel for all int8 codes."""
     coding = coding_of([*np.linspace(0, 1, 20_001), np.nan])
     assert np.abs(coding.code_table.astype(int)).max(axis=1).min() == 23
 
 
-def test_codes_on_a_fine_grid_of_frequencies() -> None:
+def test_codes_on_a_fine_grid_of_frequencies():
     p = np.linspace(0, 1, 200_001)
     coding = coding_of(p)
     k, m = coding.multiplier.astype(int), coding.centre.astype(int)
@@ -67,13 +67,13 @@ def test_codes_on_a_fine_grid_of_frequencies() -> None:
     np.testing.assert_allclose(coding.centre_dosage, 2 * p, rtol=0, atol=0.5 / k.min())
 
 
-def test_unmatched_variants_are_coded_at_one_half() -> None:
+def test_unmatched_variants_are_coded_at_one_half():
     half, unmatched = coding_of(0.5), coding_of(np.nan)
     np.testing.assert_array_equal(half.code_table, unmatched.code_table)
     assert half.centre_dosage == 1
 
 
-def test_codes_are_centred_and_have_the_stated_variance(reference: Path) -> None:
+def test_codes_are_centred_and_have_the_stated_variance(reference):
     data = reference / "data/real/1000g_eur343_chr22"
     variants = read_bim(data / "eur343_chr22.bim").variants
     coding = reference_coding(read_reference_frequencies(data / "truth/chr22.afreq.gz", variants))
@@ -89,19 +89,19 @@ def test_codes_are_centred_and_have_the_stated_variance(reference: Path) -> None
     assert default_row_norm(coding) < 1.34 * coding.variance
 
 
-def test_row_norm_is_at_most_the_largest_possible_norm() -> None:
+def test_row_norm_is_at_most_the_largest_possible_norm():
     one = coding_of(0.5)  # (1.1 + 4) V = 5.1 * 16^2, above the square of the largest code
     assert default_row_norm(one) == one.max_squared_norm == one.max_code**2
 
 
-def test_digests_of_different_codings_differ() -> None:
+def test_digests_of_different_codings_differ():
     codings = [coding_of([0.1, 0.2]), coding_of([0.2, 0.1]), coding_of([0.1])]
     codings += [uninformative_coding(1), uninformative_coding(2)]
     assert len({coding.digest for coding in codings}) == len(codings)
     assert coding_of([0.1, 0.2]).digest == codings[0].digest
 
 
-def test_largest_norms_take_the_largest_code_of_each_variant() -> None:
+def test_largest_norms_take_the_largest_code_of_each_variant():
     """Variants whose largest code is that of two, one or no copies of A1."""
     table = np.array([[5, 0, 1, -3], [1, 0, -4, 2], [2, 0, 1, -7]], dtype=np.int8)
     assert largest_block_norms(table, (0, 2, 3)).tolist() == [5**2 + 4**2, 7**2]

@@ -8,34 +8,25 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
+from ingest_runs import run
 
 import primo_scale
-from primo_scale.errors import InputError
-from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore
 
 
 @pytest.fixture
-def store(reference: Path, tmp_path: Path) -> GenotypeStore:
-    return ingest(
-        [reference / "data/edge/plink_made/base_n43_m61"],
-        tmp_path / "g.zarr",
-        selection=Selection(),
-        chunk_shape=(16, 12),
-        on_progress=lambda done, total: None,
-    )
+def store(base: Path, tmp_path: Path) -> GenotypeStore:
+    return run(base, tmp_path / "g.zarr")
 
 
-def test_labels_and_shape(store: GenotypeStore, reference: Path) -> None:
+def test_labels_and_shape(store, base):
     array = primo_scale.open_genotypes(str(store.path))
     assert array.dims == ("variant", "sample")
     assert array.dtype == np.int8
     assert array.shape == (61, 43)
     assert dask.is_dask_collection(array.data)
     assert array.data.chunks == ((16, 16, 16, 13), (12, 12, 12, 7))
-    bim = (reference / "data/edge/plink_made/base_n43_m61.bim").read_text().split()
-    fam = (reference / "data/edge/plink_made/base_n43_m61.fam").read_text().split()
+    bim, fam = (Path(f"{base}.{kind}").read_text().split() for kind in ("bim", "fam"))
     assert array["variant"].values.tolist() == bim[1::6]
     assert array["chrom"].values.tolist() == bim[0::6]
     assert array["pos"].values.tolist() == [int(position) for position in bim[3::6]]
@@ -45,7 +36,7 @@ def test_labels_and_shape(store: GenotypeStore, reference: Path) -> None:
     assert array["sample"].values.tolist() == fam[1::6]
 
 
-def test_only_the_needed_blocks_are_read(store: GenotypeStore) -> None:
+def test_only_the_needed_blocks_are_read(store):
     array = primo_scale.open_genotypes(store.path)
     whole = array.values
     for chunk in (store.path / "genotypes/c").glob("[123]/*"):
@@ -53,7 +44,7 @@ def test_only_the_needed_blocks_are_read(store: GenotypeStore) -> None:
     np.testing.assert_array_equal(array[3:9, 5:40].values, whole[3:9, 5:40])
 
 
-def test_task_names_and_payloads_hold_no_identifier(store: GenotypeStore) -> None:
+def test_task_names_and_payloads_hold_no_identifier(store):
     graph = primo_scale.open_genotypes(store.path).data.__dask_graph__()
     public = repr(dict(graph)).encode() + pickle.dumps(dict(graph))
     assert store.samples.individual[0].encode() not in public
@@ -61,18 +52,13 @@ def test_task_names_and_payloads_hold_no_identifier(store: GenotypeStore) -> Non
     assert store.identity_digest.encode() not in public
 
 
-def test_a_store_is_pickled_as_its_path(store: GenotypeStore) -> None:
+def test_a_store_is_pickled_as_its_path(store):
     assert len(store.samples) == 43
     payload = pickle.dumps(store)
     assert store.samples.individual[0].encode() not in payload
     assert pickle.loads(payload) == store
 
 
-def test_samples_inside_a_byte_are_a_programming_error(store: GenotypeStore) -> None:
+def test_samples_inside_a_byte_are_a_programming_error(store):
     with pytest.raises(ValueError, match="inside a byte"):
         store.read_packed(slice(0, 1), slice(2, 4))
-
-
-def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        open_genotype_store(tmp_path)

@@ -1,22 +1,28 @@
-"""The lists of --keep, --remove, --extract and --exclude, compared with plink2."""
+"""Selection of people and variants by lists and by chromosome, compared with plink2."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ingest_runs import variants_with
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.filters import Selection, select_samples, select_variants
-from primo_scale.genotypes.tables import SampleTable, read_bim, read_fam
+from primo_scale.genotypes.tables import SampleTable, VariantTable, read_bim, read_fam
 
 
 def table(*people: tuple[str, str]) -> SampleTable:
     family, individual = (np.array(column, dtype=object) for column in zip(*people, strict=True))
     return SampleTable(family, individual, np.zeros(len(people), dtype=np.int8))
+
+
+def variants_on(*chromosomes: str) -> VariantTable:
+    return variants_with(len(chromosomes), chromosome=chromosomes)
 
 
 def listed(path: Path, content: str) -> Path:
@@ -38,38 +44,6 @@ SAMPLE_LISTS = {
 }
 
 
-@pytest.mark.oracle
-@pytest.mark.parametrize("option", ["keep", "remove"])
-@pytest.mark.parametrize("content", SAMPLE_LISTS.values(), ids=SAMPLE_LISTS)
-def test_people_are_selected_as_by_plink2(
-    reference: Path, plink2: str, tmp_path: Path, option: str, content: str
-) -> None:
-    prefix = reference / "data/edge/plink_made/base_n43_m61"
-    path = listed(tmp_path / "list.txt", content)
-    run_plink2(plink2, prefix, f"--{option}", path, "--make-just-fam", tmp_path)
-    expected = read_fam(tmp_path / "o.fam").individual.tolist()
-    samples = read_fam(prefix.with_suffix(".fam"))
-    index, (count,) = select_samples(samples, Selection(**{option: path}))
-    assert samples.individual[index].tolist() == expected
-    assert count.left == len(expected)
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("content", ["NA11931\nNA12045\n", "#IID\nNA11931\n"])
-def test_iids_without_families_are_selected_as_by_plink2(
-    reference: Path, plink2: str, tmp_path: Path, content: str
-) -> None:
-    prefix = tmp_path / "x"
-    source = reference / "data/edge/plink_made/fam_fid0_qpheno"
-    for kind in (".bed", ".bim", ".fam"):
-        shutil.copy(source.with_suffix(kind), prefix.with_suffix(kind))
-    path = listed(tmp_path / "list.txt", content)
-    run_plink2(plink2, prefix, "--keep", path, "--make-just-fam", tmp_path)
-    samples = read_fam(prefix.with_suffix(".fam"))
-    index, _ = select_samples(samples, Selection(keep=path))
-    assert samples.individual[index].tolist() == read_fam(tmp_path / "o.fam").individual.tolist()
-
-
 VARIANT_LISTS = {
     "shared identifier": "rs486563\n",
     "dot": ".\n",
@@ -78,29 +52,45 @@ VARIANT_LISTS = {
 }
 
 
+CHROMOSOMES = ["x", "23", "chrX", "par1,PAR2", "25", "X,XY", "1-4,22,X,PAR1", "0-9"]
+CASES = [
+    *product(["base_n43_m61"], ["--keep", "--remove"], SAMPLE_LISTS.values()),
+    *product(["fam_fid0_qpheno"], ["--keep"], ["NA11931\nNA12045\n", "#IID\nNA11931\n"]),
+    *product(["dupid"], ["--extract", "--exclude"], VARIANT_LISTS.values()),
+    *product(["sexchr_PAR_codes", "sexchr_numeric_codes", "base_n43_m61"], ["--chr"], CHROMOSOMES),
+]
+
+
 @pytest.mark.oracle
-@pytest.mark.parametrize("option", ["extract", "exclude"])
-@pytest.mark.parametrize("content", VARIANT_LISTS.values(), ids=VARIANT_LISTS)
-def test_variants_are_selected_as_by_plink2(
-    reference: Path, plink2: str, tmp_path: Path, option: str, content: str
-) -> None:
-    prefix = reference / "data/edge/plink_made/dupid"
-    path = listed(tmp_path / "list.txt", content)
-    run_plink2(plink2, prefix, f"--{option}", path, "--make-just-bim", tmp_path)
-    expected = read_bim(tmp_path / "o.bim").variants.position.tolist()
+@pytest.mark.parametrize(("fileset", "option", "value"), CASES)
+def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink2, tmp_path):
+    prefix = reference / "data/edge/plink_made" / fileset
+    argument = value if option == "--chr" else listed(tmp_path / "list.txt", value)
+    command = [plink2, "--bfile", prefix, option, argument, "--make-just-fam", "--make-just-bim"]
+    done = subprocess.run([*command, "--out", tmp_path / "o"], capture_output=True, text=True)
+    selection = Selection(
+        **{"chromosomes": parse_chromosomes(value)} if option == "--chr" else {option[2:]: argument}
+    )
     variants = read_bim(prefix.with_suffix(".bim")).variants
-    index, _ = select_variants(variants, Selection(**{option: path}))
-    assert variants.position[index].tolist() == expected
+    if "No variants loaded" in done.stderr:
+        with pytest.raises(InputError, match="no variant is left"):
+            select_variants(variants, selection)
+        return
+    assert done.returncode == 0, done.stderr
+    if option in ("--keep", "--remove"):
+        samples = read_fam(prefix.with_suffix(".fam"))
+        index, (count,) = select_samples(samples, selection)
+        expected = read_fam(tmp_path / "o.fam").individual.tolist()
+        assert samples.individual[index].tolist() == expected
+    else:
+        index, (count,) = select_variants(variants, selection)
+        expected, found = read_bim(tmp_path / "o.bim").variants, variants.select(index)
+        np.testing.assert_array_equal(found.identifier, expected.identifier)
+        np.testing.assert_array_equal(found.position, expected.position)
+    assert count.left == len(expected)
 
 
-def run_plink2(
-    plink2: str, prefix: Path, option: str, path: Path, output: str, directory: Path
-) -> None:
-    command = [plink2, "--bfile", str(prefix), option, str(path), output]
-    subprocess.run([*command, "--out", str(directory / "o")], check=True, capture_output=True)
-
-
-def test_counts_report_named_found_and_left(tmp_path: Path) -> None:
+def test_counts_report_named_found_and_left(tmp_path):
     people = table(("a", "1"), ("b", "2"), ("c", "3"))
     keep = listed(tmp_path / "keep", "a 1\nb 2\nz 9\n")
     remove = listed(tmp_path / "remove", "2\n")
@@ -112,7 +102,7 @@ def test_counts_report_named_found_and_left(tmp_path: Path) -> None:
     ]
 
 
-def test_an_entry_that_matches_two_rows_is_refused(tmp_path: Path) -> None:
+def test_an_entry_that_matches_two_rows_is_refused(tmp_path):
     people = table(("a", "1"), ("b", "1"))
     with pytest.raises(InputError, match="several rows"):
         select_samples(people, Selection(keep=listed(tmp_path / "keep", "1\n")))
@@ -120,6 +110,40 @@ def test_an_entry_that_matches_two_rows_is_refused(tmp_path: Path) -> None:
     assert index.tolist() == [1]
 
 
-def test_nobody_left_is_an_error(tmp_path: Path) -> None:
+def test_nobody_left_is_an_error(tmp_path):
     with pytest.raises(InputError, match="nobody is left"):
         select_samples(table(("a", "1")), Selection(keep=listed(tmp_path / "keep", "a 2\n")))
+
+
+def test_y_mt_and_unplaced_contigs_are_left_out_by_default():
+    names = ("1", "chr22", "23", "XY", "PAR1", "26", "chrM", "Y", "0", "chrUn_KI270742v1", "HLA")
+    variants = variants_on(*names)
+    index, counts = select_variants(variants, Selection())
+    assert variants.chromosome[index].tolist() == ["1", "chr22", "23", "XY", "PAR1"]
+    assert [str(count) for count in counts] == [
+        "chromosome MT: 2 variants left out (plink2 --score counts one copy), 9 left",
+        "chromosome Y: 1 variants left out (plink2 --score counts one copy in men and none in "
+        "others), 8 left",
+        "chromosome 0: 1 variants left out (not placed on a chromosome), 7 left",
+        "other contigs: 2 variants left out (not placed on a chromosome), 5 left",
+    ]
+
+
+def test_unplaced_variants_can_be_selected():
+    index, (count,) = select_variants(
+        variants_on("0", "1", "2"), Selection(chromosomes=parse_chromosomes("0-1,7"))
+    )
+    assert index.tolist() == [0, 1]
+    assert str(count) == "--chr: 3 named, 2 found, 2 variants left"
+
+
+@pytest.mark.parametrize("chromosomes", ["Y", "24", "1-26", "MT", "chrM", "1,26"])
+def test_chromosomes_that_plink2_scores_as_one_copy_are_refused(chromosomes):
+    with pytest.raises(UsageError, match="plink2 --score counts one copy"):
+        parse_chromosomes(chromosomes)
+
+
+@pytest.mark.parametrize("chromosomes", ["", "1,", "29", "4-1", "1-99", "X-Y", "HLA", "1;2", "1 2"])
+def test_invalid_chromosomes_are_refused(chromosomes):
+    with pytest.raises(UsageError, match="not a human chromosome"):
+        parse_chromosomes(chromosomes)

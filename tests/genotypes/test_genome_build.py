@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from click import BadParameter
+from ingest_runs import variants_with
 
-from primo_scale.cli.option_types import BuildName
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.genome_build import find_known_variants, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable, read_bim
+from primo_scale.run.request_parts import to_build_name
 
 
 @pytest.fixture(scope="module")
@@ -31,34 +31,19 @@ def grch38(grch37) -> VariantTable:
     return dataclasses.replace(grch37, position=position)
 
 
-def test_the_build_is_inferred_from_real_positions(grch37):
+def test_the_build_is_inferred_from_known_positions(grch37, grch38, reference):
     found = find_known_variants(grch37)
     assert found.in_grch37 >= 30
     assert found.in_grch38 <= 1
-    assert found.build == "GRCh37"
-
-
-def test_the_other_build_is_inferred_from_moved_positions(grch38):
-    assert find_known_variants(grch38).build == "GRCh38"
-
-
-def test_no_build_is_inferred_for_an_older_build(reference):
-    """The positions of HapMap3 are in NCBI36."""
-    variants = read_bim(reference / "data/real/hapmap3_chr1-10/hm3_chr1-10.bim").variants
-    assert find_known_variants(variants).build is None
+    assert (found.build, find_known_variants(grch38).build) == ("GRCh37", "GRCh38")
+    ncbi36 = read_bim(reference / "data/real/hapmap3_chr1-10/hm3_chr1-10.bim").variants
+    assert find_known_variants(ncbi36).build is None
 
 
 def test_no_build_is_inferred_from_positions_everywhere(grch37):
     """With a variant at every twentieth position, known variants of both builds match by chance."""
     d = 2_550_000
-    everywhere = VariantTable(
-        chromosome=np.full(d, "22", dtype=object),
-        identifier=np.full(d, "v", dtype=object),
-        centimorgan=np.zeros(d),
-        position=np.arange(d) * 20,
-        allele1=np.full(d, "A", dtype=object),
-        allele2=np.full(d, "G", dtype=object),
-    )
+    everywhere = variants_with(d, chromosome="22", position=np.arange(d) * 20)
     found = find_known_variants(everywhere)
     assert found.in_grch37 + found.in_grch38 > 0
     assert found.build is None
@@ -79,18 +64,14 @@ def test_a_build_that_known_variants_contradict_is_refused(grch37, grch38):
         settle_genome_build("GRCh37", grch38)
 
 
-def test_a_given_build_that_is_not_contradicted_is_used(grch37, reference):
+def test_a_given_build_that_is_not_contradicted_is_used(grch37):
     assert settle_genome_build("GRCh37", grch37).source == "--genome-build"
     assert settle_genome_build("NR", grch37).name == "NR"
-    few = grch37.select(np.arange(100))
+    few = grch37.select(np.arange(20))
     assert settle_genome_build("NCBI36", few).name == "NCBI36"
-
-
-def test_without_the_option_the_build_is_inferred_or_not_reported(grch37):
-    told = settle_genome_build(None, grch37)
-    assert (told.name, told.source) == ("GRCh37", "positions of known variants")
-    untold = settle_genome_build(None, grch37.select(np.arange(20)))
-    assert untold.name == "NR"
+    inferred = settle_genome_build(None, grch37)
+    assert (inferred.name, inferred.source) == ("GRCh37", "positions of known variants")
+    assert settle_genome_build(None, few).name == "NR"
 
 
 @pytest.mark.parametrize(
@@ -99,10 +80,10 @@ def test_without_the_option_the_build_is_inferred_or_not_reported(grch37):
      ("GRCh38", "GRCh38"), ("hg18", "NCBI36"), ("NR", "NR")],
 )  # fmt: skip
 def test_builds_have_their_usual_aliases(text, name):
-    assert BuildName().convert(text, None, None) == name
+    assert to_build_name(text) == name
 
 
 @pytest.mark.parametrize("text", ["", "37", "T2T", "GRCh39", "hg19 "])
 def test_unknown_build_names_are_refused(text):
-    with pytest.raises(BadParameter):
-        BuildName().convert(text, None, None)
+    with pytest.raises(UsageError, match=f"genome-build: .*got {text}"):
+        to_build_name(text)

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ingest_runs import copy_fileset, run
 
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.input_warnings import InputWarnings
-
-
-def warnings_of(prefix: Path, directory: Path, selection: Selection | None = None) -> InputWarnings:
-    store = ingest(
-        [prefix],
-        directory / "g.zarr",
-        selection=selection or Selection(),
-        chunk_shape=(64, 32),
-        on_progress=lambda done, total: None,
-    )
-    return store.input_warnings
 
 
 @pytest.mark.parametrize(
@@ -43,22 +29,17 @@ def warnings_of(prefix: Path, directory: Path, selection: Selection | None = Non
         ("degenerate", {"monomorphic_variants": 3, "uncalled_variants": 1, "uncalled_samples": 1}),
     ],
 )
-def test_each_fixture_has_exactly_its_warnings(
-    reference: Path, tmp_path: Path, name: str, expected: dict[str, int]
-) -> None:
-    found = warnings_of(reference / "data/edge/plink_made" / name, tmp_path)
+def test_each_fixture_has_exactly_its_warnings(reference, tmp_path, name, expected):
+    prefix = reference / "data/edge/plink_made" / name
+    found = run(prefix, tmp_path / "g.zarr", chunk_shape=(64, 32)).input_warnings
     assert {key: value for key, value in vars(found).items() if value} == expected
     assert len(found.lines()) == len(expected)
 
 
 @pytest.mark.oracle
-def test_heterozygous_haploids_equal_those_of_plink(
-    reference: Path, plink19: str, tmp_path: Path
-) -> None:
-    prefix = tmp_path / "random"
+def test_heterozygous_haploids_equal_those_of_plink(reference, plink19, tmp_path):
     source = reference / "data/edge/plink_made/sexchr_numeric_unknown_sex"
-    for kind in (".bed", ".bim", ".fam"):
-        shutil.copy(source.with_suffix(kind), prefix.with_suffix(kind))
+    prefix = copy_fileset(source, tmp_path / "random")
     content = np.fromfile(prefix.with_suffix(".bed"), dtype=np.uint8)
     content[3:] = np.random.default_rng(1).integers(0, 256, len(content) - 3)
     content.tofile(prefix.with_suffix(".bed"))
@@ -72,6 +53,6 @@ def test_heterozygous_haploids_equal_those_of_plink(
     (tmp_path / "x").write_text("\n".join(on_x))
     reported = prefix.with_suffix(".hh").read_text().splitlines()
     expected = sum(line.split()[2] in on_x for line in reported)
-    found = warnings_of(prefix, tmp_path, Selection(extract=tmp_path / "x"))
+    store = run(prefix, tmp_path / "g.zarr", Selection(extract=tmp_path / "x"))
     assert expected > 100
-    assert found.heterozygous_haploids == expected
+    assert store.input_warnings.heterozygous_haploids == expected

@@ -13,15 +13,7 @@ import pytest
 from integer_products import available, product
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import (
-    AUTOMATIC,
-    NAMES,
-    avx512,
-    choice,
-    processor,
-    product_amx,
-    product_avx512,
-)
+from primo_scale.kernels import AUTOMATIC, NAMES, choice, compiling, product_amx, product_avx512
 from primo_scale.kernels.choice import choose_kernel, warmed_up
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE
@@ -54,7 +46,7 @@ def features(monkeypatch: pytest.MonkeyPatch):
 
     def pretend(names: frozenset[str]) -> None:
         monkeypatch.setattr(product_avx512, "host_features", lambda: names)
-        monkeypatch.setattr(product_amx, "request_tiles", lambda: names >= processor.TILE_FEATURES)
+        monkeypatch.setattr(product_amx, "_request_tiles", lambda: names >= product_amx.FEATURES)
         monkeypatch.setattr(Torch, "is_available", lambda _: False)
         choice._fastest.cache_clear()
 
@@ -80,9 +72,9 @@ def test_a_kernel_is_chosen_by_its_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("processor", "name"),
     [
-        (avx512.BYTE_FEATURES | processor.TILE_FEATURES, "amx"),
-        (avx512.BYTE_FEATURES, "vnni"),
-        (avx512.BYTE_FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
+        (product_avx512.FEATURES | product_amx.FEATURES, "amx"),
+        (product_avx512.FEATURES, "vnni"),
+        (product_avx512.FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
         (frozenset({"avx2", "fma"}), "float32"),
         (frozenset(), "float32"),
     ],
@@ -128,9 +120,9 @@ def test_processors_that_cannot_be_queried_have_no_features(
     def unknown() -> dict[str, bool]:
         raise RuntimeError("LLVM has not implemented this")
 
-    monkeypatch.setattr(processor.binding, "get_host_cpu_features", unknown)
-    assert processor.host_features() == frozenset()
-    assert not processor.request_tiles()
+    monkeypatch.setattr(compiling.binding, "get_host_cpu_features", unknown)
+    assert compiling.host_features() == frozenset()
+    assert not product_amx._request_tiles()
 
 
 @pytest.mark.parametrize("answer", [0, -1])
@@ -147,12 +139,12 @@ def test_amx_tiles_are_used_if_the_system_permits_them(
         def syscall(self, *words: int) -> int:
             return answer if words == (158, 0x1023, 18) else -1
 
-    monkeypatch.setattr(processor.sys, "platform", "linux")
-    monkeypatch.setattr(processor, "host_features", lambda: processor.TILE_FEATURES)
-    monkeypatch.setattr(processor.ctypes, "CDLL", lambda _: System())
-    assert processor.request_tiles() == (answer == 0)
-    monkeypatch.setattr(processor.sys, "platform", "darwin")
-    assert not processor.request_tiles()
+    monkeypatch.setattr(product_amx.sys, "platform", "linux")
+    monkeypatch.setattr(product_amx, "host_features", lambda: product_amx.FEATURES)
+    monkeypatch.setattr(product_amx.ctypes, "CDLL", lambda _: System())
+    assert product_amx._request_tiles() == (answer == 0)
+    monkeypatch.setattr(product_amx.sys, "platform", "darwin")
+    assert not product_amx._request_tiles()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from primo_scale.ledger.ledger import Ledger
+
 
 @pytest.fixture
 def path(tmp_path):
     """Path of a ledger in a directory that does not exist yet."""
     return tmp_path / "state" / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path):
+    """Open new ledger, which must be without problems when the test ends."""
+    with Ledger(path) as ledger:
+        yield ledger
+        assert ledger.verify() == []

@@ -5,24 +5,14 @@ from __future__ import annotations
 import stat
 
 import pytest
-from ledger_examples import (
-    ACCOUNT,
-    DELTA,
-    gaussian,
-    request,
-    together,
-)
+from ledger_examples import ACCOUNT, DELTA, gaussian, report_public_key, request, together
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
-from primo_scale.gaussian.calibration import Cost, mu_for, release_mu
+from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger import event_log
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
-from primo_scale.ledger.spending import (
-    Account,
-    AccountBudget,
-    ChargeState,
-)
+from primo_scale.ledger.spending import Account, ChargeState
 
 
 def test_the_first_release_opens_its_budget(path):
@@ -37,23 +27,11 @@ def test_the_first_release_opens_its_budget(path):
     assert balance.epsilon_left == 0
 
 
-def test_a_budget_equals_the_mu_squared_of_one_release():
-    assert AccountBudget(5.0, DELTA).mu_squared == mu_for(5.0 * (1 - 1e-6), DELTA) ** 2
-
-
-def test_a_reservation_is_in_the_file_before_it_returns(path):
-    with Ledger(path) as ledger:
-        charge = ledger.reserve(request()).charge
-        with Ledger(path, create=False) as other:
-            assert other.balance(ACCOUNT).charges[0].id == charge.id
-
-
-def test_a_reservation_survives_power_loss(path):
+def test_a_reservation_survives_power_loss(ledger):
     """A power loss cannot be simulated here: check the settings that SQLite documents for it."""
-    with Ledger(path) as ledger:
-        database = ledger._log._database
-        assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
-        assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    database = ledger._log._database
+    assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+    assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 def test_every_directory_made_for_a_ledger_survives_power_loss(tmp_path, monkeypatch):
@@ -68,158 +46,142 @@ def test_every_directory_made_for_a_ledger_survives_power_loss(tmp_path, monkeyp
     assert {path, *path.parents} - {tmp_path, *tmp_path.parents} <= durable
 
 
-def test_a_refusal_states_the_remaining_budget_and_the_remedy(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
-        assert not ledger.reserve(request()).opened_budget
-        with pytest.raises(BudgetRefused) as refused:
-            ledger.reserve(request("second"))
-        left = ledger.balance(ACCOUNT).epsilon_left
-        line = str(refused.value)
-        assert refused.value.exit_code == 6
-        assert "got epsilon 5;" in line
-        assert f"limit {left:g} left: 5 spent of 6 at delta 1e-08" in line
-        assert f"primo-scale ledger set-budget --ledger {path} --cohort eur343" in line
-        assert len(ledger.balance(ACCOUNT).charges) == 1
+def test_a_refusal_states_the_remaining_budget_and_the_remedy(path, ledger):
+    ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+    assert not ledger.reserve(request()).opened_budget
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.reserve(request("second"))
+    left = ledger.balance(ACCOUNT).epsilon_left
+    line = str(refused.value)
+    assert refused.value.exit_code == 6
+    assert "got epsilon 5;" in line
+    assert f"limit {left:g} left: 5 spent of 6 at delta 1e-08" in line
+    assert f"primo-scale ledger set-budget --ledger {path} --cohort eur343" in line
+    assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
-def test_no_more_than_the_remaining_epsilon_can_be_spent(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
-        ledger.reserve(request())
-        left = ledger.balance(ACCOUNT).epsilon_left
-        assert 2 < left < 4  # mu^2 adds up, not epsilon
-        with pytest.raises(BudgetRefused):
-            ledger.reserve(request("second", epsilon=left * (1 + 1e-4)))
-        ledger.reserve(request("second", epsilon=left))
-        spent = ledger.balance(ACCOUNT)
-        assert spent.spent.mu_squared <= spent.budget.mu_squared
-        assert spent.epsilon_spent == pytest.approx(6.0, rel=1e-4)
-        assert ledger.verify() == []
+def test_no_more_than_the_remaining_epsilon_can_be_spent(ledger):
+    ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+    ledger.reserve(request())
+    left = ledger.balance(ACCOUNT).epsilon_left
+    assert 2 < left < 4  # mu^2 adds up, not epsilon
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(request("second", epsilon=left * (1 + 1e-4)))
+    ledger.reserve(request("second", epsilon=left))
+    spent = ledger.balance(ACCOUNT)
+    assert spent.spent.mu_squared <= spent.budget.mu_squared
+    assert spent.epsilon_spent == pytest.approx(6.0, rel=1e-4)
 
 
-def test_delta_is_fixed(path):
-    with Ledger(path) as ledger:
-        ledger.reserve(request())
-        for attempt in (
-            lambda: ledger.reserve(request("second", epsilon=0.1, delta=1e-9)),
-            lambda: ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-9),
-        ):
-            with pytest.raises(BudgetRefused, match="Ask for --delta 1e-08"):
-                attempt()
-        ledger.set_budget(ACCOUNT, epsilon=9.0)
-        assert ledger.balance(ACCOUNT).budget.delta == DELTA
+def test_delta_is_fixed(ledger):
+    ledger.reserve(request())
+    for attempt in (
+        lambda: ledger.reserve(request("second", epsilon=0.1, delta=1e-9)),
+        lambda: ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-9),
+    ):
+        with pytest.raises(BudgetRefused, match="Ask for --delta 1e-08"):
+            attempt()
+    ledger.set_budget(ACCOUNT, epsilon=9.0)
+    assert ledger.balance(ACCOUNT).budget.delta == DELTA
 
 
-def test_each_unit_and_adjacency_has_its_own_budget(path):
+def test_each_unit_and_adjacency_has_its_own_budget(ledger):
     label = Account("eur343", PrivacyUnit.LABEL)
     add_remove = Account("eur343", adjacency=Adjacency.ADD_REMOVE)
-    with Ledger(path) as ledger:
-        for account in (label, add_remove):
-            ledger.set_budget(account, epsilon=5.0, delta=DELTA)
-        for account in (label, add_remove, Account("other")):
-            ledger.reserve(request(account=account))
-        with pytest.raises(BudgetRefused, match="no budget for this kind of privacy"):
-            ledger.reserve(request())
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
+    for account in (label, add_remove):
+        ledger.set_budget(account, epsilon=5.0, delta=DELTA)
+    for account in (label, add_remove, Account("other")):
+        ledger.reserve(request(account=account))
+    with pytest.raises(BudgetRefused, match="no budget for this kind of privacy"):
         ledger.reserve(request())
-        assert [len(balance.charges) for balance in ledger.balances()] == [1, 1, 1, 1]
+    ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
+    ledger.reserve(request())
+    assert [len(balance.charges) for balance in ledger.balances()] == [1, 1, 1, 1]
 
 
-def test_a_budget_lowered_below_the_spent_amount_allows_nothing(path):
-    with Ledger(path) as ledger:
-        ledger.reserve(request())
-        assert ledger.set_budget(ACCOUNT, epsilon=1.0).epsilon_left == 0
-        with pytest.raises(BudgetRefused):
-            ledger.reserve(request("second", epsilon=0.01))
-        assert ledger.verify() == []
+def test_a_budget_lowered_below_the_spent_amount_allows_nothing(ledger):
+    ledger.reserve(request())
+    assert ledger.set_budget(ACCOUNT, epsilon=1.0).epsilon_left == 0
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(request("second", epsilon=0.01))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, DELTA), (1.0, 0.5), (1.0, None)])
-def test_invalid_budgets_are_usage_errors_and_record_no_event(path, epsilon, delta):
-    with Ledger(path) as ledger:
-        head = ledger.head()
-        with pytest.raises(UsageError):
-            ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=delta)
-        assert ledger.head() == head
+def test_invalid_budgets_are_usage_errors_and_record_no_event(ledger, epsilon, delta):
+    head = ledger.head()
+    with pytest.raises(UsageError):
+        ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=delta)
+    assert ledger.head() == head
 
 
-def test_a_drawn_charge_is_replayed_and_never_charged_again(path):
-    with Ledger(path) as ledger:
-        charge = ledger.reserve(request()).charge
-        ledger.mark_drawn(charge, "noised")
-        drawn = ledger.reserve(request())
-        assert (drawn.charge.id, drawn.charge.state) == (charge.id, ChargeState.DRAWN)
-        assert drawn.charge.statistics_digest == "noised"
-        assert not drawn.opened_budget
-        ledger.mark_published(charge, "release one")
-        ledger.mark_published(charge, "release two")
-        published = ledger.reserve(request()).charge
-        assert published.state is ChargeState.PUBLISHED
-        assert published.release_digests == ("release one", "release two")
-        assert len(ledger.balance(ACCOUNT).charges) == 1
-        assert ledger.verify() == []
+def test_a_drawn_charge_is_replayed_and_never_charged_again(ledger):
+    charge = ledger.reserve(request()).charge
+    ledger.mark_drawn(charge, "noised")
+    drawn = ledger.reserve(request())
+    assert (drawn.charge.id, drawn.charge.state) == (charge.id, ChargeState.DRAWN)
+    assert drawn.charge.statistics_digest == "noised"
+    assert not drawn.opened_budget
+    ledger.mark_published(charge, "release one")
+    ledger.mark_published(charge, "release two")
+    published = ledger.reserve(request()).charge
+    assert published.state is ChargeState.PUBLISHED
+    assert published.release_digests == ("release one", "release two")
+    assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
 @pytest.mark.parametrize(
     "changed", [request("other"), request(epsilon=4.0), request(account=Account("other"))]
 )
-def test_only_the_same_request_is_replayed(path, changed):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
-        charge = ledger.reserve(request()).charge
-        ledger.mark_drawn(charge, "noised")
-        assert ledger.reserve(changed).charge.id != charge.id
+def test_only_the_same_request_is_replayed(ledger, changed):
+    ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
+    charge = ledger.reserve(request()).charge
+    ledger.mark_drawn(charge, "noised")
+    assert ledger.reserve(changed).charge.id != charge.id
 
 
-def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_stored(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
-        first = ledger.reserve(request()).charge
-        second = ledger.reserve(request()).charge
-        assert second.id != first.id
-        replayed = ledger.reserve(request(), stored_noise=first.id).charge
-        assert replayed.id == first.id
-        unrelated = ledger.reserve(request("other"), stored_noise=first.id).charge
-        assert unrelated.id not in (first.id, second.id)
-        assert len(ledger.balance(ACCOUNT).charges) == 3
+def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_stored(ledger):
+    ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
+    first = ledger.reserve(request()).charge
+    second = ledger.reserve(request()).charge
+    assert second.id != first.id
+    replayed = ledger.reserve(request(), stored_noise=first.id).charge
+    assert replayed.id == first.id
+    unrelated = ledger.reserve(request("other"), stored_noise=first.id).charge
+    assert unrelated.id not in (first.id, second.id)
+    assert len(ledger.balance(ACCOUNT).charges) == 3
 
 
-def test_lost_statistics_are_paid_for_again_on_demand(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=7.5, delta=DELTA)
-        first = ledger.reserve(request()).charge
-        ledger.mark_drawn(first, "noised")
-        second = ledger.reserve_again(request()).charge
-        assert second.id != first.id
-        ledger.mark_drawn(second, "noised anew")
-        assert ledger.reserve(request()).charge.id == second.id
-        assert ledger.reserve(request(), stored_noise=first.id).charge.id == first.id
-        with pytest.raises(BudgetRefused, match="does not cover this release"):
-            ledger.reserve_again(request())
+def test_lost_statistics_are_paid_for_again_on_demand(ledger):
+    ledger.set_budget(ACCOUNT, epsilon=7.5, delta=DELTA)
+    first = ledger.reserve(request()).charge
+    ledger.mark_drawn(first, "noised")
+    second = ledger.reserve_again(request()).charge
+    assert second.id != first.id
+    ledger.mark_drawn(second, "noised anew")
+    assert ledger.reserve(request()).charge.id == second.id
+    assert ledger.reserve(request(), stored_noise=first.id).charge.id == first.id
+    with pytest.raises(BudgetRefused, match="does not cover this release"):
+        ledger.reserve_again(request())
 
 
-def test_a_refusal_states_the_charges_of_interrupted_runs(path):
-    with Ledger(path) as ledger:
+def test_a_refusal_states_the_charges_of_interrupted_runs(ledger):
+    ledger.reserve(request())
+    with pytest.raises(BudgetRefused, match="Charged for interrupted runs of this release: 1"):
         ledger.reserve(request())
-        with pytest.raises(BudgetRefused, match="Charged for interrupted runs of this release: 1"):
-            ledger.reserve(request())
 
 
-def test_one_charge_has_one_noise(path):
-    with Ledger(path) as ledger:
-        charge = ledger.reserve(request()).charge
-        with pytest.raises(InputError, match="was not recorded"):
-            ledger.mark_published(charge, "release")
-        ledger.mark_drawn(charge, "noised")
-        ledger.mark_drawn(charge, "noised")
-        with pytest.raises(InputError, match="other noise was already drawn"):
-            ledger.mark_drawn(charge, "noised again")
-        assert ledger.verify() == []
+def test_one_charge_has_one_noise(ledger):
+    charge = ledger.reserve(request()).charge
+    with pytest.raises(InputError, match="was not recorded"):
+        ledger.mark_published(charge, "release")
+    ledger.mark_drawn(charge, "noised")
+    ledger.mark_drawn(charge, "noised")
+    with pytest.raises(InputError, match="other noise was already drawn"):
+        ledger.mark_drawn(charge, "noised again")
 
 
-def test_a_charge_of_another_ledger_is_unknown(path, tmp_path):
-    with Ledger(path) as ledger, Ledger(tmp_path / "other.sqlite") as other:
+def test_a_charge_of_another_ledger_is_unknown(ledger, tmp_path):
+    with Ledger(tmp_path / "other.sqlite") as other:
         charge = ledger.reserve(request()).charge
         with pytest.raises(InputError, match="no such charge"):
             other.mark_drawn(charge, "noised")
@@ -274,11 +236,6 @@ def spend(path, name, paid):
                 pass
 
 
-def report_key(path, keys):
-    with Ledger(path) as ledger:
-        keys.put(ledger.keyed_digest("a", b""))
-
-
 def test_two_processes_cannot_overspend(path):
     with Ledger(path) as ledger:
         budget = ledger.set_budget(COHORT, epsilon=4.0, delta=DELTA).budget
@@ -292,7 +249,7 @@ def test_two_processes_cannot_overspend(path):
 
 
 def test_processes_that_start_together_create_one_ledger(path):
-    keys = together(report_key, path, [(), (), ()])
+    keys = together(report_public_key, path, [(), (), ()])
     assert len(keys) == 3
     with Ledger(path, create=False) as ledger:
-        assert set(keys) == {ledger.keyed_digest("a", b"")}
+        assert set(keys) == {ledger.public_key}

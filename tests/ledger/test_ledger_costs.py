@@ -9,24 +9,13 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_examples import (
-    ACCOUNT,
-    DELTA,
-    gaussian,
-    request,
-)
+from ledger_examples import ACCOUNT, DELTA, gaussian, request
 
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import (
-    Account,
-    AccountBudget,
-    Balance,
-    Charge,
-    ChargeRequest,
-)
+from primo_scale.ledger.spending import Account, AccountBudget, Balance, Charge, ChargeRequest
 
 
 def subsampled(epsilon, delta=DELTA):
@@ -85,83 +74,73 @@ def test_a_budget_covers_exactly_the_costs_that_compose_to_it(
     assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
 
 
-def test_a_budget_of_one_subsampled_release_covers_exactly_that(path):
-    with Ledger(path) as ledger:
-        asked = request("sub", cost=subsampled(5.0))
-        assert ledger.reserve(asked).opened_budget
-        balance = ledger.balance(ACCOUNT)
-        assert balance.spent == subsampled(5.0)
-        assert balance.epsilon_spent == pytest.approx(5.0, rel=3e-6)
-        assert balance.epsilon_left == 0
-        with pytest.raises(BudgetRefused, match="does not cover"):
-            ledger.reserve(request("more", epsilon=0.01))
-        assert ledger.verify() == []
+def test_a_budget_of_one_subsampled_release_covers_exactly_that(ledger):
+    asked = request("sub", cost=subsampled(5.0))
+    assert ledger.reserve(asked).opened_budget
+    balance = ledger.balance(ACCOUNT)
+    assert balance.spent == subsampled(5.0)
+    assert balance.epsilon_spent == pytest.approx(5.0, rel=3e-6)
+    assert balance.epsilon_left == 0
+    with pytest.raises(BudgetRefused, match="does not cover"):
+        ledger.reserve(request("more", epsilon=0.01))
 
 
-def test_approximate_costs_reduce_the_remaining_epsilon_and_delta(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
-        part = Cost(0.0, 2.0, DELTA / 4)
-        ledger.reserve(request("amplified", epsilon=2.0, cost=part))
-        left = ledger.balance(ACCOUNT).epsilon_left
-        # Gaussian releases at (4, 3/4 delta), converted to the whole delta: just under 4.
-        assert 3.9 < left < 4.0
-        with pytest.raises(BudgetRefused, match=f"limit {left:g} left: 2 spent of 6"):
-            ledger.reserve(request("rest", epsilon=left * (1 + 1e-4)))
-        ledger.reserve(request("rest", epsilon=left))
-        assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(6.0, rel=1e-4)
-        assert ledger.verify() == []
+def test_approximate_costs_reduce_the_remaining_epsilon_and_delta(ledger):
+    ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+    part = Cost(0.0, 2.0, DELTA / 4)
+    ledger.reserve(request("amplified", epsilon=2.0, cost=part))
+    left = ledger.balance(ACCOUNT).epsilon_left
+    # Gaussian releases at (4, 3/4 delta), converted to the whole delta: just under 4.
+    assert 3.9 < left < 4.0
+    with pytest.raises(BudgetRefused, match=f"limit {left:g} left: 2 spent of 6"):
+        ledger.reserve(request("rest", epsilon=left * (1 + 1e-4)))
+    ledger.reserve(request("rest", epsilon=left))
+    assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(6.0, rel=1e-4)
 
 
-def test_the_delta_of_an_account_is_never_exhausted(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
-        ledger.reserve(request("one", cost=subsampled(5.0)))
-        head = ledger.head()
-        with pytest.raises(BudgetRefused, match="would use up the cohort's delta") as refused:
-            ledger.reserve(request("two", cost=subsampled(5.0)))
-        line = str(refused.value)
-        assert refused.value.exit_code == 6
-        assert "\n" not in line
-        assert "got delta 5e-09 on top of 5e-09" in line
-        assert "less than delta 1e-08" in line
-        assert ledger.head() == head
-        ledger.reserve(request("two", cost=subsampled(5.0, delta=0.9 * DELTA)))
-        ledger.reserve(request("Gaussian"))
-        assert ledger.verify() == []
+def test_the_delta_of_an_account_is_never_exhausted(ledger):
+    ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+    ledger.reserve(request("one", cost=subsampled(5.0)))
+    head = ledger.head()
+    with pytest.raises(BudgetRefused, match="would use up the cohort's delta") as refused:
+        ledger.reserve(request("two", cost=subsampled(5.0)))
+    line = str(refused.value)
+    assert refused.value.exit_code == 6
+    assert "\n" not in line
+    assert "got delta 5e-09 on top of 5e-09" in line
+    assert "less than delta 1e-08" in line
+    assert ledger.head() == head
+    ledger.reserve(request("two", cost=subsampled(5.0, delta=0.9 * DELTA)))
+    ledger.reserve(request("Gaussian"))
 
 
-def test_approximate_costs_alone_exhaust_a_budget(path):
+def test_approximate_costs_alone_exhaust_a_budget(ledger):
     """Without mu^2 the sums of epsilon_j and delta_j decide."""
     budget = AccountBudget(5.0, DELTA)
     assert budget.covers(Cost(0.0, 5.0, 0.999 * DELTA))
     assert not budget.covers(Cost(0.0, 5.001, 0.5 * DELTA))
     assert not budget.covers(Cost(0.0, 2.5, DELTA))
     part = request(epsilon=2.0, cost=Cost(0.0, 2.0, 0.5 * DELTA))
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
-        ledger.reserve(part)
-        with pytest.raises(BudgetRefused, match="would use up the cohort's delta"):
-            ledger.reserve(replace(part, digest="second"))
-        with pytest.raises(BudgetRefused, match="does not cover"):
-            ledger.reserve(request("second", epsilon=3.1, cost=Cost(0.0, 3.1, 0.1 * DELTA)))
-        ledger.reserve(request("second", epsilon=2.0, cost=Cost(0.0, 2.0, 0.1 * DELTA)))
-        assert ledger.verify() == []
+    ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
+    ledger.reserve(part)
+    with pytest.raises(BudgetRefused, match="would use up the cohort's delta"):
+        ledger.reserve(replace(part, digest="second"))
+    with pytest.raises(BudgetRefused, match="does not cover"):
+        ledger.reserve(request("second", epsilon=3.1, cost=Cost(0.0, 3.1, 0.1 * DELTA)))
+    ledger.reserve(request("second", epsilon=2.0, cost=Cost(0.0, 2.0, 0.1 * DELTA)))
 
 
-def test_two_charges_of_one_release_share_its_budget(path):
+def test_two_charges_of_one_release_share_its_budget(ledger):
     moments = request("moments", cost=gaussian(5.0, share=0.05))
     main = request("main", cost=gaussian(5.0, share=0.95))
-    with Ledger(path) as ledger:
-        first = ledger.reserve(moments, further_cost=main.cost)
-        assert first.opened_budget
-        second = ledger.reserve(main)
-        assert not second.opened_budget
-        assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
-        assert ledger.reserve(moments, stored_noise=[first.charge.id]).charge.id == first.charge.id
-        with pytest.raises(BudgetRefused):
-            ledger.reserve(moments)
-        assert ledger.verify() == []
+    first = ledger.reserve(moments, further_cost=main.cost)
+    assert first.opened_budget
+    second = ledger.reserve(main)
+    assert not second.opened_budget
+    assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
+    assert ledger.reserve(moments, stored_noise=[first.charge.id]).charge.id == first.charge.id
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(moments)
 
 
 def test_spent_before_sums_the_earlier_charges_of_the_account(path):
@@ -180,17 +159,16 @@ def test_spent_before_sums_the_earlier_charges_of_the_account(path):
         balance.spent_before("another")
 
 
-def test_a_release_whose_further_cost_is_not_covered_is_refused(path):
+def test_a_release_whose_further_cost_is_not_covered_is_refused(ledger):
     moments = request("moments", cost=gaussian(5.0, share=0.05))
     rest = gaussian(5.0, share=0.95)
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
-        for attempt in (ledger.reserve, ledger.reserve_again):
-            with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
-                attempt(moments, further_cost=rest)
-        assert ledger.balance(ACCOUNT).charges == ()
-        ledger.reserve(moments)
-        assert len(ledger.balance(ACCOUNT).charges) == 1
+    ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
+    for attempt in (ledger.reserve, ledger.reserve_again):
+        with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
+            attempt(moments, further_cost=rest)
+    assert ledger.balance(ACCOUNT).charges == ()
+    ledger.reserve(moments)
+    assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
 IMPOSSIBLE = [
@@ -210,12 +188,11 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("cost", "problem"), IMPOSSIBLE)
-def test_an_invalid_cost_is_never_charged(path, cost, problem):
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
-        with pytest.raises(ValueError, match=problem):
-            ledger.reserve(request(cost=cost))
-        assert ledger.balance(ACCOUNT).charges == ()
+def test_an_invalid_cost_is_never_charged(ledger, cost, problem):
+    ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
+    with pytest.raises(ValueError, match=problem):
+        ledger.reserve(request(cost=cost))
+    assert ledger.balance(ACCOUNT).charges == ()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 
 import pytest
-from crash import KILLED, STEPS, UPGRADE_STEPS, killed_at, run_module, steps_passed
+from crash import KILLED, STEPS, UPGRADE_STEPS, killed_at, steps_passed
 from ledger_examples import VERSION_1_CHARGE, write_version_1
 
 from primo_scale.errors import InterruptedRun
@@ -174,24 +174,3 @@ def test_an_upgrade_is_one_transaction(tmp_path, label):
         assert ledger.verify() == []
         assert [charge.id for charge in ledger.balances()[0].charges] == [VERSION_1_CHARGE]
     assert len(events(tmp_path, "upgraded")) == 1
-
-
-def test_a_command_can_be_killed_at_a_step(tmp_path):
-    """The acceptance test relies on this: the hook also acts in a process of its own."""
-    (tmp_path / "toy.py").write_text(
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from primo_scale.ledger.payment_steps import PaymentStep, announce_step\n"
-        "assert __name__ == '__main__'\n"
-        "for name in sys.argv[1:]:\n"
-        "    announce_step(PaymentStep.BLOCK_WRITTEN)\n"
-        "    Path(name).touch()\n"
-    )
-    names, record = ["a", "b", "c"], tmp_path / "record"
-    killed = run_module("toy", names, cwd=tmp_path, kill_at="block written", occurrence=2)
-    assert (killed.returncode, killed.stderr) == (KILLED, "")
-    assert [(tmp_path / name).exists() for name in names] == [True, False, False]
-    whole = run_module("toy", names, cwd=tmp_path, record=record)
-    assert whole.returncode == 0
-    assert all((tmp_path / name).exists() for name in names)
-    assert record.read_text().splitlines() == ["block written"] * 3

@@ -24,11 +24,7 @@ from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import (
-    Account,
-    ChargeRequest,
-    ChargeState,
-)
+from primo_scale.ledger.spending import Account, ChargeRequest, ChargeState
 
 # --- damage -----------------------------------------------------------------------------------
 
@@ -153,10 +149,9 @@ def test_an_unwritable_directory_is_reported(tmp_path):
         Ledger(tmp_path / "state" / "ledger.sqlite")
 
 
-def test_a_locked_ledger_is_reported(path, monkeypatch):
+def test_a_locked_ledger_is_reported(path, ledger, monkeypatch):
     monkeypatch.setattr("primo_scale.ledger.event_log._LOCK_SECONDS", 0.05)
     with (
-        Ledger(path) as ledger,
         Ledger(path) as other,
         ledger._log.exclusively(),
         pytest.raises(InputError, match="another process has held the ledger"),

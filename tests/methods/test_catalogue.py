@@ -15,10 +15,10 @@ from primo_scale.privacy.planning import PublicSizes
 FULL, LABEL, FEATURE = PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 
 
-def sizes(n_phenotypes, *, row_norm=25, n_samples=5008):
+def sizes(n_phenotypes, *, row_norm=25):
     """Rows of 25 variants of variance 1 at n = 5,008: docs/maths/papers.md, item 5."""
     return PublicSizes(
-        n_samples=n_samples,
+        n_samples=5008,
         n_variants=25,
         n_phenotypes=n_phenotypes,
         largest_block=25,
@@ -29,16 +29,14 @@ def sizes(n_phenotypes, *, row_norm=25, n_samples=5008):
 
 
 def test_methods_and_their_privacy_units():
+    others = ("sub-samp-reuse-cov", "ssp", "ada-ssp", "ada-ssp-budget", "const-ssp-full", "naive")
     expected = {
         "reuse-cov-gauss": {FULL, LABEL, FEATURE},
         "reuse-cov-proj-x": {LABEL},
         "reuse-cov-proj-y": {FEATURE},
         "reuse-cov-proj": {FULL},
+        **{name: {FULL, FEATURE} for name in others},
     }
-    for name in ("sub-samp-reuse-cov", "naive"):
-        expected[name] = {FULL, FEATURE}
-    for name in ("ssp", "ada-ssp", "ada-ssp-budget", "const-ssp-full"):
-        expected[name] = {FULL, FEATURE}
     assert {name: set(method.privacy) for name, method in METHODS.items()} == expected
 
 
@@ -82,10 +80,6 @@ def test_shrinkage_can_be_chosen_only_where_the_method_leaves_it_open():
             estimator_for(METHODS[name], ESTIMATORS["sure"])
 
 
-def test_the_options_of_the_command_line():
-    assert list(SHRINKAGES) == ["known-noise", "ridge-at-noise-norm", "sure", "james-stein"]
-
-
 @pytest.mark.parametrize("privacy", [FULL, LABEL])
 @pytest.mark.parametrize("n_phenotypes", [1, 100_000])
 def test_private_phenotypes_leave_one_choice(privacy, n_phenotypes):
@@ -108,14 +102,18 @@ def test_feature_privacy_projects_from_the_crossover_on():
     assert "470 phenotypes are not fewer than the 459" in reason
 
 
-def test_rows_that_stay_below_their_bound_are_projected_sooner():
-    promise = Promise(5.0, 1 / 5008**2, FEATURE)
-    assert choose_method(promise, sizes(240, row_norm=100))[0].name == "reuse-cov-proj-y"
-    assert choose_method(promise, sizes(220, row_norm=100))[0].name == "reuse-cov-gauss"
-    # With a bound below the variance, the filled share of the bound is limited to 1.
-    assert choose_method(promise, sizes(450, row_norm=5))[0].name == "reuse-cov-gauss"
-
-
-def test_a_share_of_the_budget_moves_the_crossover():
-    promise = Promise(5.0, 1 / 5008**2, FEATURE, share=0.25)
-    assert choose_method(promise, sizes(240))[0].name == "reuse-cov-proj-y"
+@pytest.mark.parametrize(
+    ("n_phenotypes", "row_norm", "share", "name"),
+    [
+        # Rows below their bound are projected sooner.
+        (240, 100, 1.0, "reuse-cov-proj-y"),
+        (220, 100, 1.0, "reuse-cov-gauss"),
+        # With a bound below the variance, the filled share of the bound is limited to 1.
+        (450, 5, 1.0, "reuse-cov-gauss"),
+        # A share of the budget moves the crossover.
+        (240, 25, 0.25, "reuse-cov-proj-y"),
+    ],
+)
+def test_row_norms_and_shares_of_the_budget_move_the_crossover(n_phenotypes, row_norm, share, name):
+    promise = Promise(5.0, 1 / 5008**2, FEATURE, share=share)
+    assert choose_method(promise, sizes(n_phenotypes, row_norm=row_norm))[0].name == name

@@ -11,7 +11,6 @@ from methods_examples import (
     integer_cohort,
     solved,
     statistics_of,
-    symmetric_noise,
     with_noise,
 )
 from sklearn.linear_model import Ridge as SklearnRidge
@@ -40,34 +39,30 @@ def scales(n_blocks=1, **sigmas):
     return replace(no_noise(n_blocks), **sigmas)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_without_noise_every_method_is_ridge(name):
-    """At the prior's penalty, at 0 for projections that are idle, or at one unit for SSP."""
-    method = METHODS[name]
-    prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
-    recipe = Recipe(subsample=N) if method.subsamples else Recipe()
-    bounds = inputs_for(DENSE, N).bounds
+EXPECTED_PENALTIES = {
+    **dict.fromkeys(METHODS, 45.0),  # the prior's
+    **dict.fromkeys(["reuse-cov-proj", "reuse-cov-proj-x"], 0.0),  # idle projections
+    **dict.fromkeys(["ssp", "ada-ssp", "ada-ssp-budget", "const-ssp-full"], 9.0),  # one unit
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    [*((name, None) for name in METHODS), *(("reuse-cov-gauss", rule) for rule in SHRINKAGES)],
+)
+def test_without_noise_every_method_and_shrinkage_is_ridge(name, estimator):
     inputs = inputs_for(
         DENSE,
         N,
-        prior=prior,
-        recipe=recipe,
+        prior=EffectPrior(np.full(L, 2.0), np.full(L, 90.0)),
+        recipe=Recipe(subsample=N) if METHODS[name].subsamples else Recipe(),
         unit=3,
-        bounds=replace(bounds, row_norm=10**6),
+        bounds=replace(inputs_for(DENSE, N).bounds, row_norm=10**6),
     )
-    solution = solved(DENSE, inputs, name)
-    expected = {"reuse-cov-proj": 0.0, "reuse-cov-proj-x": 0.0}
-    expected |= dict.fromkeys(["ssp", "ada-ssp", "ada-ssp-budget", "const-ssp-full"], 9.0)
-    alpha = expected.get(name, 45.0)
-    np.testing.assert_allclose(solution.weights.genotypes, scikit_ridge(X, Y, alpha), rtol=1e-8)
+    solution = solved(DENSE, inputs, name, estimator)
+    expected = scikit_ridge(X, Y, EXPECTED_PENALTIES[name])
+    np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-8)
     assert solution.rule and solution.floor
-
-
-@pytest.mark.parametrize("estimator", SHRINKAGES)
-def test_without_noise_every_shrinkage_is_ridge_at_the_priors_penalty(estimator):
-    prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
-    solution = solved(DENSE, inputs_for(DENSE, N, prior=prior), estimator=estimator)
-    np.testing.assert_allclose(solution.weights.genotypes, scikit_ridge(X, Y, 45.0), rtol=1e-8)
 
 
 def test_naive_solves_every_phenotype_with_its_own_gram():
@@ -288,9 +283,3 @@ def test_shrinkage_predicts_better_than_solving_noise(estimator):
             scores.append(1 - (centred(Y - X @ W) ** 2).sum() / total)
     assert np.mean(ours) > np.mean(plain) + 0.05
     assert np.mean(ours) > 0
-
-
-def test_example_noise_is_that_of_the_svec_layout():
-    draws = np.array([symmetric_noise(3, 2.0, np.random.default_rng(s)) for s in range(4000)])
-    np.testing.assert_allclose(draws.std(axis=0).diagonal(), 2.0, rtol=0.08)
-    np.testing.assert_allclose(draws[:, 0, 1].std(), np.sqrt(2.0), rtol=0.08)

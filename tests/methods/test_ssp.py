@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from primo_scale.methods.estimators import EffectPrior, EstimatorInputs
+from primo_scale.methods.rules import eigenvalue_bound, eigenvalue_ridge, unit_ridge
 from primo_scale.methods.shrinkage import Ridge, noise_norm
-from primo_scale.methods.ssp import adaptive_ridge, eigenvalue_bound, unit_ridge
 
 RHO = 0.05
 VECTOR = np.load(Path(__file__).parents[1] / "reference" / "vectors" / "10_thesis.npz")
@@ -73,13 +75,20 @@ def test_adaptive_ridge_matches_the_thesis(gamma, name):
         np.testing.assert_allclose([penalty, bound], VECTOR[chosen], rtol=1e-9)
     # The formula is that of the product; only the constants differ.
     norm = penalty + bound
-    assert adaptive_ridge(norm, smallest=bound, unit=1).penalty == pytest.approx(penalty + 1)
+    assert product_penalty(eigenvalue_ridge, norm, bound) == pytest.approx(penalty + 1)
+
+
+def product_penalty(rule, norm, smallest, unit=1):
+    """Penalty of a rule for a noise norm and a bound on the smallest eigenvalue."""
+    spectrum = SimpleNamespace(values=np.ones(2), gram_sigma=norm / noise_norm(1.0, 2))
+    prior = EffectPrior(np.ones(1), np.ones(1))
+    return rule(spectrum, EstimatorInputs(prior, 0.0, unit, smallest)).penalty
 
 
 def test_penalties_are_in_lattice_units():
-    assert unit_ridge(16).penalty == 256
-    assert adaptive_ridge(1000.0, smallest=300.0, unit=16).penalty == 956
-    assert adaptive_ridge(1000.0, smallest=3000.0, unit=16).penalty == 256
+    assert product_penalty(unit_ridge, 1000.0, 300.0, unit=16) == 256
+    assert product_penalty(eigenvalue_ridge, 1000.0, 300.0, unit=16) == pytest.approx(956)
+    assert product_penalty(eigenvalue_ridge, 1000.0, 3000.0, unit=16) == 256
 
 
 def test_the_eigenvalue_bound_fails_within_its_stated_probability():
@@ -99,7 +108,7 @@ def test_ridge_beyond_the_smallest_eigenvalue_makes_a_noisy_gram_positive_defini
     rng = np.random.default_rng(2)
     d, sigma = 30, 40.0
     smallest = 0.2 * noise_norm(sigma, d)
-    penalty = adaptive_ridge(noise_norm(sigma, d), smallest=smallest, unit=1).penalty
+    penalty = product_penalty(eigenvalue_ridge, noise_norm(sigma, d), smallest)
     E = rng.normal(0, sigma, (500, d, d))
     lowest = np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)[:, 0] + smallest
     assert (lowest + penalty > 0).mean() > 0.97

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import io
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import small_cohort
 from command_io import table_options
 
 from primo_scale.storage.locations import Location
@@ -18,16 +17,11 @@ COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
 
 
 def run(command: str, *arguments: object, exit_code: int = 0) -> str:
-    """Run ``python -m pipelines.COMMAND`` in this process, and return its output and errors."""
+    """Run a command in this process, and return its output and errors."""
     main = importlib.import_module(f"pipelines.{command}").main
-    output, ended = io.StringIO(), 0
-    try:
-        with redirect_stdout(output), redirect_stderr(output):
-            main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        ended = end.code
-    assert ended == exit_code, f"exit code {ended}: {output.getvalue()}"
-    return output.getvalue()
+    result = small_cohort.command(main, *arguments)
+    assert result.exit_code == exit_code, f"exit code {result.exit_code}: {result.output}"
+    return result.output
 
 
 def options(cohort: Path, work: Path) -> list[str]:

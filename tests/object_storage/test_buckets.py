@@ -10,19 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from faulty_proxy import FAULTS, SECRET, seeded
-from whole_matrices import write_cross, write_gram
 
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
 from primo_scale.run.work_directory import claim
 from primo_scale.storage import bucket_store
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.bucket_store import Patience
 from primo_scale.storage.chunks import commit_chunk, drop_chunk, read_block
 from primo_scale.storage.groups import (
     array_of,
     create_array,
     create_group,
-    is_complete,
     mark_complete,
     open_group,
     read_strings,
@@ -61,20 +58,6 @@ def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
     np.testing.assert_array_equal(read_block(remote, ALL), read_block(local, ALL))
     names = read_strings(open_group(prefix / "s", "statistics"), "names")
     assert names.tolist() == ["ü", "", "x"]
-
-
-def test_an_unfinished_store_is_refused_and_replaced(prefix):
-    group = create_group(prefix, "statistics", {})
-    create_array(group, "old", shape=(2,), chunks=(1,), dtype=np.int64)
-    assert not is_complete(prefix, "statistics")
-    with pytest.raises(InputError, match="unfinished"):
-        open_group(prefix, "statistics")
-    written(prefix, numbers(2))
-    assert not any(key.startswith("old") for key in store_at(prefix).all_keys())
-    with pytest.raises(InputError, match="another kind"):
-        open_group(prefix, "outcomes")
-    with pytest.raises(InputError, match="holds no"):
-        open_group(prefix / "none", "statistics")
 
 
 def test_neighbouring_prefixes_are_not_changed(prefix):
@@ -139,39 +122,6 @@ def test_reading_a_missing_object_is_an_error(prefix, key):
     store_at(prefix).remove(key)
     with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
         read_block(array, ALL)
-
-
-@pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])
-def test_reading_a_damaged_object_is_an_error(prefix, damage):
-    array, store = written(prefix, numbers(6)), store_at(prefix)
-    content = bytearray(store.read("a/c/1/0"))
-    if damage == "flip":
-        content[17] ^= 4
-    else:
-        del content[-20 if damage == "truncate" else 0 :]
-    store.remove("a/c/1/0")
-    assert store.put_if_absent("a/c/1/0", bytes(content))
-    with pytest.raises(DamagedChunk, match="damaged"):
-        read_block(array, (slice(2, 4), slice(None)))
-    np.testing.assert_array_equal(read_block(array, (slice(0, 2), slice(None))), numbers(6)[:2])
-
-
-def test_statistics_in_a_bucket_have_the_same_digest_as_on_disk(prefix, tmp_path):
-    layout = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
-
-    def digests(location: Location) -> tuple[str, str]:
-        writer = BlockMatricesWriter(location, "statistics", layout)
-        for block, size in enumerate(layout.sizes):
-            write_gram(writer, layout, block, numbers(block, (size, size)))
-            write_cross(writer, layout, block, numbers(block, (size, 3)))
-        writer.write_outcome_gram(numbers(7, (3, 3)))
-        writer.write_observed(np.array([5, 6]))
-        said = writer.sha256()
-        writer.finish({})
-        return said, BlockMatrices(location, "statistics", layout).sha256()
-
-    in_bucket, on_disk = digests(prefix / "s"), digests(tmp_path / "s")
-    assert in_bucket == on_disk and len(set(on_disk)) == 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -15,7 +15,7 @@ from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
-from primo_scale.storage.groups import array_of, is_complete, open_group
+from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -80,10 +80,14 @@ def test_encrypted_partial_sums_reveal_no_sums_or_digests(prefix, key, tmp_path,
         is_complete(prefix / "partials.zarr", KIND)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, encrypted):
-    if encrypted:
+@pytest.fixture(params=[False, True])
+def encrypted(request) -> bool:
+    if request.param:
         request.getfixturevalue("key")
+    return request.param
+
+
+def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, encrypted):
     partials = opened(prefix)
     done = commit_all(partials)
     assert partials.inputs.genotypes == prefix / "genotypes"
@@ -95,22 +99,7 @@ def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, request, e
     assert (b"another-place" in header) == (not encrypted)
 
 
-def test_an_encrypted_array_of_another_store_is_refused(prefix, key):
-    there, here = opened(prefix / "there"), opened(prefix / "here")
-    source, target = store_at(there.path), store_at(here.path)
-    for name in ("gram/0/zarr.json", "cross/0/zarr.json"):
-        target.remove(f"{here.store_id}/{name}")
-        target.put_if_absent(f"{here.store_id}/{name}", source.read(f"{there.store_id}/{name}"))
-    group = open_group(here.path, KIND, complete=False)
-    for name in ("gram/0", "cross/0"):
-        with pytest.raises(InputError, match="the store is damaged"):
-            array_of(group, f"{here.store_id}/{name}")
-
-
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_damaged_and_missing_chunks_are_found(prefix, request, encrypted):
-    if encrypted:
-        request.getfixturevalue("key")
+def test_damaged_and_missing_chunks_are_found(prefix, encrypted):
     partials = opened(prefix)
     done = commit_all(partials)
     assert partials.drop_damaged() == 0

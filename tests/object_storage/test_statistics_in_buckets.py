@@ -20,7 +20,6 @@ from primo_scale.errors import InputError
 from primo_scale.run.work_directory import STATISTICS, claim
 from primo_scale.storage import bucket_store
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -72,41 +71,6 @@ def test_interrupted_statistics_never_count_as_complete(prefix, proxy, tmp_path)
     summed(there)
     assert contents(there) == contents(tmp_path / "s")
     assert finished_plan_digest(there) == "the plan's"
-
-
-def test_encrypted_statistics_reveal_no_statistics_or_digests(prefix, key, tmp_path, monkeypatch):
-    secrets = {"guess": "digest-that-would-confirm-it"}
-    summed(prefix / "s", secrets)
-    raw = open_raw_statistics(prefix / "s", LAYOUT, 9)
-    assert raw.inputs == secrets
-    encrypted = b"".join(contents(prefix / "s").values())
-    monkeypatch.delenv(KEY_VARIABLE)
-    summed(prefix / "plain", secrets)
-    plain = b"".join(contents(prefix / "plain").values())
-    for words in (numbers(3, 3).tobytes(), raw.sha256.encode(), secrets["guess"].encode()):
-        assert words in plain and words not in encrypted
-    with pytest.raises(InputError, match="is encrypted"):
-        open_raw_statistics(prefix / "s", LAYOUT, 9)
-    make_key_file(tmp_path / "another.key")
-    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "another.key"))
-    with pytest.raises(InputError, match="another key"):
-        finished_plan_digest(prefix / "s")
-
-
-@pytest.mark.parametrize("change", ["flipped", "gone", "another's"])
-def test_damaged_statistics_are_refused(prefix, change):
-    summed(prefix / "s")
-    store = store_at(prefix / "s")
-    content = store.read("cross/0/c/0/0")
-    store.remove("cross/0/c/0/0")
-    if change == "flipped":
-        store.put_if_absent("cross/0/c/0/0", bytes([content[0] ^ 1]) + content[1:])
-    if change == "another's":  # complete and of the same shape
-        store.remove("gram/0/c/0/0")
-        store.put_if_absent("cross/0/c/0/0", content)
-        store.put_if_absent("gram/0/c/0/0", store.read("outcome_gram/c/0/0"))
-    with pytest.raises(InputError, match="damaged" if change != "gone" else "missing"):
-        open_raw_statistics(prefix / "s", LAYOUT, 9)
 
 
 def weights(release: Path) -> bytes:

@@ -8,70 +8,58 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
-from click.testing import CliRunner
-from small_cohort import outcomes, write_cohort
+from small_cohort import Cohort, command, write_cohort
 
-from primo_scale.cli import accumulate, ingest
+from primo_scale.cli import ingest
 from primo_scale.cli.batch_job import SIGNS
+from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.errors import InputError, InterruptedRun, PrimoError
+from primo_scale.run.execution import Execution
+from primo_scale.run.run_log import LOGGER, run_logged, stage
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = """
-import sys
-from pathlib import Path
-import click
-from primo_scale.cli.command_line import (
-    ContractCommand, debug_option, explain_errors, log_format_option,
-)
-from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.run.log_records import LOGGER, stage
-from primo_scale.run.execution import Execution
-from primo_scale.run.run_log import run_logged
-
-@click.command(cls=ContractCommand)
-@click.argument("error")
-@log_format_option
-@debug_option
-@explain_errors
-def main(error):
-    with run_logged(Path(), "accumulate", Execution()):
-        with stage("outcomes"):
-            LOGGER.info("24 people")
-        if error == "input":
-            raise InputError("11 people have text", where="pheno.tsv", value="Smith")
-        if error == "interrupted":
-            raise InterruptedRun("interrupted")
-main()
-"""
+PRIVATE = InputError("11 people have text", where="pheno.tsv", value="Smith")
 
 
-def ended(directory: Path, sign: str, error: str, *options: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, error, *options], cwd=directory, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), sign: "7"}, capture_output=True, text=True,
-    )  # fmt: skip
+def ended(work_dir: Path, error: PrimoError, *options: str):
+    """Return the result of a command with one stage that ends with an error."""
+
+    @click.command(cls=ContractCommand)
+    @log_format_option
+    def main() -> None:
+        with run_logged(work_dir, "accumulate", Execution()):
+            with stage("outcomes"):
+                LOGGER.info("24 people")
+            raise error
+
+    return command(main, *options)
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_an_error_of_a_batch_job_is_told_in_the_log_alone(sign, tmp_path) -> None:
-    done = ended(tmp_path, sign, "input")
-    assert done.returncode == 3
+def test_an_error_of_a_batch_job_is_told_in_the_log_alone(sign, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(sign, "7")
+    done = ended(tmp_path, PRIVATE)
+    assert done.exit_code == 3
     begins, ended_after, last = done.stderr.splitlines()
     assert begins == "stage outcomes: begins"
     assert ended_after.startswith("stage outcomes: ended after ")
-    assert last == "error: exit code 3; run.log says why"
+    assert last == f"error: exit code 3; {tmp_path / 'run.log'} says why"
     log = (tmp_path / "run.log").read_text()
     assert "24 people" in log and "11 people have text (got Smith)" in log
 
 
-def test_an_interruption_of_a_batch_job_is_told_with_the_command(tmp_path) -> None:
-    done = ended(tmp_path, "SLURM_JOB_ID", "interrupted")
-    assert done.returncode == 5
+def test_an_interruption_of_a_batch_job_is_told_with_the_command(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    done = ended(tmp_path, InterruptedRun("interrupted"))
+    assert done.exit_code == 5
     assert "\nerror: interrupted. To continue: " in done.stderr
 
 
-def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path) -> None:
-    lines = ended(tmp_path, "PBS_JOBID", "input", "--log-format", "json").stderr.splitlines()
+def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PBS_JOBID", "7")
+    lines = ended(tmp_path, PRIVATE, "--log-format", "json").stderr.splitlines()
     (error,) = [line for line in map(json.loads, lines) if line["event"] == "error"]
     assert error["fields"] == {"exit_code": 3}
     assert "Smith" not in "".join(lines) and "people" not in "".join(lines)
@@ -82,13 +70,11 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
 ) -> None:
     """An ingest has no run.log: its counts are lost, and its error is told where it can be."""
     monkeypatch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
-    cohort = write_cohort(tmp_path / "in")
-    words = ["--bfile", str(cohort / "cohort"), "--out", str(tmp_path / "g.zarr")]
-    done = CliRunner().invoke(ingest.main, words)
+    bfile = write_cohort(tmp_path / "in") / "cohort"
+    done = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
     assert done.exit_code == 0, done.stderr
     assert "people" not in done.stderr and "stage ingest: begins" in done.stderr
-    words[1] = str(tmp_path / "none")
-    failed = CliRunner().invoke(ingest.main, words)
+    failed = command(ingest.main, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
     assert failed.exit_code == 3
     assert "no such file" in failed.stderr.splitlines()[-1]
 
@@ -97,14 +83,12 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
 def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypatch) -> None:
     if batch:
         monkeypatch.setenv("LSB_JOBID", "7")
-    cohort = write_cohort(tmp_path / "c")
-    store, work = tmp_path / "g.zarr", tmp_path / "work"
-    words = ["--bfile", cohort / "cohort", "--out", store]
-    assert CliRunner().invoke(ingest.main, [str(word) for word in words]).exit_code == 0
-    words = ["--genotypes", store, *outcomes(cohort), "--work-dir", work]
-    done = CliRunner().invoke(accumulate.main, [str(word) for word in words])
+    cohort = Cohort(write_cohort(tmp_path / "c"))
+    cohort.ingest()
+    done = cohort.accumulate()
     assert done.exit_code == 0, done.output
-    (line,) = [s for s in (work / "run.log").read_text().splitlines() if "statistics sha256" in s]
+    log = (cohort.work / "run.log").read_text()
+    (line,) = [line for line in log.splitlines() if "statistics sha256" in line]
     assert (line.split("sha256: ")[1] in done.output) == (not batch)
     assert ("people" in done.stderr) == (not batch)
 
@@ -113,7 +97,7 @@ LIBRARY = """
 import logging, sys
 from pathlib import Path
 from primo_scale.run.execution import Execution
-from primo_scale.run.log_records import LOGGER
+from primo_scale.run.run_log import LOGGER
 from primo_scale.run.run_log import run_logged
 
 if sys.argv[1] == "configured":

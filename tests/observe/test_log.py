@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import logging
 import stat
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
+import click
 import pytest
+import small_cohort
 from attrs import frozen
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.cli.command_line import debug_option, explain_errors, log_format_option
+from primo_scale.cli import ingest
+from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.run.log_records import LOGGER, about, stage
-from primo_scale.run.run_log import run_logged
+from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
-import click  # isort: skip
-
-ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)
 
@@ -37,13 +34,11 @@ class Asked:
     workers: int = 0
 
 
-@click.command()
+@click.command(cls=ContractCommand)
 @click.option("--log", type=click.Path(path_type=Path))
 @click.option("--say", default="24 people")
 @click.option("--fail", is_flag=True)
 @log_format_option
-@debug_option
-@explain_errors
 def command(log: Path, say: str, fail: bool) -> None:
     """A command with one stage."""
     with run_logged(log.parent, "accumulate", Asked()), stage("ingest"):
@@ -123,9 +118,7 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     if not full.exists():
         pytest.skip("no /dev/full here")
 
-    @click.command()
-    @debug_option
-    @explain_errors
+    @click.command(cls=ContractCommand)
     def broken() -> None:
         """Log to a full disk, and fail."""
         with run_logged(tmp_path, "broken", Asked()):
@@ -141,12 +134,9 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
 
 
 def test_a_real_command_speaks_json(tmp_path) -> None:
-    words = [sys.executable, "-m", "pipelines.ingest", "--bfile", tmp_path / "none",
-             "--out", tmp_path / "g.zarr", "--log-format", "json"]  # fmt: skip
-    result = subprocess.run(
-        list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 3
+    words = ["--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr", "--log-format", "json"]
+    result = small_cohort.command(ingest.main, *words)
+    assert result.exit_code == 3
     lines = [json.loads(line) for line in result.stderr.splitlines()]
     assert [line["event"] for line in lines] == ["stage begins", "error"]
     assert lines[-1]["stage"] == "ingest"

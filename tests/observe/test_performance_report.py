@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from primo_scale.cli import accumulate
 from primo_scale.cli import release as gwas_release
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.performance import performance_reported
 from primo_scale.cluster.profile import LocalProfile
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
+from primo_scale.run.execution import Execution
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
@@ -48,18 +48,13 @@ def test_a_scheduler_without_bokeh_is_refused_before_the_work(tmp_path) -> None:
     assert not begun
 
 
-def test_without_bokeh_the_option_is_refused_in_one_line(monkeypatch, tmp_path) -> None:
+def test_without_bokeh_the_option_is_refused(monkeypatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "bokeh" else find(name)
     )
-    words = ["--genotypes", tmp_path, "--pheno", tmp_path / "p", "--work-dir", tmp_path / "w",
-             "--performance-report", "r.html"]  # fmt: skip
-    result = CliRunner().invoke(accumulate.main, list(map(str, words)))
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "error: --performance-report needs Bokeh: pip install 'primo-scale[report]'. See --help.\n"
-    )
+    with pytest.raises(UsageError, match=r"needs Bokeh\. pip install 'primo-scale\[report\]'$"):
+        Execution(performance_report="r.html")
 
 
 @pytest.mark.parametrize("place", ["release/report.html", "work/../release/deep/report.html"])

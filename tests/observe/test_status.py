@@ -5,55 +5,41 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from observed_runs import Cohort, D, kill_all, wait_until
+from observed_runs import ROOT, D, committed_tiles, kill_all, start, wait_until
+from small_cohort import Cohort, command, write_cohort
 
 from primo_scale.cli import status
 from primo_scale.errors import InputError
-from primo_scale.run.log_records import about
 from primo_scale.run.progress_file import PROGRESS_FILE, ProgressFile, read_progress
+from primo_scale.run.run_log import about
 from primo_scale.run.status import read_status
 from primo_scale.storage.files import exclusive_lock, lock_is_held
 
-ROOT = Path(__file__).resolve().parents[2]
 ORDER = ["", "outcomes", "accumulate", "finalize"]
 
 
-def asked(work: Path, *options: str):
-    return CliRunner().invoke(status.main, [str(work), *options])
-
-
 def answer(work: Path, exit_code: int) -> dict:
-    result = asked(work, "--json")
+    result = command(status.main, work, "--json")
     assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)
 
 
-def copy_of(cohort, tmp_path: Path) -> Path:
-    work = tmp_path / "work"
-    shutil.copytree(cohort.work, work)
-    return work
-
-
 def test_a_killed_run_is_stopped_at_what_it_recorded(killed) -> None:
-    """Records are a second apart, so a few more tasks may have been committed."""
+    """A few more tasks may have been committed."""
     said = answer(killed.work, 5)
     assert said["state"] == "stopped"
     run = said["run"]
     assert (run["command"], run["stage"]) == ("accumulate", "accumulate")
     assert (run["host"], run["outcome"], run["of_what"]) == (socket.gethostname(), None, "tasks")
-    committed = len(killed.chunks("gram/*/c/0/0/0")) + 1  # and the row task
-    assert 0 < run["done"] <= committed
+    assert 0 < run["done"] <= committed_tiles(killed) + 1  # and the row task
     assert run["total"] == D + 1
     assert 0 < run["work_done"] < 1
     assert stat.S_IMODE((killed.work / PROGRESS_FILE).stat().st_mode) == 0o600
@@ -70,7 +56,7 @@ def test_disk_used_is_what_find_adds_up(killed) -> None:
 
 
 def test_people_read_the_same(killed) -> None:
-    result = asked(killed.work)
+    result = command(status.main, killed.work)
     assert result.exit_code == 5
     run = read_progress(killed.work)
     lines = result.stdout.splitlines()
@@ -116,28 +102,8 @@ def test_probing_never_makes_a_starting_run_fail(tmp_path) -> None:
     assert probes > 0
 
 
-def test_two_runs_never_share_a_work_directory(tmp_path) -> None:
-    taken = threading.Barrier(2)
-    refused = []
-
-    def second() -> None:
-        taken.wait()
-        try:
-            with exclusive_lock(tmp_path / "lock"):
-                pass
-        except InputError as error:
-            refused.append(error)
-
-    thread = threading.Thread(target=second)
-    thread.start()
-    with exclusive_lock(tmp_path / "lock"):
-        taken.wait()
-        thread.join()
-    assert "another run is using" in str(refused[0])
-
-
 def test_a_run_on_another_machine_is_not_called_dead(killed, tmp_path) -> None:
-    work = copy_of(killed, tmp_path)
+    work = killed.copy_to(tmp_path / "copy").work
     record = json.loads((work / PROGRESS_FILE).read_text())
     (work / PROGRESS_FILE).write_text(json.dumps({**record, "host": "node17"}))
     said = answer(work, 0)
@@ -149,10 +115,9 @@ def test_a_run_on_another_machine_is_not_called_dead(killed, tmp_path) -> None:
 
 @pytest.mark.slow
 def test_a_run_is_watched_from_its_resumption_to_its_release(killed, tmp_path) -> None:
-    cohort = Cohort(tmp_path / "copy")
-    shutil.copytree(killed.folder, cohort.folder)
+    cohort = killed.copy_to(tmp_path / "copy")
     before = read_progress(cohort.work).done
-    process = cohort.start("accumulate")
+    process = start(cohort)
     wait_until(lambda: lock_is_held(cohort.work / "lock"), process)
     seen = []
     while process.poll() is None:
@@ -169,20 +134,20 @@ def test_a_run_is_watched_from_its_resumption_to_its_release(killed, tmp_path) -
     assert (said["state"], said["run"]["done"], said["run"]["outcome"]) == (
         "finished", D + 1, "finished",
     )  # fmt: skip
-    cohort.run("finalize")
+    assert cohort.finalize().exit_code == 0
     said = answer(cohort.work, 0)
     assert (said["state"], said["run"]["command"]) == ("finished", "finalize")
-    assert said["run"]["out"] == str(cohort.folder / "release")
+    assert said["run"]["out"] == str(cohort.out)
 
 
 @pytest.mark.slow
 def test_an_encrypted_run_is_read_without_its_key(killed, tmp_path) -> None:
     from primo_scale.storage.encryption import make_key_file
 
-    cohort = Cohort(tmp_path / "copy")
-    shutil.copytree(killed.folder, cohort.folder, ignore=shutil.ignore_patterns("work"))
+    cohort = Cohort(write_cohort(tmp_path / "cohort", n_variants=D))
+    cohort.ingest()
     make_key_file(tmp_path / "user.key")
-    process = cohort.start("accumulate", "--encryption-key", tmp_path / "user.key")
+    process = start(cohort, "--encryption-key", tmp_path / "user.key")
     wait_until(lambda: (run := read_progress(cohort.work)) is not None and run.total > 0, process)
     kill_all(process)
     assert answer(cohort.work, 5)["run"]["total"] == D + 1
@@ -249,14 +214,14 @@ def test_a_full_disk_does_not_bring_the_run_down(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("content", ["", "{}", "[]", "null", "junk", '{"pid": 1, "odd": 2}'])
 def test_a_damaged_record_is_one_line(tmp_path, content) -> None:
     (tmp_path / PROGRESS_FILE).write_text(content)
-    result = asked(tmp_path)
+    result = command(status.main, tmp_path)
     assert result.exit_code == 3
     assert "is damaged" in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_what_is_not_a_work_directory_is_bad_input(tmp_path) -> None:
     for path in (tmp_path / "none", tmp_path):
-        result = asked(path)
+        result = command(status.main, path)
         assert result.exit_code == 3
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
         with pytest.raises(InputError):
@@ -264,18 +229,4 @@ def test_what_is_not_a_work_directory_is_bad_input(tmp_path) -> None:
 
 
 def test_help_says_that_it_is_private() -> None:
-    assert "PRIVATE" in CliRunner().invoke(status.main, ["--help"]).stdout
-
-
-def test_a_killed_holder_frees_the_lock(tmp_path) -> None:
-    program = (
-        "import sys, time; from pathlib import Path\n"
-        "from primo_scale.storage.files import exclusive_lock\n"
-        "with exclusive_lock(Path(sys.argv[1])): time.sleep(600)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "lock")], cwd=ROOT, start_new_session=True
-    )
-    wait_until(lambda: lock_is_held(tmp_path / "lock"), process)
-    kill_all(process)
-    assert not lock_is_held(tmp_path / "lock")
+    assert "PRIVATE" in command(status.main, "--help").stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.accumulation.disk_size import partial_bytes
+from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.speed import STORE_RATE, Rates, bytes_read, core_seconds
 from primo_scale.accumulation.task_memory import Workload

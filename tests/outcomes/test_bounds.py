@@ -21,7 +21,7 @@ def bounds_file(directory: Path, text: str) -> Path:
     return path
 
 
-def test_defaults_and_order(tmp_path: Path) -> None:
+def test_defaults_and_order(tmp_path):
     path = bounds_file(
         tmp_path,
         "name\tlower\tupper\tmean\tsd\n"
@@ -45,7 +45,7 @@ def test_defaults_and_order(tmp_path: Path) -> None:
     )
 
 
-def test_the_type_overrides_the_default_of_the_bounds(tmp_path: Path) -> None:
+def test_the_type_overrides_the_default_of_the_bounds(tmp_path):
     path = bounds_file(tmp_path, "#name upper lower type\na 1 0 quantitative\nb 1 0 NA\n")
     kinds = [bounds.kind for bounds in read_phenotype_bounds(path, ["a", "b"])]
     assert kinds == ["quantitative", "binary"]
@@ -70,7 +70,7 @@ def test_the_type_overrides_the_default_of_the_bounds(tmp_path: Path) -> None:
         ("name min max\n", 1, "not a header of bounds .*name min max"),
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, text: str, line: int, message: str) -> None:
+def test_bad_lines_are_named(tmp_path, text, line, message):
     path = bounds_file(tmp_path, text)
     with pytest.raises(InputError, match=message) as caught:
         read_phenotype_bounds(path, ["y"])
@@ -78,10 +78,10 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, line: int, message: str)
     assert "\n" not in str(caught.value)
 
 
-def test_phenotypes_without_bounds_are_listed(tmp_path: Path) -> None:
+def test_phenotypes_without_bounds_are_listed(tmp_path):
     path = bounds_file(tmp_path, "name lower upper\ny 0 9\n")
-    with pytest.raises(InputError, match=r"4 of 5 columns: a, b, c, \.\.\..*--pheno-bounds"):
-        read_phenotype_bounds(path, ["a", "b", "y", "c", "d"])
+    with pytest.raises(InputError, match=r"6 of 7 columns: a, b, c, d, e, \.\.\..*--pheno"):
+        read_phenotype_bounds(path, ["a", "b", "y", "c", "d", "e", "f"])
     with pytest.raises(InputError, match=r"1 of 1 columns: age\. .*--covar-bounds"):
         read_covariate_bounds(path, ["age"])
     with pytest.raises(InputError, match="no such file"):

@@ -22,7 +22,7 @@ ROWS = {
 }  # fmt: skip
 
 
-def test_sums_equal_a_direct_count(tmp_path) -> None:
+def test_sums_equal_a_direct_count(tmp_path):
     file = tmp_path / "pheno.tsv"
     lines = [f"{name}\t{name}\t{x}\t{y}" for name, (x, y) in ROWS.items()]
     file.write_text("\n".join(["FID\tIID\theight\tcase", *lines, "z\tz\t170\t1"]) + "\n")
@@ -42,7 +42,7 @@ def test_sums_equal_a_direct_count(tmp_path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_no_value_exceeds_the_unit_where_the_midpoint_is_rounded(tmp_path) -> None:
+def test_no_value_exceeds_the_unit_where_the_midpoint_is_rounded(tmp_path):
     """Near 10^16 floats are 2 apart: the midpoint of these bounds becomes the lower one."""
     bounds = (PhenotypeBounds("y", 1e16, 1e16 + 2, 1e16, 1.0, "quantitative"),)
     file = tmp_path / "pheno.tsv"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds, PhenotypeKind
+from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, code_outcomes
 from primo_scale.outcomes.tables import open_outcome_table
 
@@ -31,7 +30,7 @@ def binary(name: str, lower: float, upper: float) -> PhenotypeBounds:
     return PhenotypeBounds(name, lower, upper, (lower + upper) / 2, 0.5, "binary")
 
 
-def test_values_are_clamped_scaled_and_truncated_to_zero() -> None:
+def test_values_are_clamped_scaled_and_truncated_to_zero():
     coding = code_outcomes([quantitative("y", -2, 3, mean=1, sd=2)], [], weight=0.25)
     assert (coding.unit, coding.constant) == (8192, 2048)
     values = np.array([1, 1 + 2 / 8192, 1 + 1.99 / 8192, 1 - 1.99 / 8192, 3, 99, np.inf, -2, -8])
@@ -41,7 +40,7 @@ def test_values_are_clamped_scaled_and_truncated_to_zero() -> None:
     assert coding.code_phenotypes(np.array([[-np.inf]])) == -12288
 
 
-def test_covariates_are_clamped_scaled_and_truncated_to_zero() -> None:
+def test_covariates_are_clamped_scaled_and_truncated_to_zero():
     coding = CovariateCoding("c", lower=-2.0, upper=3.0, centre=1.0, scale=100.0)
     both = dataclasses.replace(code_outcomes([], [], weight=1.0), covariates=(coding,))
     values = np.array([1, 1.5, 1.019, 0.981, 3, 99, -2, -8, -9, np.nan])
@@ -50,9 +49,7 @@ def test_covariates_are_clamped_scaled_and_truncated_to_zero() -> None:
 
 
 @given(FINITE, FINITE, FINITE, st.floats(0.01, 1e6), st.lists(ANY_VALUE, min_size=1))
-def test_phenotype_codes_stay_in_range(
-    a: float, b: float, c: float, sd: float, values: list[float]
-) -> None:
+def test_phenotype_codes_stay_in_range(a, b, c, sd, values):
     lower, mean, upper = sorted([a, b, c])
     assume(upper - lower > 1e-3)
     farthest = max(upper - mean, mean - lower) / sd
@@ -76,9 +73,7 @@ def test_phenotype_codes_stay_in_range(
 
 
 @given(FINITE, FINITE, FINITE, st.floats(1e-6, 10), st.lists(ANY_VALUE, min_size=1))
-def test_covariate_codes_are_at_most_the_constant(
-    a: float, b: float, c: float, weight: float, values: list[float]
-) -> None:
+def test_covariate_codes_are_at_most_the_constant(a, b, c, weight, values):
     lower, centre, upper = sorted([a, b, c])
     assume(upper - lower > 1e-3)
     coding = code_outcomes([], [CovariateBounds("c", lower, upper, centre)], weight=weight)
@@ -90,14 +85,14 @@ def test_covariate_codes_are_at_most_the_constant(
     assert coding.constant_norm == coding.constant**2 + coding.max_abs[1] ** 2
 
 
-def test_a_bound_of_minus_nine_counts_in_the_norms() -> None:
+def test_a_bound_of_minus_nine_counts_in_the_norms():
     coding = code_outcomes(
         [quantitative("y", -9, 1, mean=0, sd=9)], [CovariateBounds("c", -9, 1, 0)], weight=1
     )
     assert coding.max_abs.tolist() == [8192, 8192, 8192]
 
 
-def test_names_columns_and_digest() -> None:
+def test_names_columns_and_digest():
     phenotypes = [quantitative("y", -4, 4), binary("cc", 1, 2)]
     covariates = [CovariateBounds("age", 0, 100, 50)]
     coding = code_outcomes(phenotypes, covariates, weight=0.5)
@@ -117,7 +112,7 @@ def test_names_columns_and_digest() -> None:
         code_outcomes(phenotypes, [CovariateBounds("y", 0, 1, 0)], weight=0.5)
 
 
-def test_binary_codings() -> None:
+def test_binary_codings():
     coding = code_outcomes([binary("b12", 1, 2), binary("b01", 0, 1)], [], weight=0.5)
     values = np.array([[0, 0], [1, 1], [2, 2], [-9, -9], [np.nan, np.nan], [1.5, 0.5]])
     assert coding.observed(values)[:, 0].tolist() == [False, True, True, False, False, False]
@@ -136,9 +131,7 @@ TOKENS = ["-9", "-9.0", "-9e0", "-9.00001", "NA", "na", "nan", "NaN", "0", "0.0"
 @pytest.mark.parametrize(
     ("kind", "options"), [("quantitative", []), ("b12", []), ("b01", ["--1"]), ("covariate", [])]
 )
-def test_missing_values_are_those_of_plink2(
-    reference: Path, plink2: str, tmp_path: Path, kind: str, options: list[str]
-) -> None:
+def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, options):
     """Each token stands for one person; plink2 writes NA for those it takes as missing."""
     fam = (reference / "data/real/regenie_example/example.fam").read_text().split("\n")
     people = [line.split()[:2] for line in fam if line]
@@ -174,13 +167,8 @@ def test_missing_values_are_those_of_plink2(
     assert 0 < ours.sum() < len(tokens)
 
 
-def coding_of(kinds: dict[str, PhenotypeKind]) -> OutcomeCoding:
-    phenotypes = [PhenotypeBounds(n, 0, 1, 0.25, 0.5, kind) for n, kind in kinds.items()]
-    return code_outcomes(phenotypes, [], weight=0.5)
-
-
-def test_an_off_centre_binary_trait_has_two_codes() -> None:
-    coding = coding_of({"b": "binary"})
+def test_an_off_centre_binary_trait_has_two_codes():
+    coding = code_outcomes([PhenotypeBounds("b", 0, 1, 0.25, 0.5, "binary")], [], weight=0.5)
     assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]
 
 

@@ -64,9 +64,7 @@ def shuffled(text: str, seed: int) -> str:
     return header + "".join(rows)
 
 
-def test_rows_have_the_order_of_the_genotypes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_have_the_order_of_the_genotypes(tmp_path, caplog):
     with caplog.at_level(logging.DEBUG, logger="primo_scale"):
         store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
@@ -85,9 +83,7 @@ def test_rows_have_the_order_of_the_genotypes(
 
 @pytest.mark.parametrize("cells", [1, 4, 1 << 20])
 @pytest.mark.parametrize("seed", range(3))
-def test_row_order_and_group_size_do_not_change_the_store(
-    tmp_path: Path, cells: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_order_and_group_size_do_not_change_the_store(tmp_path, cells, seed, monkeypatch):
     reference = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
     monkeypatch.setattr(tables, "CELLS_PER_GROUP", cells)
     monkeypatch.setattr(store_module, "CHUNK_BYTES", 8 * cells)  # so many rows of q = 4
@@ -97,7 +93,7 @@ def test_row_order_and_group_size_do_not_change_the_store(
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
 
 
-def test_iid_alone_and_gzip(tmp_path: Path) -> None:
+def test_iid_alone_and_gzip(tmp_path):
     files_in(tmp_path)
     without_fid = "".join(line.split(" ", 1)[1] for line in PHENOTYPES.splitlines(keepends=True))
     path = tmp_path / "pheno.tsv.gz"
@@ -108,7 +104,7 @@ def test_iid_alone_and_gzip(tmp_path: Path) -> None:
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
 
 
-def test_all_files_are_flushed_before_the_store_is_complete(tmp_path: Path) -> None:
+def test_all_files_are_flushed_before_the_store_is_complete(tmp_path):
     path, flushed = tmp_path / "o.zarr", set()
 
     def note(seen: Path) -> None:
@@ -120,7 +116,7 @@ def test_all_files_are_flushed_before_the_store_is_complete(tmp_path: Path) -> N
     assert flushed >= {path, *path.rglob("*")}
 
 
-def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path: Path) -> None:
+def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path):
     path = tmp_path / "o.zarr"
 
     def written_at() -> int:
@@ -166,9 +162,7 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path: Path) ->
         ("FID IID y\nf1 a 1\n", "pheno.tsv:1", "no column 'cc' in the header.*columns are: y"),
     ],
 )
-def test_bad_files_are_refused_without_writing(
-    tmp_path: Path, phenotypes: str, where: str, message: str
-) -> None:
+def test_bad_files_are_refused_without_writing(tmp_path, phenotypes, where, message):
     files = files_in(tmp_path, phenotypes)
     with pytest.raises(InputError, match=message) as caught:
         align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
@@ -177,7 +171,7 @@ def test_bad_files_are_refused_without_writing(
     assert {p.name for p in tmp_path.iterdir()} == {"pheno.tsv", "covar.tsv"}
 
 
-def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path: Path) -> None:
+def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path):
     files = files_in(tmp_path)
     twice = sample_table([("f1", "a"), ("f2", "c"), ("f1", "a")])
     with pytest.raises(InputError, match="in two rows of the genotypes: f1 a, rows 1 and 3"):
@@ -188,17 +182,13 @@ def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path: Path) -> None:
         align_outcomes(tmp_path / "o.zarr", same_iid, files, CODING)
 
 
-def test_a_binary_trait_without_cases_gives_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_binary_trait_without_cases_gives_a_warning(tmp_path, caplog):
     files = files_in(tmp_path, "FID IID y cc\nf1 a 0 0\nf1 b 0 1\n")  # codes 0 and 1, not 1 and 2
     align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
     assert "cc: 0 cases among 1 people" in caplog.text
 
 
-def test_other_values_of_a_binary_trait_are_missing_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):
     files = files_in(tmp_path, PHENOTYPES + "f3 d 1 3\n")
     store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
     missing = files_in(tmp_path, PHENOTYPES + "f3 d 1 NA\n")
@@ -216,7 +206,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("folder", REAL)
-def test_real_files_are_read_as_by_pandas(reference: Path, tmp_path: Path, folder: str) -> None:
+def test_real_files_are_read_as_by_pandas(reference, tmp_path, folder):
     data = reference / "data/real" / folder
     prefix, phenotype_file, covariate_file = REAL[folder]
     samples = read_fam(data / f"{prefix}.fam")
@@ -251,23 +241,3 @@ def test_real_files_are_read_as_by_pandas(reference: Path, tmp_path: Path, folde
     assert error < 2.0 / coding.unit + 1e-12
     assert not lattice[~present].any()
     assert store.observed.tolist() == present.sum(axis=0).tolist()
-
-
-def test_a_thousand_phenotypes_in_one_pass(tmp_path: Path) -> None:
-    n, width = 2000, 1000
-    rng = np.random.default_rng(3)
-    values = np.round(rng.normal(size=(n, width)), 5)
-    names = [f"P{j}" for j in range(width)]
-    frame = pd.DataFrame(values, columns=names)
-    frame.insert(0, "IID", [f"i{k}" for k in range(n)])
-    frame.insert(0, "FID", "0")
-    path = tmp_path / "wide.tsv"
-    frame.to_csv(path, sep="\t", index=False)
-    order = rng.permutation(n)
-    samples = sample_table([("0", f"i{k}") for k in order])
-    coding = code_outcomes(
-        [PhenotypeBounds(name, -8, 8, 0, 1, "quantitative") for name in names], [], weight=0.5
-    )
-    store = align_outcomes(tmp_path / "o.zarr", samples, OutcomeFiles(path), coding)
-    expected = np.trunc(values[order] * coding.unit)
-    np.testing.assert_array_equal(store.read_rows(slice(0, n))[:, 1:], expected)

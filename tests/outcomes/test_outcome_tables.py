@@ -25,23 +25,23 @@ def read_all(path: Path, names: list[str]) -> list[RowGroup]:
 
 
 @pytest.mark.parametrize("header", ["FID IID", "#FID\tIID", "#FID IID SID", "## x\n#FID IID"])
-def test_headers_with_family(tmp_path: Path, header: str) -> None:
+def test_headers_with_family(tmp_path, header):
     identity = "f1 i1 s1" if header.endswith("SID") else "f1 i1"
     table = open_outcome_table(write(tmp_path, f"{header} A B\n{identity} 1 2\n"))
     assert table.names == ("A", "B")
     (group,) = table.row_groups(["B", "A"])
-    assert (group.families, group.individuals) == (["f1"], ["i1"])
+    assert group.people == ["f1 i1"]
     assert group.values.tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize("header", ["#IID", "IID"])
-def test_headers_without_family(tmp_path: Path, header: str) -> None:
+def test_headers_without_family(tmp_path, header):
     (group,) = read_all(write(tmp_path, f"{header} A\ni1 7\n"), ["A"])
-    assert (group.families, group.individuals, group.lines) == (None, ["i1"], [2])
+    assert (group.people, group.lines) == (["i1"], [2])
     assert group.values.tolist() == [[7]]
 
 
-def test_spellings_of_numbers_and_missing_values(tmp_path: Path) -> None:
+def test_spellings_of_numbers_and_missing_values(tmp_path):
     numbers = ["1", "-2.5", "+3", ".5", "5.", "1e3", "1E-2", "inf", "-inf", "1e400", "-9"]
     cells = [*numbers, "NA", "na", "nA", "Na", "nan", "NaN", "NAN"]
     text = "FID IID V NOTE_1\n\n" + "".join(f"NA i_{c}\t {c}  x_{c}\r\n\n" for c in cells)
@@ -49,12 +49,12 @@ def test_spellings_of_numbers_and_missing_values(tmp_path: Path) -> None:
     infinity = np.inf
     expected = [1, -2.5, 3, 0.5, 5, 1000, 0.01, infinity, -infinity, infinity, -9]
     np.testing.assert_array_equal(group.values[:, 0], expected + [np.nan] * 7)
-    assert group.families == ["NA"] * len(cells)
+    assert group.people == [f"NA i_{cell}" for cell in cells]
     assert group.lines == list(range(3, 3 + 2 * len(cells), 2))
 
 
 @pytest.mark.parametrize("cell", ["abc", "0x10", "1,5", "1_000", "True", "-", ".", '"1"', "1d3"])
-def test_text_in_a_numeric_column_is_named(tmp_path: Path, cell: str) -> None:
+def test_text_in_a_numeric_column_is_named(tmp_path, cell):
     path = write(tmp_path, f"FID IID A B\n1 1 1 2\n2 2 NA {cell}\n")
     with pytest.raises(InputError, match="the value of B is not a number") as caught:
         read_all(path, ["A", "B"])
@@ -64,14 +64,14 @@ def test_text_in_a_numeric_column_is_named(tmp_path: Path, cell: str) -> None:
 
 @pytest.mark.parametrize("row", ["3 3 1", "3 3 1 2 3", "3"])
 @pytest.mark.parametrize("names", [["A"], ["A", "B"]])
-def test_rows_of_another_length_are_refused(tmp_path: Path, row: str, names: list[str]) -> None:
+def test_rows_of_another_length_are_refused(tmp_path, row, names):
     path = write(tmp_path, f"FID IID A B\n1 1 1 2\n{row}\n")
     with pytest.raises(InputError, match="the row and the header differ in length") as caught:
         read_all(path, names)
     assert caught.value.where == f"{path}:3"
 
 
-def test_names_must_occur_once(tmp_path: Path) -> None:
+def test_names_must_occur_once(tmp_path):
     path = write(tmp_path, "FID IID A B A C D E\n1 1 1 2 3 4 5 6\n")
     with pytest.raises(
         InputError, match=r"'A' is repeated in the header \(got A, B, A, C, D, \.\.\."
@@ -83,12 +83,12 @@ def test_names_must_occur_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 1 2.5\n", "fid iid A\n1 1 2\n", "FID A\n1 2\n"])
-def test_a_file_without_header_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_without_header_is_refused(tmp_path, text):
     with pytest.raises(InputError, match="does not begin with a header"):
         open_outcome_table(write(tmp_path, text))
 
 
-def test_unreadable_files(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path):
     with pytest.raises(InputError, match="has no column after the IDs"):
         open_outcome_table(write(tmp_path, "FID IID\n1 1\n"))
     with pytest.raises(InputError, match="no such file"):
@@ -102,9 +102,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cells", [1, 7, 1 << 20])
-def test_groups_of_rows_join_to_what_pandas_reads(
-    tmp_path: Path, cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_of_rows_join_to_what_pandas_reads(tmp_path, cells, monkeypatch):
     monkeypatch.setattr(tables, "CELLS_PER_GROUP", cells)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(23, 3)), columns=["A", "B", "C"])
@@ -117,5 +115,5 @@ def test_groups_of_rows_join_to_what_pandas_reads(
     assert len(groups) == -(-23 // max(1, cells // 2))
     values = np.concatenate([group.values for group in groups])
     np.testing.assert_array_equal(values, frame[["C", "A"]])  # every digit kept
-    assert [i for group in groups for i in group.individuals] == list(frame["IID"])
+    assert [i for group in groups for i in group.people] == [f"0 i{k}" for k in range(23)]
     assert [i for group in groups for i in group.lines] == list(range(2, 25))

@@ -3,61 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import stat
 
 import numpy as np
 import pytest
 from crash import KILLED, STEPS, killed_at, steps_passed
 from scipy.stats import norm
 from small_pieces import pieces_of
-from whole_matrices import zero_statistics
+from tiny_release import (
+    MECHANISM,
+    SUBSAMPLE,
+    charges_of,
+    key_left,
+    mechanism,
+    noise_store,
+    open_budget,
+    pay,
+    raw_statistics,
+)
 
 from primo_scale.errors import BudgetRefused, InputError
-from primo_scale.gaussian.noise import off_diagonal_sigma
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.cohort_account import PayingCohort
-from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ChargeState
+from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
+from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.ledger.spending import ChargeState
 from primo_scale.privacy import noise_store as noise_store_module
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.paid_statistics import pay_and_draw
+from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.private_statistics import privatise
-from primo_scale.privacy.scales import calibrate
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
+from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 90, 210), n_fixed=3, n_phenotypes=40)
-N_SAMPLES = 1000
-ACCOUNT = Account("cohort")
-PLAIN = Recipe()
-
-
-def raw_statistics(path):
-    return zero_statistics(path, LAYOUT, n_samples=N_SAMPLES)
-
-
-def mechanism(epsilon=1.0, *, privacy=PrivacyUnit.FULL, recipe=PLAIN, block_norms=None):
-    bounds = PublicBounds(
-        10_000, block_norms, 1_000_000, 2_000_000, LAYOUT.sizes, N_SAMPLES, LAYOUT.n_phenotypes
-    )
-    return calibrate(bounds, Promise(epsilon, 1e-6, privacy), recipe, split=1.3)
-
-
-def pay(folder, raw, *, asked=None, on_block=lambda done, total: None):
-    asked = asked or mechanism()
-    account = Account("cohort", asked.promise.privacy, asked.promise.adjacency)
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        return pay_and_draw(
-            raw,
-            asked,
-            NoiseStore(folder / "noise"),
-            ledger=ledger,
-            paying_cohort=PayingCohort(account, "people"),
-            on_block=on_block,
-        )
-
-
-def content(matrices: BlockMatrices):
-    return matrices.sha256()
 
 
 def parts_of(matrices, scales):
@@ -87,13 +62,13 @@ def parts_of(matrices, scales):
 
 
 CASES = {
-    "full": mechanism(),
-    "by block": mechanism(block_norms=(6_000, 8_000)),
-    "label": mechanism(privacy=PrivacyUnit.LABEL),
-    "feature": mechanism(privacy=PrivacyUnit.FEATURE),
-    "eigenvalue": mechanism(recipe=Recipe(eigenvalue_share=1 / 3)),
-    "naive": mechanism(recipe=Recipe(gram_copies=3)),
-    "subsample": mechanism(recipe=Recipe(subsample=100)),
+    "full": {},
+    "by block": {"norms": (6_000, 8_000)},
+    "label": {"privacy": PrivacyUnit.LABEL},
+    "feature": {"privacy": PrivacyUnit.FEATURE},
+    "eigenvalue": {"recipe": Recipe(eigenvalue_share=1 / 3)},
+    "naive": {"recipe": Recipe(gram_copies=3)},
+    "subsample": {"recipe": SUBSAMPLE},
 }
 
 
@@ -101,9 +76,9 @@ CASES = {
     ("case", "tile"), [*((case, 1024) for case in CASES), ("full", 50), ("naive", 50)]
 )
 def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, case, tile):
-    asked = CASES[case]
+    asked = mechanism(layout=LAYOUT, **CASES[case])
     with pieces_of(tile, tile * tile):
-        matrices = pay(tmp_path, raw_statistics(tmp_path / "raw"), asked=asked).private.matrices
+        matrices, _ = pay(tmp_path, raw_statistics(tmp_path / "raw", LAYOUT), asked)
         parts = parts_of(matrices, asked.scales)
     assert (matrices.smallest_eigenvalue() is not None) is (case == "eigenvalue")
     for name, (part, sigma) in parts.items():
@@ -122,195 +97,151 @@ def test_every_statistic_gets_its_own_noise_of_the_stated_scale(tmp_path, case, 
     assert np.abs(correlations).max() < norm.isf(5e-9) / np.sqrt(900)
 
 
-def test_exact_statistics_have_no_mechanism(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
+def test_exact_statistics_have_no_mechanism(raw):
     assert privatise(raw, None).mechanism is None
 
 
-def test_the_same_request_is_paid_once_and_another_anew(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=1.2, delta=1e-6)
-    first, again = pay(tmp_path, raw), pay(tmp_path, raw)
-    assert again.receipt.charge.id == first.receipt.charge.id
-    assert content(again.private.matrices) == content(first.private.matrices)
+def charge_for(*arguments):
+    return pay(*arguments)[1].charge.id
+
+
+def test_the_same_request_is_paid_once_and_another_anew(tmp_path, raw):
+    open_budget(tmp_path, 1.2)
+    (first, receipt), (again, receipt_again) = pay(tmp_path, raw), pay(tmp_path, raw)
+    assert receipt_again.charge.id == receipt.charge.id
+    assert again.sha256() == first.sha256()
     with pytest.raises(BudgetRefused):
-        pay(tmp_path, raw, asked=mechanism(0.9))
-    third = pay(tmp_path, raw, asked=mechanism(0.3))
-    assert content(third.private.matrices) != content(first.private.matrices)
+        pay(tmp_path, raw, mechanism(0.9))
+    third, _ = pay(tmp_path, raw, mechanism(0.3))
+    assert third.sha256() != first.sha256()
     # Another release in between does not affect the noise of the first one.
-    assert content(pay(tmp_path, raw).private.matrices) == content(first.private.matrices)
+    assert pay(tmp_path, raw)[0].sha256() == first.sha256()
 
 
-def test_lost_noise_is_paid_again_and_reported(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
-    first = pay(tmp_path, raw)
-    first_content = content(first.private.matrices)
-    (tmp_path / "noise").rename(tmp_path / "elsewhere")
-    second = pay(tmp_path, raw)
-    assert second.receipt.charge.id != first.receipt.charge.id
-    assert "lost" in second.receipt.summary
-    assert content(second.private.matrices) != first_content
+def test_lost_noise_is_paid_again_and_reported(tmp_path, raw):
+    open_budget(tmp_path, 5.0)
+    first, receipt = pay(tmp_path, raw)
+    first_content = first.sha256()
+    noise_store(tmp_path).directory.rename(tmp_path / "elsewhere")
+    second, receipt_again = pay(tmp_path, raw)
+    assert receipt_again.charge.id != receipt.charge.id
+    assert "lost" in receipt_again.summary
+    assert second.sha256() != first_content
+
+
+def test_statistics_of_another_draw_are_refused(tmp_path, raw):
+    open_budget(tmp_path, 5.0)
+    store, charge = noise_store(tmp_path), charge_for(tmp_path, raw)
+    other = charge_for(tmp_path, raw, mechanism(0.3))
+    shutil.rmtree(store.statistics_path(charge))
+    store.statistics_path(other).rename(store.statistics_path(charge))
+    with pytest.raises(InputError, match="are not those that the ledger recorded"):
+        pay(tmp_path, raw)
 
 
 PAID_STEPS = STEPS[: STEPS.index("key removed") + 1]
 
 
+@pytest.mark.parametrize("recipe", [Recipe(), SUBSAMPLE], ids=["all people", "subsample"])
 @pytest.mark.parametrize("label", PAID_STEPS)
-def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
-    assert killed_at(label, pay, tmp_path, raw) == KILLED
-    half = [path.read_bytes() for path in sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))]
-    done = pay(tmp_path, raw)
-    assert done.receipt.charge.id in NoiseStore(tmp_path / "noise").charges()
-    assert not list((tmp_path / "noise").glob("*.key")), "a key that is kept undoes its noise"
-    assert not list((tmp_path / "noise").glob("*.unused"))
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        (known,) = ledger.balance(ACCOUNT).charges
-        assert ledger.verify() == []
-    assert known.state is ChargeState.DRAWN
-    finished = sorted((tmp_path / "noise").glob("*.zarr/gram/0/c/0/0"))
+def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, raw, label, recipe):
+    open_budget(tmp_path, 5.0)
+    asked, directory = mechanism(recipe=recipe), noise_store(tmp_path).directory
+    assert killed_at(label, pay, tmp_path, raw, asked) == KILLED
+    half = [path.read_bytes() for path in sorted(directory.glob("*.zarr/gram/0/c/0/0"))]
+    charge = charge_for(tmp_path, raw, asked)
+    assert charge in noise_store(tmp_path).charges()
+    assert key_left(tmp_path) is None, "a key that is kept undoes its noise"
+    (known,) = charges_of(tmp_path)
+    assert (known.id, known.state) == (charge, ChargeState.DRAWN)
+    finished = sorted(directory.glob("*.zarr/gram/0/c/0/0"))
     if half:
         assert [path.read_bytes() for path in finished] == half
 
 
-def test_the_steps_are_passed_in_their_order(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
+def test_the_steps_are_passed_in_their_order(tmp_path, raw):
     assert list(dict.fromkeys(steps_passed(pay, tmp_path, raw))) == list(PAID_STEPS)
 
 
-def test_a_refused_request_leaves_no_key(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=0.5, delta=1e-6)
+def test_a_refused_request_leaves_no_key(tmp_path, raw):
+    open_budget(tmp_path, 0.5)
     with pytest.raises(BudgetRefused):
         pay(tmp_path, raw)
-    assert not (tmp_path / "noise").exists()
+    assert not noise_store(tmp_path).directory.exists()
 
 
-def test_a_key_that_was_never_paid_for_is_removed_by_the_next_charge(tmp_path):
+def test_a_key_that_was_never_paid_for_is_removed_by_the_next_charge(tmp_path, raw):
     """A run died between the two. Another ledger may know the key, for another request."""
-    raw = raw_statistics(tmp_path / "raw")
     assert killed_at("key stored", pay, tmp_path, raw) == KILLED
-    (unpaid,) = NoiseStore(tmp_path / "noise").unused_charges()
-    assert pay(tmp_path, raw, asked=mechanism(0.3)).receipt.charge.id != unpaid
-    assert NoiseStore(tmp_path / "noise").unused_charges() == frozenset()
+    unpaid, _ = key_left(tmp_path)
+    assert charge_for(tmp_path, raw, mechanism(0.3)) != unpaid
+    assert key_left(tmp_path) is None
 
 
-def test_a_paid_key_waits_for_its_own_request(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
+def test_a_paid_key_waits_for_its_own_request(tmp_path, raw):
+    open_budget(tmp_path, 5.0)
     assert killed_at("reservation committed", pay, tmp_path, raw) == KILLED
-    (paid,) = NoiseStore(tmp_path / "noise").unused_charges()
-    assert pay(tmp_path, raw, asked=mechanism(0.3)).receipt.charge.id != paid
-    assert pay(tmp_path, raw).receipt.charge.id == paid
+    paid, _ = key_left(tmp_path)
+    assert charge_for(tmp_path, raw, mechanism(0.3)) != paid
+    assert charge_for(tmp_path, raw) == paid
 
 
-# --- what a charge is for -------------------------------------------------------------------------
-
-
-def charge_for(folder, **asked):
-    return pay(folder, **asked).receipt.charge.id
-
-
-def test_other_statistics_are_another_charge(tmp_path):
+def test_other_statistics_are_another_charge(tmp_path, raw):
     """With the same mechanism and at the same cost."""
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
-    first = charge_for(tmp_path, raw=raw)
-    other = charge_for(tmp_path, raw=dataclasses.replace(raw, sha256="another digest"))
-    assert first != other
-    assert charge_for(tmp_path, raw=raw) == first
+    open_budget(tmp_path, 5.0)
+    first = charge_for(tmp_path, raw)
+    assert charge_for(tmp_path, dataclasses.replace(raw, sha256="another digest")) != first
+    assert charge_for(tmp_path, raw) == first
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changes",
     [
-        lambda asked: dataclasses.replace(asked, split=1.4),
-        lambda asked: dataclasses.replace(
-            asked, scales=dataclasses.replace(asked.scales, observed=asked.scales.observed * 2)
-        ),
-        lambda asked: dataclasses.replace(asked, recipe=Recipe(gram_copies=2)),
-        lambda asked: dataclasses.replace(
-            asked, bounds=dataclasses.replace(asked.bounds, row_norm=10_001)
-        ),
+        {"split": 1.4},
+        {"scales": dataclasses.replace(MECHANISM.scales, observed=MECHANISM.scales.observed * 2)},
+        {"recipe": Recipe(gram_copies=2)},
+        {"bounds": dataclasses.replace(MECHANISM.bounds, row_norm=10_001)},
     ],
-    ids=["split", "scales", "recipe", "bounds"],
+    ids=lambda changes: next(iter(changes)),
 )
-def test_another_mechanism_is_another_charge(tmp_path, other):
+def test_another_mechanism_is_another_charge(tmp_path, raw, changes):
     """Of the same statistics, at the same cost."""
-    raw, asked = raw_statistics(tmp_path / "raw"), mechanism()
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=5.0, delta=1e-6)
-    first = charge_for(tmp_path, raw=raw, asked=asked)
-    assert other(asked).cost == asked.cost
-    assert charge_for(tmp_path, raw=raw, asked=other(asked)) != first
-    assert charge_for(tmp_path, raw=raw, asked=asked) == first
+    open_budget(tmp_path, 5.0)
+    first = charge_for(tmp_path, raw)
+    assert charge_for(tmp_path, raw, dataclasses.replace(MECHANISM, **changes)) != first
+    assert charge_for(tmp_path, raw) == first
 
 
-def test_a_removed_key_stays_removed_after_power_loss(tmp_path, monkeypatch):
+def test_a_removed_key_stays_removed_after_power_loss(tmp_path, raw, monkeypatch):
     """Also where an earlier run removed it and got no further."""
-    noise_store = NoiseStore(tmp_path)
-    durable = []
+    store, durable = noise_store(tmp_path), []
     monkeypatch.setattr(
         noise_store_module, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
     )
-    charge = noise_store.create_key(())
-    noise_store.open_key(charge)
-    noise_store.remove_key(charge)
-    noise_store.remove_key(charge)
-    assert durable == [[tmp_path / f"{charge}.key"], [], []]
+    charge = store.create_key(())
+    store.open_key(charge)
+    store.remove_key(charge)
+    store.remove_key(charge)
+    assert durable == [[store.directory / f"{charge}.key"], [], []]
 
 
-def test_a_subsample_serves_one_release(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
-    first, other = (mechanism(e, recipe=Recipe(subsample=100)) for e in (1.0, 2.0))
-    paid = pay(tmp_path, raw, asked=first)
+def test_nobody_else_can_enter_the_directory_of_the_keys(tmp_path):
+    noise_store(tmp_path).create_key(())
+    assert stat.S_IMODE(noise_store(tmp_path).directory.stat().st_mode) == 0o700
+
+
+def test_a_subsample_serves_one_release(tmp_path, raw):
+    open_budget(tmp_path, 9.0)
+    first, other = (mechanism(epsilon, recipe=SUBSAMPLE) for epsilon in (1.0, 2.0))
+    charge = charge_for(tmp_path, raw, first)
     with pytest.raises(InputError, match="served a release already"):
-        pay(tmp_path, raw, asked=other)
-    assert pay(tmp_path, raw, asked=first).receipt.charge.id == paid.receipt.charge.id
-    (tmp_path / "noise").rename(tmp_path / "elsewhere")  # its noise is lost, or hidden
+        pay(tmp_path, raw, other)
+    assert charge_for(tmp_path, raw, first) == charge
+    noise_store(tmp_path).directory.rename(tmp_path / "elsewhere")  # its noise is lost, or hidden
     for asked in (first, other):
         with pytest.raises(InputError, match="served a release already"):
-            pay(tmp_path, raw, asked=asked)
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert len(ledger.balance(ACCOUNT).charges) == 1
-
-
-@pytest.mark.parametrize("label", PAID_STEPS)
-def test_an_interrupted_subsampled_release_is_continued(tmp_path, label):
-    raw = raw_statistics(tmp_path / "raw")
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
-    asked = mechanism(recipe=Recipe(subsample=100))
-
-    def release():
-        pay(tmp_path, raw, asked=asked)
-
-    assert killed_at(label, release) == KILLED
-    release()
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert len(ledger.balance(ACCOUNT).charges) == 1
-
-
-def test_each_privacy_unit_has_its_own_budget(tmp_path):
-    raw = raw_statistics(tmp_path / "raw")
-    pay(tmp_path, raw)
-    label = mechanism(privacy=PrivacyUnit.LABEL)
-    with pytest.raises(BudgetRefused, match="no budget for this kind of privacy"):
-        pay(tmp_path, raw, asked=label)
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(Account("cohort", PrivacyUnit.LABEL), epsilon=1.0, delta=1e-6)
-    pay(tmp_path, raw, asked=label)
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        accounts = [balance.account for balance in ledger.balances()]
-    assert [a.unit for a in accounts] == [PrivacyUnit.FULL, PrivacyUnit.LABEL]
-    assert all(a.adjacency is Adjacency.REPLACE_ONE for a in accounts)
+            pay(tmp_path, raw, asked)
+    noise_store(tmp_path).subsample_use_path.unlink()  # the ledger still knows the first release
+    with pytest.raises(InputError, match="served a release already"):
+        pay(tmp_path, raw, first)
+    assert len(charges_of(tmp_path)) == 1

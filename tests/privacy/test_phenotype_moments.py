@@ -9,63 +9,41 @@ import numpy as np
 import pytest
 from crash import KILLED, MOMENTS_STEPS, killed_at, steps_passed
 from scipy.stats import chi2
+from tiny_release import PROMISE, charges_of, noise_store, open_budget, pay_moments
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.noise import lattice_noise
+from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.ledger.cohort_account import PayingCohort
-from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
+from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.moments import RawMoments
+from primo_scale.privacy import phenotype_moments
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import (
-    MOMENTS_SHARE,
-    NoisyMoments,
-    moments_sigma,
-    pay_for_moments,
-    read_moments,
-    with_moments,
-)
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, moments_sigma, with_moments
 
-PROMISE = Promise(2.0, 1e-6)
-ACCOUNT = Account("cohort")
-NOTHING = RawMoments(np.zeros((3, 5), dtype=np.int64))
+OTHER = RawMoments(np.ones((3, 5), dtype=np.int64))
 
 
-def noise_store(folder):
-    return NoiseStore(folder / "noise")
-
-
-def settle(folder, raw=NOTHING, promise=PROMISE):
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        paying_cohort = PayingCohort(ACCOUNT, "people")
-        return pay_for_moments(
-            raw, promise, noise_store(folder), ledger=ledger, paying_cohort=paying_cohort
-        )
-
-
-def pay(folder, raw=NOTHING, promise=PROMISE):
-    return settle(folder, raw, promise)[0]
+def pay(folder, **asked):
+    return pay_moments(folder, **asked)[0]
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_noise_is_that_of_a_twentieth_of_the_release(adjacency) -> None:
     factor = 2 if adjacency is Adjacency.REPLACE_ONE else math.sqrt(3)
-    mu = release_mu(2.0, 1e-6) * math.sqrt(0.05)
-    found = moments_sigma(7, Promise(2.0, 1e-6, adjacency=adjacency))
+    mu = release_mu(1.0, 1e-6) * math.sqrt(0.05)
+    found = moments_sigma(7, Promise(1.0, 1e-6, adjacency=adjacency))
     assert found == pytest.approx(UNIT * factor * math.sqrt(7) / mu, rel=1e-12)
     assert MOMENTS_SHARE == 0.05
 
 
 def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
     raw = RawMoments(np.full((3, 2_000), 12_345, dtype=np.int64))
-    bought = pay(tmp_path, raw)
+    bought = pay(tmp_path, moments=raw)
     noise = np.array(bought.sums) - 12_345
     statistic = (noise / bought.sigma).ravel() @ (noise / bought.sigma).ravel()
     low, high = chi2.ppf([1e-8, 1 - 1e-8], noise.size)
@@ -75,65 +53,62 @@ def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
 
 def test_paid_once_and_replayed(tmp_path) -> None:
     first, again = pay(tmp_path), pay(tmp_path)
-    assert again == first == read_moments(noise_store(tmp_path))
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        (charge,) = ledger.balance(ACCOUNT).charges
-        assert ledger.verify() == []
-    assert charge.cost.mu_squared == pytest.approx(0.05 * release_mu(2.0, 1e-6) ** 2)
+    assert again == first == noise_store(tmp_path).read_moments()
+    (charge,) = charges_of(tmp_path)
+    assert charge.cost.mu_squared == pytest.approx(0.05 * release_mu(1.0, 1e-6) ** 2)
 
 
-@pytest.mark.parametrize(
-    "other", [{"promise": Promise(1.0, 1e-6)}, {"raw": RawMoments(np.ones((3, 5), dtype=np.int64))}]
-)
+@pytest.mark.parametrize("other", [{"promise": Promise(0.5, 1e-6)}, {"moments": OTHER}])
 def test_moments_of_another_request_are_refused_and_remain(tmp_path, other) -> None:
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
+    open_budget(tmp_path, 9.0)
     first = pay(tmp_path)
     with pytest.raises(InputError, match="moments of another request"):
         pay(tmp_path, **other)
     assert pay(tmp_path) == first
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert len(ledger.balance(ACCOUNT).charges) == 1
+    assert len(charges_of(tmp_path)) == 1
     noise_store(tmp_path).moments_path.unlink()
     assert pay(tmp_path, **other).charge != first.charge
 
 
+def test_moments_at_another_scale_are_refused(tmp_path, monkeypatch) -> None:
+    """As a version with another sensitivity would draw them, for the same cost."""
+    pay(tmp_path)
+    monkeypatch.setattr(phenotype_moments, "moments_sigma", lambda *_: 2.0**40)
+    with pytest.raises(InputError, match="moments of another request"):
+        pay(tmp_path)
+
+
 def test_the_receipt_states_the_payment(tmp_path) -> None:
-    bought, receipt = settle(tmp_path)
+    bought, receipt = pay_moments(tmp_path)
     assert receipt.opened_budget
     assert receipt.summary == f"paid with charge {bought.charge}"
-    _, receipt = settle(tmp_path)
+    _, receipt = pay_moments(tmp_path)
     assert "paid for before" in receipt.summary
     assert not receipt.opened_budget
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=9.0)
+    open_budget(tmp_path, 9.0)
     noise_store(tmp_path).moments_path.unlink()
-    assert "is lost: paid again" in settle(tmp_path)[1].summary
+    assert "is lost: paid again" in pay_moments(tmp_path)[1].summary
     noise_store(tmp_path).moments_path.unlink()
-    other = RawMoments(np.ones((3, 5), dtype=np.int64))
-    assert killed_at("draw started", pay, tmp_path, other) == KILLED
+    assert killed_at("draw started", lambda: pay(tmp_path, moments=OTHER)) == KILLED
     for key in noise_store(tmp_path).directory.glob("*.key"):
         key.unlink()
-    assert "1 interrupted draws were charged too" in settle(tmp_path, other)[1].summary
+    assert "1 interrupted draws were charged too" in pay_moments(tmp_path, moments=OTHER)[1].summary
 
 
 def test_moments_are_refused_if_the_rest_of_the_release_is_not_covered(tmp_path) -> None:
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=1.9, delta=1e-6)
+    open_budget(tmp_path, 0.9)
     with pytest.raises(BudgetRefused):
         pay(tmp_path)
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert ledger.balance(ACCOUNT).charges == ()
+    assert charges_of(tmp_path) == []
     assert not noise_store(tmp_path).moments_path.exists()
 
 
 @pytest.mark.parametrize("label", MOMENTS_STEPS)
 def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label) -> None:
     assert list(dict.fromkeys(steps_passed(pay, tmp_path / "whole"))) == list(MOMENTS_STEPS)
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=1e-6)
+    open_budget(tmp_path, 9.0)
     assert killed_at(label, pay, tmp_path) == KILLED
-    stored, keys = read_moments(noise_store(tmp_path)), keys_of(tmp_path)
+    stored, keys = noise_store(tmp_path).read_moments(), keys_of(tmp_path)
     done = pay(tmp_path)
     if MOMENTS_STEPS.index(label) >= MOMENTS_STEPS.index("reservation committed"):
         assert done == stored or done == expected_from(keys)
@@ -141,9 +116,7 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label
         assert done.charge not in keys, "an unpaid key is not used"
     assert pay(tmp_path) == done
     assert keys_of(tmp_path) == {}, "a key that remains reveals its noise"
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        (charge,) = ledger.balance(ACCOUNT).charges
-        assert ledger.verify() == []
+    (charge,) = charges_of(tmp_path)
     assert charge.id == done.charge
 
 

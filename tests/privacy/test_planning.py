@@ -68,12 +68,6 @@ def test_chosen_clip_is_the_best(n_samples, n_phenotypes):
     assert planned(sizes, chosen) >= 0.999 * max(others)
 
 
-def test_little_noise_needs_little_clipping():
-    small = choose_phenotype_clip(SIZES, lambda norm: cross_sigma(SIZES, norm, epsilon=0.5))
-    many = replace(SIZES, n_samples=10**8)
-    assert small < 1.5 < choose_phenotype_clip(many, lambda norm: cross_sigma(many, norm))
-
-
 def test_effective_sample_size_is_that_of_a_simulated_release():
     """The squared correlation of noisy with true covariances, over many unlinked variants."""
     generator = np.random.default_rng(8)

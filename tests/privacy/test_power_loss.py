@@ -11,13 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-import tiny_release
 from durable import Disk, disk_seen
-from tiny_release import BOUNDS, noise_store, pay, pay_moments, raw_statistics
+from tiny_release import SUBSAMPLE, mechanism, noise_store, pay, pay_moments
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
-from primo_scale.privacy.mechanism import Promise, Recipe
-from primo_scale.privacy.scales import calibrate
 
 
 @contextmanager
@@ -34,9 +31,9 @@ def steps_seen(on_step: Callable[[PaymentStep], object]) -> Iterator[None]:
         yield
 
 
-def check_at_each_step(folder, release, expected: Callable[[PaymentStep, Disk], object]) -> list:
-    """Run a release with its raw statistics; return the steps at which something was checked."""
-    raw, passed = raw_statistics(folder / "raw"), []
+def checked_steps(release, expected: Callable[[PaymentStep, Disk], object]) -> list:
+    """Run a release; return the steps at which something was checked."""
+    passed = []
     with disk_seen() as disk:
 
         def on_step(step: PaymentStep) -> None:
@@ -44,7 +41,7 @@ def check_at_each_step(folder, release, expected: Callable[[PaymentStep, Disk], 
                 passed.append(step)
 
         with steps_seen(on_step):
-            release(folder, raw)
+            release()
     return passed
 
 
@@ -65,7 +62,7 @@ def key_is_safe(directory, step: PaymentStep, disk: Disk) -> bool | None:
     return True
 
 
-def test_statistics_survive_before_their_key_is_removed(tmp_path):
+def test_statistics_survive_before_their_key_is_removed(tmp_path, raw):
     directory = noise_store(tmp_path).directory
 
     def expected(step: PaymentStep, disk: Disk) -> bool | None:
@@ -77,7 +74,7 @@ def test_statistics_survive_before_their_key_is_removed(tmp_path):
             return True
         return key_is_safe(directory, step, disk)
 
-    assert check_at_each_step(tmp_path, pay, expected) == [
+    assert checked_steps(lambda: pay(tmp_path, raw), expected) == [
         PaymentStep.KEY_STORED,
         PaymentStep.DRAW_STARTED,
         PaymentStep.STATISTICS_STORED,
@@ -94,7 +91,7 @@ def test_moments_survive_before_their_key_is_removed(tmp_path):
             return True
         return key_is_safe(store.directory, step, disk)
 
-    assert check_at_each_step(tmp_path, pay_moments, expected) == [
+    assert checked_steps(lambda: pay_moments(tmp_path), expected) == [
         PaymentStep.KEY_STORED,
         PaymentStep.DRAW_STARTED,
         PaymentStep.MOMENTS_STORED,
@@ -102,10 +99,9 @@ def test_moments_survive_before_their_key_is_removed(tmp_path):
     ]
 
 
-def test_use_of_a_subsample_survives_before_its_noise_is_drawn(tmp_path, monkeypatch):
+def test_use_of_a_subsample_survives_before_its_noise_is_drawn(tmp_path, raw):
     """Otherwise it could serve a second release, which amplification does not cover."""
-    subsampled = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(subsample=100), split=1.3)
-    monkeypatch.setattr(tiny_release, "MECHANISM", subsampled)
+    subsampled = mechanism(recipe=SUBSAMPLE)
 
     def expected(step: PaymentStep, disk: Disk) -> bool | None:
         if step is PaymentStep.DRAW_STARTED:
@@ -113,4 +109,5 @@ def test_use_of_a_subsample_survives_before_its_noise_is_drawn(tmp_path, monkeyp
             return True
         return None
 
-    assert check_at_each_step(tmp_path, pay, expected) == [PaymentStep.DRAW_STARTED]
+    steps = checked_steps(lambda: pay(tmp_path, raw, subsampled), expected)
+    assert steps == [PaymentStep.DRAW_STARTED]

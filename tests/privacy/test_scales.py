@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from neighbours import outer, parts, rows_within, upper_weights, within_blocks
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import composed_epsilon, mu_for, release_mu
@@ -44,26 +45,17 @@ SMALL = [
 ]
 
 
-def rows_within(n_columns, norm):
-    side = range(-math.isqrt(norm), math.isqrt(norm) + 1)
-    rows = np.array(list(itertools.product(side, repeat=n_columns)), dtype=float)
-    return rows[(rows**2).sum(1) <= norm]
-
-
 def records(bounds, privacy):
     """Return every record (x, c, y) within the bounds; shape (records, d + 1 + l)."""
     d = sum(bounds.block_sizes)
     genotypes = rows_within(d, bounds.row_norm)
     if bounds.block_norms is not None:
-        starts = np.cumsum([0, *bounds.block_sizes])[:-1]
-        norms = np.add.reduceat(genotypes**2, starts, axis=1)
-        genotypes = genotypes[(norms <= np.array(bounds.block_norms)).all(axis=1)]
+        genotypes = within_blocks(genotypes, bounds.block_sizes, bounds.block_norms)
     if privacy is LABEL:  # genotypes are as long as they are
         genotypes = rows_within(d, 2 * bounds.row_norm)
     fixed = rows_within(1, bounds.fixed_norm)
     phenotypes = rows_within(bounds.n_phenotypes, bounds.phenotype_norm)
-    all_parts = [np.hstack(parts) for parts in itertools.product(genotypes, fixed, phenotypes)]
-    rows = np.array(all_parts)
+    rows = np.array([np.hstack(r) for r in itertools.product(genotypes, fixed, phenotypes)])
     if privacy is LABEL:
         known = (rows[:, :d] ** 2).sum(1)
         own = (rows[:, d + 1 :] ** 2).sum(1)
@@ -75,10 +67,9 @@ def contributions(rows, bounds, scales):
     """Return contributions in units of the noise, shape (records, k), and those without noise."""
     d = sum(bounds.block_sizes)
     x, c, y = rows[:, :d], rows[:, d : d + 1], rows[:, d + 1 :]
-    starts = np.cumsum([0, *bounds.block_sizes])
-    blocks = [x[:, a:b] for a, b in itertools.pairwise(starts)]
-    parts = [
-        *((b, b, s, True) for b, s in zip(blocks, scales.gram, strict=True)),
+    blocks = zip(parts(x, bounds.block_sizes), scales.gram, strict=True)
+    statistics = [
+        *((block, block, sigma, True) for block, sigma in blocks),
         (x, c, scales.fixed_cross, False),
         (x, y, scales.phenotype_cross, False),
         (c, c, scales.fixed_gram, True),
@@ -86,13 +77,11 @@ def contributions(rows, bounds, scales):
         (y, y, scales.phenotype_gram, True),
     ]
     noisy, exact = [np.zeros((len(rows), 1))], [np.zeros((len(rows), 1))]
-    for left, right, sigma, symmetric in parts:
-        entries = np.einsum("ij,ik->ijk", left, right)
-        size = entries.shape[1]
-        weights = np.ones(entries.shape[1:])
+    for left, right, sigma, symmetric in statistics:
+        entries = outer(left, right)
         if symmetric:  # each unordered pair of entries is released once, with half the variance
-            weights = np.triu(np.full((size, size), math.sqrt(2)), 1) + np.eye(size)
-        flat = (entries * weights).reshape(len(rows), -1)
+            entries = entries * np.sqrt(upper_weights(entries.shape[1], off_diagonal=2))
+        flat = entries.reshape(len(rows), -1)
         (exact if sigma == 0 else noisy).append(flat if sigma == 0 else flat / sigma)
     return np.hstack(noisy), np.hstack(exact)
 

@@ -9,15 +9,10 @@ import os
 
 import pytest
 from crash import KILLED, killed_at
-from tiny_release import charges_of, key_left, noise_store, pay, pay_moments, raw_statistics
+from tiny_release import charges_of, key_left, noise_store, pay, pay_moments
 
 from primo_scale.errors import InputError
 from primo_scale.ledger.ledger import Ledger
-
-
-@pytest.fixture
-def raw(tmp_path):
-    return raw_statistics(tmp_path / "raw")
 
 
 def replace_ledger(folder):
@@ -41,8 +36,7 @@ def refused(folder, raw, function, file):
 
 @pytest.mark.parametrize("function", [pay, pay_moments])
 def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
-    (tmp_path / "work").mkdir()
-    _, charge = function(tmp_path, raw)
+    charge = function(tmp_path, raw)[1].charge.id
     ledger = replace_ledger(tmp_path)
     file = (
         noise_store(tmp_path).moments_path
@@ -52,13 +46,12 @@ def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
     for attempt in (pay, pay_moments):
         refused(tmp_path, raw, attempt, file)
     (tmp_path / "backup.sqlite").replace(ledger)
-    assert function(tmp_path, raw)[1] == charge
+    assert function(tmp_path, raw)[1].charge.id == charge
     assert len(charges_of(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("label", ["draw started", "block written", "statistics stored"])
 def test_noise_of_a_draw_that_started_is_refused(tmp_path, raw, label):
-    (tmp_path / "work").mkdir()
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     charge, _ = key_left(tmp_path)
     replace_ledger(tmp_path)
@@ -75,12 +68,12 @@ def test_a_subsample_that_served_a_release_is_refused(tmp_path, raw):
 @pytest.mark.parametrize("label", ["key stored", "reservation committed"])
 def test_an_unused_key_is_not_refused(tmp_path, raw, label):
     """No noise exists that could be drawn a second time."""
-    (tmp_path / "work").mkdir()
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     charge, _ = key_left(tmp_path)
     ledger = replace_ledger(tmp_path)
-    _, paid = pay(tmp_path, raw)
-    assert paid != charge, "the key may be another request's in the ledger that was replaced"
+    assert pay(tmp_path, raw)[1].charge.id != charge, (
+        "the key may be another request's in the ledger that was replaced"
+    )
     (tmp_path / "backup.sqlite").replace(ledger)
     with pytest.raises(InputError, match="does not know a charge"):
         pay(tmp_path, raw)

@@ -1,13 +1,13 @@
-"""A paid release of a few numbers, for tests of faults and of lost ledgers."""
+"""A paid release of a few numbers, for tests of payments, faults and lost ledgers."""
 
 from __future__ import annotations
 
 import numpy as np
 from whole_matrices import zero_statistics
 
-from primo_scale.ledger.cohort_account import PayingCohort
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
+from primo_scale.ledger.spending import Account, PayingCohort
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore
@@ -17,40 +17,57 @@ from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
-BOUNDS = PublicBounds(100, None, 1000, 2000, LAYOUT.sizes, 1000, LAYOUT.n_phenotypes)
-MECHANISM = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=1.3)
-PAYING_COHORT = PayingCohort(Account("cohort"), "people")
+ACCOUNT = Account("cohort")
+PROMISE = Promise(1.0, 1e-6)
+SUBSAMPLE = Recipe(subsample=100)
+NO_MOMENTS = RawMoments(np.zeros((3, 5), dtype=np.int64))
 
 
-def raw_statistics(path):
-    return zero_statistics(path, LAYOUT)
+def mechanism(epsilon=1.0, *, layout=LAYOUT, privacy=PrivacyUnit.FULL, recipe=None, norms=None):
+    """Calibrate a release of 1,000 people; `norms` are the bounds of the blocks."""
+    sizes, n_phenotypes = layout.sizes, layout.n_phenotypes
+    bounds = PublicBounds(10_000, norms, 1_000_000, 2_000_000, sizes, 1000, n_phenotypes)
+    return calibrate(bounds, Promise(epsilon, 1e-6, privacy), recipe or Recipe(), split=1.3)
+
+
+MECHANISM = mechanism()
+
+
+def raw_statistics(path, layout=LAYOUT):
+    return zero_statistics(path, layout)
 
 
 def noise_store(folder):
     return NoiseStore(folder / "work" / "private_statistics")
 
 
-def pay(folder, raw):
-    """Return the private statistics and the charge."""
+def pay(folder, raw, asked=MECHANISM):
+    """Return the private statistics and the receipt."""
+    account = Account("cohort", asked.promise.privacy, asked.promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
         paid = pay_and_draw(
             raw,
-            MECHANISM,
+            asked,
             noise_store(folder),
             ledger=ledger,
-            paying_cohort=PAYING_COHORT,
+            paying_cohort=PayingCohort(account, "people"),
             on_block=lambda *_: None,
         )
-    return paid.private.matrices, paid.receipt.charge.id
+    return paid.private.matrices, paid.receipt
 
 
-def pay_moments(folder, raw):
+def pay_moments(folder, raw=None, *, moments=NO_MOMENTS, promise=PROMISE):
+    """Return the noisy moments and the receipt; the raw statistics play no part."""
     with Ledger(folder / "ledger.sqlite") as ledger:
-        moments, receipt = pay_for_moments(
-            RawMoments(np.zeros((3, 2), dtype=np.int64)), Promise(1.0, 1e-6), noise_store(folder),
-            ledger=ledger, paying_cohort=PAYING_COHORT,
-        )  # fmt: skip
-    return moments, receipt.charge.id
+        cohort = PayingCohort(ACCOUNT, "people")
+        return pay_for_moments(
+            moments, promise, noise_store(folder), ledger=ledger, paying_cohort=cohort
+        )
+
+
+def open_budget(folder, epsilon):
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=1e-6)
 
 
 def key_left(folder):
@@ -61,6 +78,7 @@ def key_left(folder):
 
 
 def charges_of(folder):
+    """Return the charges of a ledger, which must be without problems."""
     with Ledger(folder / "ledger.sqlite", create=False) as ledger:
         assert ledger.verify() == []
         return [charge for balance in ledger.balances() for charge in balance.charges]

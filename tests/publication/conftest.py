@@ -11,7 +11,7 @@ from release_examples import publish_example
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
-    """A private (True) and a NOT PRIVATE (False) release; never change them."""
+    """Return a private (True) and a NOT PRIVATE (False) release, which tests must not change."""
     root = tmp_path_factory.mktemp("releases")
     return {
         private: publish_example(root / str(private), private=private) for private in (True, False)
@@ -20,11 +20,11 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
 
 @pytest.fixture
 def release(pristine: dict[bool, Path], tmp_path: Path) -> Path:
-    """A private release that a test may damage."""
+    """Return a private release that a test may damage."""
     return shutil.copytree(pristine[True], tmp_path / "release")
 
 
 @pytest.fixture
 def open_release(pristine: dict[bool, Path], tmp_path: Path) -> Path:
-    """A NOT PRIVATE release that a test may damage."""
+    """Return a NOT PRIVATE release that a test may damage."""
     return shutil.copytree(pristine[False], tmp_path / "open_release")

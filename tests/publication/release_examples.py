@@ -1,9 +1,8 @@
-"""Small releases made up from public numbers: one for every kind of promise and of mechanism."""
+"""Small artificial releases: one for every kind of promise and of mechanism."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,9 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import statement as said
-from primo_scale.publication.document import serialise, statement_digest
 from primo_scale.publication.publish import publish_release
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.release_log import options_in, render_log
-from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.signature import Signer
 from primo_scale.publication.statement_inputs import (
     PublicInputs,
     Source,
@@ -51,7 +46,7 @@ _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 @dataclass(frozen=True)
 class Mode:
-    """A kind of promise and of mechanism, and the calibration that it needs."""
+    """Kind of promise and of mechanism, and the calibration that it needs."""
 
     calibration: str
     privacy: PrivacyUnit = PrivacyUnit.FULL
@@ -128,7 +123,7 @@ def example_weights(
 
 
 def profile(epsilon: float, mu: float) -> mpmath.mpf:
-    """The Balle-Wang profile, straight from its definition in 60 digits."""
+    """Return the Balle-Wang profile by its definition, in 60 digits."""
     with mpmath.workdps(60):
         ratio = mpmath.mpf(epsilon) / mu
         half = mpmath.mpf(mu) / 2
@@ -136,7 +131,7 @@ def profile(epsilon: float, mu: float) -> mpmath.mpf:
 
 
 def epsilon_at(mu: float, delta: float) -> float:
-    """The epsilon at which the profile of `mu` falls to delta."""
+    """Return the epsilon at which the profile of `mu` falls to delta."""
     if profile(0.0, mu) <= delta:
         return 0.0
     return float(
@@ -167,7 +162,7 @@ def example_mechanism(
 
 
 def example_charges(mechanism: Mechanism) -> list[Cost]:
-    """What each charge of a release takes: one for phenotype moments first, where they are paid."""
+    """Return the cost of each charge of a release; a charge for phenotype moments is the first."""
     promise = mechanism.promise
     whole = release_mu(promise.epsilon, promise.delta) ** 2
     first = [] if promise.share == 1 else [Cost((1 - promise.share) * whole)]
@@ -243,7 +238,7 @@ def example_statement(
 
 
 def _estimation(method: str, penalties: tuple[float, ...], n_phenotypes: int) -> said.Estimation:
-    """By a smallest eigenvalue where one is bought, else by a given ridge."""
+    """State a rule by the smallest eigenvalue if it is paid for, else a given ridge."""
     estimator, numbers = "ridge", {}
     if method.startswith("ada-ssp"):
         estimator, numbers = "ridge-beyond-smallest-eigenvalue", {"smallest_eigenvalue_bound": 1.5}
@@ -298,13 +293,13 @@ def publish(
     statement: said.Statement,
     options: dict[str, str] = OPTIONS,
 ) -> Path:
-    """Publish, signed by the test key if it is private."""
+    """Publish a release; a private one is signed by the test key."""
     signer = SIGNER if statement.private else None
     return publish_release(directory, weights, statement, options, signer=signer)
 
 
 def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
-    """What a private release.json says, without files."""
+    """Return a private release.json without its files."""
     statement = example_statement(example_weights(), mode=mode, **promise)
     document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(statement)))
     names = ("README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "report.html",
@@ -313,31 +308,3 @@ def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
     return {"schema_version": 3, "stamp": statement.stamp, **document,
             "scoring": scoring_of(["22"]), "files": files, "signature": signature}  # fmt: skip
-
-
-def read_document(directory: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((directory / "release.json").read_bytes())
-    return document
-
-
-def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """Replace release.json and make every digest and the signature fit: a custodian who lies."""
-    for entry in document["files"]:
-        content = (directory / entry["name"]).read_bytes()
-        entry["sha256"] = hashlib.sha256(content).hexdigest()
-        entry["bytes"] = len(content)
-    if document["private"]:
-        document["signature"] = signature_of(document, signer)
-    (directory / "release.json").write_bytes(serialise(document))
-
-
-def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """`forge`, with README, report and log that say the same as the new release.json."""
-    (directory / "README.txt").write_text(render_readme(document))
-    digest, log = statement_digest(document), directory / "release.log"
-    options = options_in(log.read_text())
-    log.write_text(render_log(document, digest=digest, options=options))
-    key = signer.public_key if document["private"] else None
-    report = render_report(document, digest=digest, options=options, public_key=key)
-    (directory / "report.html").write_text(report)
-    forge(directory, document, signer)

@@ -13,7 +13,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jinja2 import TemplateError
-from release_examples import forge, read_document, restate
+from release_edits import forge, read_document, restate
 
 from primo_scale.publication.signature import Signer
 

@@ -1,4 +1,4 @@
-"""PGS Catalog scoring files: file names that no phenotype can abuse, header and rows."""
+"""PGS Catalog scoring files: safe file names, header and rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_name_too_long_for_a_file_is_refused():
 
 
 def read_scoring_file(path) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """As the Catalog's own reader does: ``##`` lines skipped, ``#key=value`` split at each '='."""
+    """Read as the Catalog does: ``##`` lines skipped, ``#key=value`` split at each '='."""
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     comments = [line for line in lines if line.startswith("#")]
     assert lines[: len(comments)] == comments

@@ -106,7 +106,7 @@ def test_every_kind_of_release_is_proved(mode):
 @pytest.mark.parametrize("mode", ["full", "full-blocks", "feature-add-remove", "subsampled"])
 @pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-28), (0.5, 1e-12), (20.0, 1e-5)])
 def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, delta):
-    """With 10^8 draws, so that the price of the noise's lattice is as high as it gets."""
+    """There are 10^8 draws, for which the cost of the noise's lattice is largest."""
     document = example_document(mode, epsilon=epsilon, delta=delta)
     document["cohort"] |= {"n_variants": 20_000, "block_sizes": [10_000, 10_000]}
     for query in document["mechanism"]["queries"]:
@@ -125,7 +125,7 @@ def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, d
 
 @pytest.mark.parametrize("factor, ok", [(1.0, True), (1.001, False), (0.999, False)])
 def test_the_stated_epsilon_is_that_of_the_noise(factor, ok):
-    """Neither more nor less than the noise gives: more would be another mechanism."""
+    """A larger epsilon than that of the noise would be the epsilon of another mechanism."""
     document = example_document("full")
     document["guarantee"]["epsilon"] *= factor
     (found,) = [f for f in guarantee_findings(document) if f.check == "epsilon"]
@@ -134,7 +134,7 @@ def test_the_stated_epsilon_is_that_of_the_noise(factor, ok):
 
 @pytest.mark.parametrize("copies", [1, 4])
 def test_every_copy_of_the_gram_matrix_counts_as_drawn(copies):
-    """The largest noise that the lattice's price still allows depends on the number of draws."""
+    """The cost of the lattice depends on the number of draws."""
     document = example_document("naive")
     document["mechanism"]["gram_copies"] = copies
     sizes = document["cohort"]["block_sizes"]

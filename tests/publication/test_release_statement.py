@@ -1,4 +1,4 @@
-"""From a design, a payment and a solution to a statement that verifies and tells no secret."""
+"""The statement made of a design, a payment and a solution verifies and discloses no secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from release_examples import OPTIONS, SIGNER, example_weights
+from release_examples import example_weights, publish
 
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -22,9 +22,9 @@ from primo_scale.methods.solution import Solution
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.phenotype_moments import NoisyMoments, moments_sigma
+from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.phenotype_moments import moments_sigma
 from primo_scale.publication import recompute_method
-from primo_scale.publication.publish import publish_release
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.verify import verify_release
 from primo_scale.run.describe_release import Payment, make_statement
@@ -86,10 +86,15 @@ def make_solved(method: str, *, n_penalties: int = 2) -> Solved:
 
 
 def without_noise(solved: Solved) -> Solved:
-    """By a plain ridge, which has no numbers beside its penalty."""
+    """Return the solution of a ridge, which has no parameters except its penalty."""
     chosen = dataclasses.replace(solved.chosen, estimator=ESTIMATORS["ridge"])
     solution = dataclasses.replace(solved.solution, parameters={})
     return dataclasses.replace(solved, chosen=chosen, solution=solution)
+
+
+def stated(design: Design, method: str, *, n_penalties: int = 2) -> Any:
+    solved = make_solved(method, n_penalties=n_penalties)
+    return make_statement(design, solved, make_payment(design, method), genome_build=BUILD)
 
 
 def make_payment(design: Design, method: str) -> Payment:
@@ -132,14 +137,11 @@ BUILD = GenomeBuild("GRCh38", "--genome-build")
 def state(case: str, **changes: Any) -> Any:
     privacy, adjacency, method = CASES[case]
     design = make_design(privacy, adjacency, **changes)
-    n_penalties = 4 if method == "naive" else 2
-    solved = make_solved(method, n_penalties=n_penalties)
-    return make_statement(design, solved, make_payment(design, method), genome_build=BUILD)
+    return stated(design, method, n_penalties=4 if method == "naive" else 2)
 
 
 def problems(statement: Any, directory: Any) -> list[Any]:
-    signer = SIGNER if statement.private else None
-    publish_release(directory, example_weights(), statement, OPTIONS, signer=signer)
+    publish(directory, example_weights(), statement)
     return [finding for finding in verify_release(directory) if not finding.ok]
 
 
@@ -151,14 +153,15 @@ def test_a_statement_of_every_kind_can_be_published_and_verified(case, tmp_path)
     assert statement.mechanism.method == CASES[case][2]
     assert statement.mechanism.summary == METHODS[CASES[case][2]].summary
     assert statement.ledger.before.cost.mu_squared == 0.25
+    hidden = "add-remove" in case and statement.guarantee.privacy == "full"
+    assert (statement.cohort.n_samples is None) is hidden
+    assert (statement.cohort.nominal_n == 50_000) is hidden
 
 
 @pytest.mark.parametrize("subsample", [1000, 40_000])
 def test_a_subsample_is_stated_and_verified(subsample, tmp_path):
     design = make_design(FULL, REPLACE, subsample=subsample, block_norms=None)
-    method = "sub-samp-reuse-cov"
-    payment = make_payment(design, method)
-    statement = make_statement(design, make_solved(method), payment, genome_build=BUILD)
+    statement = stated(design, "sub-samp-reuse-cov")
     assert problems(statement, tmp_path / "out") == []
     assert statement.guarantee.cost.delta == DELTA / 2
     assert statement.mechanism.sampler == KEYSTREAM.name
@@ -169,8 +172,7 @@ def test_paid_moments_are_a_charge_and_a_query_of_their_own(case, tmp_path):
     privacy, adjacency, method = CASES[case]
     design = make_design(privacy, adjacency)
     design = dataclasses.replace(design, moments=bought_moments(design))
-    payment = make_payment(design, method)
-    statement = make_statement(design, make_solved(method), payment, genome_build=BUILD)
+    statement = stated(design, method)
     assert problems(statement, tmp_path / "out") == []
     assert statement.mechanism.share == 0.95
     assert any("--pheno-moments" in entry.source for entry in statement.public_inputs.sources)
@@ -189,14 +191,6 @@ def test_a_private_number_of_people_changes_nothing_in_the_release(case, tmp_pat
         texts.append([path.read_bytes() for path in files])
     assert texts[0] == texts[1]
     assert not any(str(PEOPLE).encode() in content for content in texts[0])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_elsewhere_the_number_of_people_is_public(case):
-    statement = state(case)
-    hidden = "add-remove" in case and statement.guarantee.privacy == "full"
-    assert (statement.cohort.n_samples is None) is hidden
-    assert (statement.cohort.nominal_n == 50_000) is hidden
 
 
 def test_nothing_of_the_custodians_own_is_stated():

@@ -1,4 +1,4 @@
-"""``python -m pipelines.verify DIR``: what it prints and how it exits."""
+"""``python -m pipelines.verify DIR``: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from release_examples import PUBLIC_KEY, forge, read_document
+from release_edits import forge, read_document
+from release_examples import PUBLIC_KEY
 
 from primo_scale.cli.verify import main
 

@@ -1,4 +1,4 @@
-"""weights.tsv.gz and centre.afreq: their format, what is refused, and plink2 reading them."""
+"""weights.tsv.gz and centre.afreq: format, refusals, and scores by plink2."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_an_absent_allele_and_a_sign_within_a_name_are_text():
 
 
 def real_set(reference: Path, name: str) -> tuple[Path, VariantTable, np.ndarray]:
-    """A real fileset, its variants, and copies of A1 as bed-reader counts them (NaN: missing)."""
+    """Return a real fileset, its variants, and bed-reader's copies of A1 (NaN: missing)."""
     prefix = {
         "regenie": reference / "data/real/regenie_example/example",
         "hapmap3": reference / "data/real/hapmap3_chr1-10/hm3_chr1-10",

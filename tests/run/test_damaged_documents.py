@@ -7,18 +7,15 @@ import json
 import os
 import shutil
 import socket
-from itertools import chain
 from pathlib import Path
 
 import pytest
-from small_cohort import command, outcomes, write_cohort
+from small_cohort import Cohort, command, write_cohort
 from tiers import thinned
 
-from primo_scale.cli import accumulate, finalize, ingest, show_cluster, status, verify
-from primo_scale.cli import release as gwas_release
+from primo_scale.cli import ingest, show_cluster, status, verify
 from primo_scale.errors import InputError
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import read_moments
 from primo_scale.run.purge import is_done_and_purged
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.work_directory import _Claims
@@ -32,51 +29,35 @@ PRIVATE = ["--epsilon", 1, "--delta", 1e-6]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(tmp_path_factory) -> Cohort:
     """A cohort, its published release and the work directory of both."""
-    folder = write_cohort(tmp_path_factory.mktemp("made") / "cohort")
-    result = run_release(folder)
+    cohort = Cohort(write_cohort(tmp_path_factory.mktemp("made") / "cohort"))
+    result = cohort.release(budget=PRIVATE)
     assert result.exit_code == 0, result.stderr
-    return folder
+    return cohort
 
 
 @pytest.fixture
-def folder(made, tmp_path) -> Path:
+def published(made, tmp_path) -> Cohort:
     """A copy to be tampered with."""
-    copy = tmp_path / "cohort"
-    shutil.copytree(made, copy)
-    for path in (copy / "release.work/design.json", copy / "release.work/run.log"):
-        path.write_text(path.read_text().replace(str(made), str(copy)))
-    return copy
+    return made.copy_to(tmp_path / "copy")
 
 
-def run_release(folder, *options):
-    return command(
-        gwas_release.main, "--bfile", folder / "cohort", *outcomes(folder), *PRIVATE,
-        "--out", folder / "release", "--ledger", folder / "ledger.sqlite", *options,
-    )  # fmt: skip
+def run_finalize(cohort: Cohort):
+    return cohort.finalize("--work-dir", cohort.folder / "release.work", budget=PRIVATE)
 
 
-def run_finalize(folder):
-    return command(
-        finalize.main, "--work-dir", folder / "release.work", "--out", folder / "release",
-        "--ledger", folder / "ledger.sqlite", *PRIVATE,
-    )  # fmt: skip
-
-
-def run_accumulate(folder):
-    return command(
-        accumulate.main, "--genotypes", folder / "release.work/genotypes.zarr",
-        "--work-dir", folder / "release.work", *outcomes(folder),
-    )  # fmt: skip
+def run_accumulate(cohort: Cohort):
+    work = cohort.folder / "release.work"
+    return cohort.accumulate("--genotypes", work / "genotypes.zarr", "--work-dir", work)
 
 
 COMMANDS = {
-    "gwas_release": run_release,
+    "gwas_release": lambda cohort: cohort.release(budget=PRIVATE),
     "finalize": run_finalize,
     "accumulate": run_accumulate,
-    "status": lambda folder: command(status.main, folder / "release.work"),
-    "verify": lambda folder: command(verify.main, folder / "release"),
+    "status": lambda cohort: command(status.main, cohort.folder / "release.work"),
+    "verify": lambda cohort: command(verify.main, cohort.out),
 }
 # Which commands each file stops; the others must not end in a traceback either.
 STOPPED = {
@@ -102,20 +83,19 @@ def ended_in_one_line(result) -> None:
 @pytest.mark.parametrize(
     ("file", "content"), thinned(itertools.product(STOPPED, CONTENTS), every=3)
 )
-def test_a_damaged_document_is_one_line(folder, file, content) -> None:
-    put(folder / file, CONTENTS[content])
+def test_a_damaged_document_is_one_line(published, file, content) -> None:
     for name, run in COMMANDS.items():
-        result = run(folder)
+        put(published.folder / file, CONTENTS[content])  # a command may have mended it
+        result = run(published)
         ended_in_one_line(result)
         if name in STOPPED[file]:
             assert result.exit_code == 3, (name, result.stderr)
-        put(folder / file, CONTENTS[content])  # a command may have mended it
 
 
 @pytest.mark.parametrize("content", CONTENTS)
-def test_a_damaged_release_does_not_verify(folder, content) -> None:
-    put(folder / "release/release.json", CONTENTS[content])
-    result = command(verify.main, folder / "release")
+def test_a_damaged_release_does_not_verify(tmp_path, content) -> None:
+    put(tmp_path / "release.json", CONTENTS[content])
+    result = command(verify.main, tmp_path)
     assert result.exit_code == 1 and "NOT VERIFIED" in result.stdout
 
 
@@ -144,28 +124,28 @@ def test_a_damaged_purge_note_is_one_line_and_deletes_nothing(tmp_path, content)
 def test_damaged_moments_are_one_line(tmp_path, content) -> None:
     put(tmp_path / "phenotype_moments.json", content)
     with pytest.raises(InputError, match=r"phenotype_moments\.json: is damaged"):
-        read_moments(NoiseStore(tmp_path / "private_statistics"))
+        NoiseStore(tmp_path / "private_statistics").read_moments()
 
 
 @pytest.mark.parametrize("content", CONTENTS.values())
-def test_a_damaged_request_of_an_ingest_is_one_line(tmp_path, content) -> None:
-    cohort = write_cohort(tmp_path / "cohort")
+def test_a_damaged_request_of_an_ingest_is_one_line(cohort, tmp_path, content) -> None:
     partial = tmp_path / "g.zarr.partial"
     partial.mkdir(mode=0o700)
     put(partial / "request.json", content)
-    result = command(ingest.main, "--bfile", cohort / "cohort", "--out", tmp_path / "g.zarr")
+    bfile = cohort.folder / "cohort"
+    result = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
     ended_in_one_line(result)
     assert result.exit_code == 3 and "request.json: is damaged" in result.stderr
 
 
 @pytest.mark.parametrize("key", ["boundaries", "sha256", "inputs", "plan_digest"])
-def test_a_missing_attribute_of_the_statistics_is_one_line(folder, key) -> None:
-    header = folder / "release.work/statistics.zarr/zarr.json"
+def test_a_missing_attribute_of_the_statistics_is_one_line(published, key) -> None:
+    header = published.folder / "release.work/statistics.zarr/zarr.json"
     document = json.loads(header.read_text())
     del document["attributes"][key]
     header.write_text(json.dumps(document))
     for run in (run_finalize, run_accumulate):
-        ended_in_one_line(run(folder))
+        ended_in_one_line(run(published))
 
 
 @pytest.mark.parametrize(
@@ -181,8 +161,7 @@ def test_a_profile_of_a_cluster_is_no_traceback(tmp_path, content) -> None:
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "socket"])
 @pytest.mark.parametrize("option", ["--bfile", "--pheno", "--keep", "--ref-freq", "--ledger"])
-def test_what_would_be_read_for_ever_is_refused(tmp_path, kind, option) -> None:
-    cohort = write_cohort(tmp_path / "cohort")
+def test_what_would_be_read_for_ever_is_refused(cohort, tmp_path, kind, option) -> None:
     special = tmp_path / "x.bed"
     if kind == "fifo":
         os.mkfifo(special)
@@ -192,29 +171,15 @@ def test_what_would_be_read_for_ever_is_refused(tmp_path, kind, option) -> None:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(os.path.relpath(special))
     for extension in (".bim", ".fam"):
-        shutil.copy(cohort / f"cohort{extension}", tmp_path / f"x{extension}")
-    given = {"--bfile": tmp_path / "x"} if option == "--bfile" else {option: special}
-    options = {"--bfile": cohort / "cohort", "--pheno": cohort / "pheno.tsv", **given}
-    result = command(
-        gwas_release.main, "--pheno-bounds", cohort / "bounds.tsv", *PRIVATE, "--out",
-        tmp_path / "out", "--ledger", tmp_path / "ledger", *chain(*options.items()),
-    )  # fmt: skip
+        shutil.copy(cohort.folder / f"cohort{extension}", tmp_path / f"x{extension}")
+    result = cohort.release(option, tmp_path / "x" if option == "--bfile" else special)
     ended_in_one_line(result)
     assert result.exit_code == 3 and "x.bed: is a pipe, a socket or a device" in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--pheno", "--bfile", "--out", "--work-dir"])
-def test_a_path_that_is_not_utf8_is_one_line(tmp_path, option) -> None:
-    cohort = write_cohort(tmp_path / "cohort")
-    name = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff")
-    options = {
-        "--bfile": cohort / "cohort", "--pheno": cohort / "pheno.tsv", "--out": tmp_path / "out",
-        "--work-dir": tmp_path / "work", option: name,
-    }  # fmt: skip
-    result = command(
-        gwas_release.main, "--pheno-bounds", cohort / "bounds.tsv", *PRIVATE, "--ledger",
-        tmp_path / "ledger", *chain(*options.items()),
-    )  # fmt: skip
+def test_a_path_that_is_not_utf8_is_one_line(cohort, tmp_path, option) -> None:
+    result = cohort.release(option, os.fsdecode(os.fsencode(tmp_path) + b"/p\xff"))
     ended_in_one_line(result)
     assert result.exit_code == 2 and "not UTF-8" in result.stderr
-    assert not (tmp_path / "out").exists()
+    assert not cohort.out.exists()

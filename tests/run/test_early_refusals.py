@@ -8,30 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_cohort import D, N, command, outcomes, write_cohort
+from small_cohort import BUDGET, Cohort, D, N
 
-from primo_scale.cli.accumulate import main as accumulate
-from primo_scale.cli.finalize import main as finalize
-from primo_scale.cli.ingest import main as ingest
-from primo_scale.cli.release import main as gwas_release
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account
 
-BUDGET = ["--epsilon", 1, "--delta", 1e-6, "--accept-noise"]
 Spoil = Callable[[Path], list[object]]
-
-
-@pytest.fixture
-def cohort(tmp_path: Path) -> Path:
-    return write_cohort(tmp_path / "inputs")
-
-
-def release(cohort: Path, *options: object, budget: list[object] = BUDGET):
-    return command(
-        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *budget,
-        "--out", cohort / "release", "--ledger", cohort / "ledger.sqlite", *options,
-    )  # fmt: skip
 
 
 def edit(path: Path, change: Callable[[list[str]], list[str]]) -> list[object]:
@@ -145,63 +128,56 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
 }  # fmt: skip
 
 
-def ledger_events(folder: Path) -> list[tuple[object, ...]]:
-    path = folder / "ledger.sqlite"
-    if not path.exists():
+def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
+    if not cohort.ledger.exists():
         return []
-    with sqlite3.connect(path) as database:
+    with sqlite3.connect(cohort.ledger) as database:
         return database.execute("SELECT * FROM events").fetchall()
 
 
+def refused(result, code: int, *words: str) -> None:
+    error = result.stderr.splitlines()[-1]
+    assert result.exit_code == code, result.stderr
+    assert error.startswith("error: ")
+    assert [word for word in words if word not in error] == []
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_refused_before_the_ingest_and_before_spending(cohort: Path, name: str) -> None:
+def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str) -> None:
     spoil, code, words = CASES[name]
-    options = spoil(cohort)
-    spent, files = ledger_events(cohort), sorted(cohort.rglob("*"))
-    for dry_run in (["--dry-run"], []):
-        result = release(cohort, *options, *dry_run)
-        error = result.stderr.splitlines()[-1]
-        assert result.exit_code == code, result.stderr
-        assert error.startswith("error: ")
-        assert [word for word in words if word not in error] == []
-        if dry_run:
-            assert sorted(cohort.rglob("*")) == files
-    assert not list(cohort.rglob("genotypes.zarr*"))
+    options = spoil(cohort.folder)
+    spent, files = ledger_events(cohort), sorted(cohort.folder.rglob("*"))
+    refused(cohort.release(*options, "--dry-run"), code, *words)
+    assert sorted(cohort.folder.rglob("*")) == files
+    refused(cohort.release(*options), code, *words)
+    assert not list(cohort.folder.rglob("genotypes.zarr*"))
     assert ledger_events(cohort) == spent
 
 
-def test_a_panel_that_matches_a_tenth_is_taken(cohort: Path) -> None:
-    result = release(cohort, *write_panel(cohort, 10), "--dry-run")
+def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
+    result = cohort.release(*write_panel(cohort.folder, 10), "--dry-run")
     assert result.exit_code == 0, result.stderr
     assert "10 variants matched" in result.stderr
 
 
-def test_a_budget_that_covers_it_is_left_alone(cohort: Path) -> None:
-    options = set_budget(cohort)
+def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:
+    options = set_budget(cohort.folder)
     spent = ledger_events(cohort)
-    assert release(cohort, *options, "--dry-run").exit_code == 0
+    assert cohort.release(*options, "--dry-run").exit_code == 0
     assert ledger_events(cohort) == spent
 
 
 @pytest.fixture
-def store(cohort: Path) -> Path:
-    path = cohort / "genotypes.zarr"
-    assert command(ingest, "--bfile", cohort / "cohort", "--out", path).exit_code == 0
-    return path
+def ingested(cohort: Cohort) -> Cohort:
+    cohort.ingest()
+    return cohort
 
 
-def sum_up(cohort: Path, store: Path, *options: object, budget: list[object] = BUDGET):
-    return command(
-        accumulate, "--genotypes", store, *outcomes(cohort), *budget,
-        "--work-dir", cohort / "work", "--ledger", cohort / "ledger.sqlite", *options,
-    )  # fmt: skip
-
-
-def test_accumulate_needs_no_ledger_of_its_own(cohort: Path, store: Path) -> None:
+def test_accumulate_needs_no_ledger_of_its_own(ingested: Cohort) -> None:
     """It does not write to one; `finalize` may run on another machine."""
-    nowhere = ["--ledger", cohort / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
-    assert sum_up(cohort, store, *nowhere).exit_code == 0
-    assert sum_up(cohort, store, *nowhere, "--pheno-moments").exit_code == 3
+    nowhere = [*BUDGET, "--ledger", ingested.folder / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
+    assert ingested.accumulate(*nowhere).exit_code == 0
+    assert ingested.accumulate(*nowhere, "--pheno-moments").exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -214,88 +190,75 @@ def test_accumulate_needs_no_ledger_of_its_own(cohort: Path, store: Path) -> Non
         "no noise and a budget",
     ],
 )
-def test_accumulate_refuses_the_same_before_it_sums(cohort: Path, store: Path, name: str) -> None:
+def test_accumulate_refuses_the_same_before_it_sums(ingested: Cohort, name: str) -> None:
     spoil, code, words = CASES[name]
-    options = spoil(cohort)
-    for dry_run in (["--dry-run"], []):
-        result = sum_up(cohort, store, *options, *dry_run)
-        assert result.exit_code == code, result.stderr
-        assert [word for word in words if word not in result.stderr.splitlines()[-1]] == []
-    assert not (cohort / "work" / "outcomes.zarr").exists()
+    options = [*BUDGET, *spoil(ingested.folder)]
+    refused(ingested.accumulate(*options, "--dry-run"), code, *words)
+    refused(ingested.accumulate(*options), code, *words)
+    assert not (ingested.work / "outcomes.zarr").exists()
 
 
-def test_a_release_is_found_again_and_another_request_is_not(cohort: Path, store: Path) -> None:
+def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -> None:
     """The check lets pass what the run would publish again, and refuses the rest at once."""
-    first = release(cohort)
+    first = ingested.release()
     assert first.exit_code == 0, first.stderr
     assert first.stderr.count("pre-flight: memory") == 1  # once, not twice
     left = first.stderr.splitlines()[-1]
     assert left.startswith("PRIVATE intermediates are left behind: ")
     assert "genotypes.zarr" in left
     assert "--purge-intermediates" in left
+    other_work = ("--work-dir", ingested.folder / "other")
     for dry_run in (["--dry-run"], []):
-        again = release(cohort, *dry_run)
+        again = ingested.release(*dry_run)
         assert again.exit_code == 0, again.stderr
         assert "pre-flight: memory" not in again.stderr  # nothing is left to sum
-        other = release(cohort, *dry_run, budget=["--epsilon", 2, "--delta", 1e-6])
-        assert other.exit_code == 3, other.stderr
-        assert "is not this release" in other.stderr
-        fresh = release(cohort, "--work-dir", cohort / "other", *dry_run)
-        assert fresh.exit_code == 3
-        assert "is not this release" in fresh.stderr
-        not_private = release(
-            cohort, "--non-private", "--work-dir", cohort / "other", *dry_run, budget=[]
-        )
-        assert not_private.exit_code == 3, not_private.stderr
-        assert "is not this release" in not_private.stderr
-    assert not list((cohort / "other").glob("genotypes.zarr*"))
-    assert sum_up(cohort, store, "--non-private", budget=[]).exit_code == 0
-    refused = command(
-        finalize, "--work-dir", cohort / "work", "--out", cohort / "release", "--non-private"
-    )
-    assert (refused.exit_code, refused.stderr.count("is not this release")) == (3, 1)
-    both = command(
-        finalize, "--work-dir", cohort / "work", "--out", cohort / "new", "--non-private", *BUDGET
-    )
-    assert both.exit_code == 2
-    assert "--non-private" in both.stderr
+        for result in (
+            ingested.release(*dry_run, "--epsilon", 2),
+            ingested.release(*dry_run, *other_work),
+            ingested.release(*dry_run, *other_work, "--non-private", budget=[]),
+        ):
+            refused(result, 3, "is not this release")
+    assert not list((ingested.folder / "other").glob("genotypes.zarr*"))
+    assert ingested.accumulate("--non-private").exit_code == 0
+    result = ingested.finalize("--non-private", budget=[])
+    refused(result, 3, "is not this release")
+    assert result.stderr.count("is not this release") == 1
+    refused(ingested.finalize("--non-private", "--out", ingested.folder / "new"), 2, "--non-priv")
 
 
-def test_statistics_of_other_options_are_refused_by_a_dry_run(cohort: Path, store: Path) -> None:
-    assert sum_up(cohort, store).exit_code == 0
-    assert sum_up(cohort, store, "--dry-run").exit_code == 0
+def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) -> None:
+    assert ingested.accumulate(*BUDGET).exit_code == 0
+    assert ingested.accumulate(*BUDGET, "--dry-run").exit_code == 0
     for dry_run in (["--dry-run"], []):
-        other = sum_up(cohort, store, "--ld-blocks", "window:2", *dry_run)
-        assert other.exit_code == 3, other.stderr
-        assert "statistics of other inputs or options" in other.stderr.splitlines()[-1]
+        other = ingested.accumulate(*BUDGET, "--ld-blocks", "window:2", *dry_run)
+        refused(other, 3, "statistics of other inputs or options")
 
 
-def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Path) -> None:
+def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Cohort) -> None:
     def run(*options: object):
-        return release(cohort, "--non-private", *options, budget=[])
+        return cohort.release("--non-private", *options, budget=[])
 
     assert run().exit_code == 0
     assert run("--dry-run").exit_code == 0
-    assert run("--work-dir", cohort / "other", "--dry-run").exit_code == 0
-    other = run("--work-dir", cohort / "other", "--ld-blocks", "window:2", "--dry-run")
-    assert other.exit_code == 3
-    assert "is not this release" in other.stderr
+    elsewhere = ("--work-dir", cohort.folder / "other", "--dry-run")
+    assert run(*elsewhere).exit_code == 0
+    refused(run(*elsewhere, "--ld-blocks", "window:2"), 3, "is not this release")
 
 
 def test_moments_that_were_bought_are_not_asked_for_again(
-    cohort: Path, monkeypatch: pytest.MonkeyPatch
+    cohort: Cohort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The budget covers one release; a run stops after it has paid for the moments."""
-    options = [*set_budget(cohort, epsilon=1.0), "--pheno-moments"]
+    options = [*set_budget(cohort.folder, epsilon=1.0), "--pheno-moments"]
 
     def stop(*_: object, **__: object) -> None:
         raise InterruptedRun("stopped")
 
     with monkeypatch.context() as patch:
         patch.setattr("primo_scale.run.operations.accumulate_stage", stop)
-        assert release(cohort, *options).exit_code == 5
+        assert cohort.release(*options).exit_code == 5
     assert len(ledger_events(cohort)) == 4  # created, budget, and the moments reserved and drawn
-    assert release(cohort, *options, "--dry-run").exit_code == 0
-    elsewhere = release(cohort, *options, "--work-dir", cohort / "other", "--dry-run")
+    assert cohort.release(*options, "--dry-run").exit_code == 0
+    elsewhere = cohort.release(*options, "--work-dir", cohort.folder / "other", "--dry-run")
     assert elsewhere.exit_code == 6  # where the moments would be paid for again
-    assert release(cohort, *options).exit_code == 0
+    assert cohort.release(*options).exit_code == 0

@@ -2,99 +2,72 @@
 
 from __future__ import annotations
 
-import sqlite3
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_cohort import command, outcomes, write_cohort
 
 from primo_scale import machine
-from primo_scale.cli.accumulate import main as accumulate
-from primo_scale.cli.finalize import main as finalize
-from primo_scale.cli.ingest import main as ingest
-from primo_scale.cli.release import main as gwas_release
 from primo_scale.errors import ResourceError
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.run import release_memory as module
-from primo_scale.run.release_memory import refuse_small_memory, release_needs
+from primo_scale.run import resources
+from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.storage.block_matrices import BlockLayout
 
-BUDGET = ["--epsilon", 1, "--delta", 1e-6]
+BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 
 
 @pytest.fixture
-def cohort(tmp_path):
-    return write_cohort(tmp_path / "inputs")
-
-
-@pytest.fixture
-def summed(cohort, tmp_path):
-    """Options of finalize for a work directory with statistics."""
-    store, work = cohort / "genotypes.zarr", tmp_path / "work"
-    assert command(ingest, "--bfile", cohort / "cohort", "--out", store).exit_code == 0
-    options = ["--work-dir", work, *BUDGET]
-    result = command(accumulate, "--genotypes", store, *outcomes(cohort), *options)
+def summed(cohort):
+    """A cohort whose work directory has statistics."""
+    cohort.ingest()
+    result = cohort.accumulate(*BUDGET)
     assert result.exit_code == 0, result.stderr
-    return ["--work-dir", work, "--ledger", tmp_path / "ledger.sqlite"]
-
-
-def charges(ledger):
-    query = "SELECT count(*) FROM events WHERE kind = 'reserved'"
-    return sqlite3.connect(ledger).execute(query).fetchone()[0]
+    return cohort
 
 
 def small_memory(patch):
-    patch.setattr(module, "resident_memory", lambda: 100 << 20)
-    patch.setattr(module, "available_memory", lambda: 0)
+    patch.setattr(resources, "resident_memory", lambda: 100 << 20)
+    patch.setattr(resources, "available_memory", lambda: 0)
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_too_little_memory_is_refused_before_the_ingest(cohort, tmp_path, monkeypatch, dry_run):
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_too_little_memory_is_refused_before_the_ingest(cohort, monkeypatch, options):
     small_memory(monkeypatch)
-    result = command(
-        gwas_release, "--bfile", cohort / "cohort", *outcomes(cohort), *BUDGET,
-        "--out", tmp_path / "release", "--ledger", tmp_path / "ledger.sqlite",
-        *(["--dry-run"] if dry_run else []),
-    )  # fmt: skip
+    result = cohort.release(*options)
     assert result.exit_code == 4
     last = result.stderr.splitlines()[-1]
     assert "100 MiB there" in last
     assert "where there is more memory" in last
-    assert not (tmp_path / "release.work" / "genotypes.zarr").exists()
-    assert not (tmp_path / "ledger.sqlite").exists()
+    assert not list(cohort.folder.rglob("genotypes.zarr"))
+    assert not cohort.ledger.exists()
 
 
-def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, tmp_path, monkeypatch):
-    arguments = [*summed, *BUDGET, "--out", tmp_path / "release"]
+def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, monkeypatch):
     with monkeypatch.context() as patch:
         small_memory(patch)
-        refused = command(finalize, *arguments)
+        refused = summed.finalize()
     assert refused.exit_code == 4
     assert "not enough memory" in refused.stderr
-    assert not (tmp_path / "ledger.sqlite").exists()
-    assert command(finalize, *arguments).exit_code == 0
+    assert not summed.ledger.exists()
 
 
-def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(
-    summed, tmp_path, monkeypatch
-):
-    ledger = tmp_path / "ledger.sqlite"
-    first = [*summed, *BUDGET, "--out", tmp_path / "release"]
-    second = [*summed, "--epsilon", 0.5, "--delta", 1e-6, "--out", tmp_path / "another"]
+def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(summed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(machine, "free_disk", lambda _: 10)
-        refused = command(finalize, *first)
+        refused = summed.finalize()
         assert refused.exit_code == 4
         assert "not enough free disk for the private statistics" in refused.stderr
-        assert charges(ledger) == 0
-    assert command(finalize, *first).exit_code == 0
-    assert charges(ledger) == 1
+        assert summed.charges() == ()
+    assert summed.finalize().exit_code == 0
+    assert len(summed.charges()) == 1
     monkeypatch.setattr(machine, "free_disk", lambda _: 10)
-    replayed = command(finalize, *first)
+    replayed = summed.finalize()
     assert replayed.exit_code == 0, replayed.stderr
-    assert command(finalize, *second).exit_code == 4  # what the first one drew is no room for it
-    assert charges(ledger) == 1
+    # The statistics of the first release leave no room for those of another one.
+    other = summed.finalize("--epsilon", 0.5, "--out", summed.folder / "other")
+    assert other.exit_code == 4
+    assert len(summed.charges()) == 1
 
 
 def design(*, sizes, phenotypes=10, clipped=True):

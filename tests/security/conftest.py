@@ -22,7 +22,7 @@ def cohort(tmp_path_factory) -> Cohort:
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory) -> Iterator[RunningCluster]:
-    """`dask scheduler` and `dask worker` under TLS, an open umask and a talkative log."""
+    """Run `dask scheduler` and `dask worker` under TLS, an open umask and a debug log."""
     directory = tmp_path_factory.mktemp("cluster")
     tls = make_certificates(directory / "tls").directory
     shared = [
@@ -43,7 +43,7 @@ def running_cluster(tmp_path_factory) -> Iterator[RunningCluster]:
 
 
 def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Until `process` has written it."""
+    """Wait until `process` has written a file."""
     for _ in range(3000):
         if path.is_file():
             return
@@ -54,7 +54,7 @@ def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """The last that was started first: a worker whose scheduler is gone may wait for it."""
+    """End processes in reverse order, because a worker may wait for a lost scheduler."""
     for process in reversed(processes):
         process.terminate()
         try:

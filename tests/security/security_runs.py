@@ -1,4 +1,4 @@
-"""A small cohort with telling names and numbers, commands, and a cluster in other processes."""
+"""A small cohort with recognisable names and numbers, commands, and a cluster of processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N_OBSERVED = 6151
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     stdout: str
@@ -73,7 +73,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A scheduler and a worker in processes of their own.
+    """Scheduler and worker, each in a separate process.
 
     Attributes
     ----------

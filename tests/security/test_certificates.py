@@ -1,4 +1,4 @@
-"""A cluster's certificates: who gets a word in, and what is refused before anybody listens."""
+"""Certificates of a cluster: who may connect, and what is refused before it starts."""
 
 from __future__ import annotations
 
@@ -29,21 +29,17 @@ CONNECT_TIMEOUT = 2
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("ours") / "tls"
-    make_certificates(directory)
-    return directory
+    return make_certificates(tmp_path_factory.mktemp("ours") / "tls").directory
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("theirs") / "tls"
-    make_certificates(directory)
-    return directory
+    return make_certificates(tmp_path_factory.mktemp("theirs") / "tls").directory
 
 
 @pytest.fixture(scope="module")
 def address(ours):
-    """A scheduler and a worker, in this process, that know each other by `ours`."""
+    """Run a scheduler and a worker in this process, with the certificates `ours`."""
     with LocalCluster(
         n_workers=1, processes=False, security=security_for(ours), dashboard_address=None
     ) as cluster:
@@ -56,7 +52,7 @@ def port_of(address: str) -> int:
 
 
 def bytes_from(address: str, context: ssl.SSLContext) -> bytes:
-    """What the scheduler sends first: its end of Dask's handshake, to whoever it talks to."""
+    """Return the first bytes of the scheduler's handshake, which it sends to accepted peers."""
     with (
         socket.create_connection(("127.0.0.1", port_of(address)), timeout=10) as plain,
         context.wrap_socket(plain) as encrypted,
@@ -66,7 +62,7 @@ def bytes_from(address: str, context: ssl.SSLContext) -> bytes:
 
 
 def no_questions_asked() -> ssl.SSLContext:
-    """A peer's context that accepts any server."""
+    """Return the context of a peer that accepts any server."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -86,7 +82,7 @@ def test_a_peer_without_a_certificate_gets_not_a_byte(address) -> None:
 
 
 def test_a_peer_with_a_certificate_of_another_authority_gets_not_a_byte(address, theirs) -> None:
-    """It accepts any server, so that only the server is left to refuse."""
+    """The peer accepts any server, so that only the server can refuse."""
     context = no_questions_asked()
     context.load_cert_chain(theirs / "cert.pem", theirs / "key.pem")
     with pytest.raises(ssl.SSLError, match=r"unknown ca|decrypt error"):
@@ -230,7 +226,7 @@ def test_throw_away_certificates_are_private_and_gone_at_the_end(tmp_path) -> No
 
 
 def test_throw_away_certificates_are_valid_at_any_date(tmp_path) -> None:
-    """Dask's own are not: a clock that is a minute behind refuses them."""
+    """Dask's own certificates are not valid for a clock that is a minute behind."""
     now = datetime.datetime.now(datetime.UTC)
     with throw_away_certificates(tmp_path) as made:
         for name in ("ca.pem", "cert.pem"):

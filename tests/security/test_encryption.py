@@ -1,4 +1,4 @@
-"""Encryption at rest: what a thief of the work directory reads, and what a changed byte does."""
+"""Encryption at rest: the work directory is unreadable without the key, and changes are found."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from durable import disk_seen
 from security_runs import run
+from small_cohort import command
 from whole_matrices import write_cross, write_gram
 
 from primo_scale.accumulation.statistics import open_raw_statistics
+from primo_scale.cli import encryption_key
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
@@ -43,7 +45,7 @@ EVERYTHING = (slice(None), slice(None))
 
 @pytest.fixture
 def key(tmp_path, monkeypatch) -> Path:
-    """A key in effect."""
+    """Return a key that the environment names."""
     path = tmp_path / "user.key"
     make_key_file(path)
     monkeypatch.setenv(KEY_VARIABLE, str(path))
@@ -98,7 +100,7 @@ def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
 
 
 def test_anybody_with_the_key_can_open_a_chunk_by_the_documented_recipe(tmp_path, key) -> None:
-    """HKDF (RFC 5869) of the key and the store's name, then AES-256-GCM about each file's name."""
+    """The recipe is HKDF (RFC 5869) of key and store, and AES-256-GCM with the file's name."""
     write_store(tmp_path / "s.zarr")
     header = json.loads((tmp_path / "s.zarr" / "zarr.json").read_text())["attributes"]
     salt = bytes.fromhex(header["encryption"]["store"])
@@ -134,24 +136,17 @@ def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
         open_group(tmp_path / "plain.zarr", "statistics")
 
 
-@pytest.mark.parametrize("byte", [0, 11, 12, 60, -17, -1])
-def test_a_flipped_bit_anywhere_is_found(byte, tmp_path, key) -> None:
+def test_a_flipped_bit_and_a_torn_chunk_are_found(tmp_path, key) -> None:
+    """The damage is in the nonce, the content or the tag."""
     write_store(tmp_path / "s.zarr")
     chunk = chunk_path(array_at(tmp_path / "s.zarr"), (0, 0))
-    content = bytearray(chunk.read_bytes())
-    content[byte] ^= 1
-    chunk.write_bytes(content)
-    with pytest.raises(InputError, match="damaged"):
-        read_block(array_at(tmp_path / "s.zarr"), EVERYTHING)
-
-
-@pytest.mark.parametrize("kept", [0, 11, 27, 28, 100])
-def test_a_torn_chunk_is_found(kept, tmp_path, key) -> None:
-    write_store(tmp_path / "s.zarr")
-    chunk = chunk_path(array_at(tmp_path / "s.zarr"), (0, 0))
-    chunk.write_bytes(chunk.read_bytes()[:kept])
-    with pytest.raises(InputError, match="damaged"):
-        read_block(array_at(tmp_path / "s.zarr"), EVERYTHING)
+    whole = chunk.read_bytes()
+    flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+               for at in (0, 11, 12, 60, len(whole) - 17, len(whole) - 1))  # fmt: skip
+    for damaged in (*flipped, *(whole[:kept] for kept in (0, 11, 27, 28, 100))):
+        chunk.write_bytes(damaged)
+        with pytest.raises(InputError, match="damaged"):
+            read_block(array_at(tmp_path / "s.zarr"), EVERYTHING)
 
 
 def swap(one: Path, other: Path) -> None:
@@ -174,7 +169,7 @@ def test_swapped_chunks_of_one_array_are_refused(tmp_path, key) -> None:
 def test_what_describes_arrays_is_sealed_and_refused_when_swapped_or_laid_open(
     tmp_path, key, monkeypatch
 ) -> None:
-    """Shapes tell n and m; a forged one would read people as others."""
+    """Shapes disclose n and m, and a forged shape would exchange people."""
     write_store(tmp_path / "s.zarr")
     for path in (tmp_path / "s.zarr").rglob("*"):
         clear = path.is_file() and any(word in path.read_bytes() for word in (b"shape", b"codecs"))
@@ -202,7 +197,7 @@ def test_nobody_without_the_key_calls_a_store_complete(tmp_path, key) -> None:
 
 
 def test_chunks_and_arrays_of_elsewhere_are_refused(tmp_path, key) -> None:
-    """Of another array, of another store, and a whole array with its metadata."""
+    """They come from another array or store; one is a whole array with its metadata."""
     for name in ("s", "t"):
         write_store(tmp_path / f"{name}.zarr")
     for stranger in (tmp_path / "s.zarr" / "b", tmp_path / "t.zarr" / "a"):
@@ -232,7 +227,7 @@ def test_changed_attributes_are_found(tmp_path, key) -> None:
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, sealed) -> None:
-    """Without a key, by the digest of the store."""
+    """Without a key, the digest of the store finds them."""
     if sealed:
         request.getfixturevalue("key")
     layout = BlockLayout((0, 1030), 1, 1)
@@ -251,7 +246,7 @@ def test_swapped_chunks_of_finished_statistics_are_found(tmp_path, request, seal
 
 
 def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypatch) -> None:
-    """With it and the release whoever has it takes the noise off."""
+    """With this key and the release, anybody could remove the noise."""
     noise_store = NoiseStore(tmp_path / "private_statistics")
     charge = noise_store.create_key(())
     noise = noise_store.open_key(charge)
@@ -269,10 +264,10 @@ def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypat
 
 
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
-    result = run("encryption_key", tmp_path / "k")
-    assert (result.code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
+    result = command(encryption_key.main, tmp_path / "k")
+    assert (result.exit_code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
     assert read_key_file(tmp_path / "k").identifier in result.stdout
-    assert run("encryption_key", tmp_path / "k").code == 3
+    assert command(encryption_key.main, tmp_path / "k").exit_code == 3
     (tmp_path / "k").chmod(0o640)
     with pytest.raises(InputError, match="other users may read"):
         read_key_file(tmp_path / "k")
@@ -286,7 +281,7 @@ def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
 
 
 def release(cohort, directory: Path, *options: object) -> str:
-    """Sums and publishes; the digest of the exact integers."""
+    """Run a release; return the line with the digest of the exact integers."""
     result = run(
         "gwas_release", "--bfile", cohort.directory / "cohort", *cohort.outcome_options,
         "--epsilon", 3, "--delta", 1e-6, "--workers", 1, "--out", directory / "release",
@@ -297,7 +292,7 @@ def release(cohort, directory: Path, *options: object) -> str:
 
 
 def pieces(directory: Path) -> set[bytes]:
-    """Every stretch of 16 bytes of every chunk below, in steps of 8, but for monotonous ones."""
+    """Return each 16 bytes of every chunk, in steps of 8, except those with few distinct bytes."""
     found = set()
     for path in directory.rglob("c/**/*"):
         content = path.read_bytes() if path.is_file() else b""

@@ -1,4 +1,4 @@
-"""Whatever the umask of the shell: private files are their owner's, releases are readers'."""
+"""Under any umask, private files are open to their owner only, and releases to everybody."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def modes(paths: list[Path]) -> set[str]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Every path at or below `directory` whose mode lets others in.
+    """Return every path at or below `directory` whose mode admits others.
 
     Workers may be writing: a name that is gone before it is looked at was that of a partial file.
     """
@@ -52,7 +52,7 @@ def place(request) -> list[object]:
 def test_every_file_but_those_of_the_release_is_its_owners_alone(
     place, cohort, tmp_path, open_umask, monkeypatch
 ) -> None:
-    """Also in the middle, while workers have their scratch and partial sums lie about."""
+    """This also holds during the run, while scratch files and partial sums exist."""
     work, middle = tmp_path / "release.work", []
     finish = Reduction.finish
 

@@ -1,4 +1,4 @@
-"""Whatever fails on a worker, nothing about people leaves it: not in a log, not in an exception."""
+"""A failure on a worker discloses nothing about people, in logs or exceptions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def accumulate(cohort, genotypes, cluster, work):
 
 @pytest.fixture(scope="module")
 def outcomes_aligned(cohort, running_cluster, tmp_path_factory) -> Path:
-    """A genotype store, and a work directory that has aligned outcomes and is to sum again."""
+    """Make a genotype store, and a work directory with aligned outcomes that must sum again."""
     directory = tmp_path_factory.mktemp("aligned")
     genotypes, work = directory / "genotypes.zarr", directory / "work"
     assert run("ingest", "--bfile", cohort.directory / "cohort", "--out", genotypes).code == 0
@@ -88,7 +88,7 @@ def test_the_words_searched_for_are_found_where_they_are() -> None:
 
 
 def failing_with(error: BaseException, monkeypatch) -> BaseException:
-    """The exception that leaves a task in which `error` is raised."""
+    """Return the exception that leaves a task in which `error` is raised."""
 
     def fail(*_: object) -> None:
         secret = np.arange(5)
@@ -137,13 +137,13 @@ def test_an_exception_leaves_its_values_causes_and_frames_behind(
 
 
 def sent_to_the_scheduler(error: BaseException) -> bytes:
-    """What Dask makes of an exception."""
+    """Return the message that Dask makes of an exception."""
     message = error_message(error)
     return pickle.dumps([getattr(part, "data", part) for part in message.values()])
 
 
 def test_dask_sends_the_causes_of_an_exception_along() -> None:
-    """Why a task raises a new one: this is what would travel otherwise."""
+    """This is why a task raises a new exception without causes."""
     try:
         try:
             raise ValueError("Stored: b'41'. Computed: b'42'")

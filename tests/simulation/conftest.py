@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from primo_scale.simulation.mosaic import Mosaic, packed_genotypes
-from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
+from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
+from primo_scale.simulation.panel import lay_out_sites, read_panel
 
-MosaicOf = Callable[..., Mosaic]
 PANEL_PREFIX = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
 
 @pytest.fixture(scope="session")
-def panel() -> ReferencePanel:
+def panel():
     return read_panel(str(PANEL_PREFIX))
 
 
 @pytest.fixture(scope="session")
-def mosaic_of(panel: ReferencePanel) -> MosaicOf:
-    """Populations of the demo's panel; keywords: n_variants, mean_segment, missing_rate, seed."""
+def mosaic_of(panel):
+    """Populations of the demo's panel."""
 
-    def make(
-        n_variants: int = 400,
-        mean_segment: float = 50,
-        missing_rate: float = 0,
-        seed: int = 7,
-    ) -> Mosaic:
+    def make(n_variants=400, mean_segment=50, missing_rate=0, seed=7):
         sites = lay_out_sites(panel, n_variants)
         return Mosaic(
             codes=panel.codes,
@@ -45,12 +37,15 @@ def mosaic_of(panel: ReferencePanel) -> MosaicOf:
 
 
 @pytest.fixture(scope="session")
-def raw_values() -> Callable[..., npt.NDArray[np.uint8]]:
+def raw_values():
     """Generate a cohort and unpack it: raw PLINK values, variants by people."""
 
-    def unpack(mosaic: Mosaic, n_people: int, **options: int) -> npt.NDArray[np.uint8]:
-        slabs = [slab.copy() for slab in packed_genotypes(mosaic, n_people, **options)]
-        packed = np.concatenate(slabs)
+    def unpack(mosaic, n_people, **options):
+        packed = np.full((mosaic.n_variants, -(-n_people // 4)), 0xFF, dtype=np.uint8)
+        for slab in genotype_slabs(mosaic, n_people, **options):
+            rows, width = slab.packed.shape
+            first = slab.first_person // 4
+            packed[slab.first_variant :, first:][:rows, :width] = slab.packed
         pairs = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(packed), -1, 2)
         values = pairs[:, :, 0] + 2 * pairs[:, :, 1]
         assert not values[:, n_people:].any()  # padding bits

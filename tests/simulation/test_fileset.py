@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import bed_reader
 import numpy as np
 import pytest
 
 from primo_scale.simulation.fileset import Fileset
-from primo_scale.simulation.mosaic import GenotypeSlab, Mosaic, genotype_slabs
+from primo_scale.simulation.mosaic import genotype_slabs
 
-MosaicOf = Callable[..., Mosaic]
 N_PEOPLE, N_VARIANTS = 1_003, 400
 
 
 @pytest.mark.parametrize("people_per_stripe", [256, 1_000, N_PEOPLE])
 def test_bed_reader_reads_the_genotypes_of_every_stripe(
-    people_per_stripe: int, tmp_path: Path, mosaic_of: MosaicOf, raw_values: Callable[..., object]
-) -> None:
+    people_per_stripe, tmp_path, mosaic_of, raw_values
+):
     mosaic = mosaic_of(missing_rate=0.05)
     slabs = genotype_slabs(mosaic, N_PEOPLE, people_per_stripe=people_per_stripe, slab_bytes=10_000)
     Fileset(str(tmp_path / "cohort")).write_bed(slabs, N_VARIANTS, N_PEOPLE)
@@ -31,15 +27,13 @@ def test_bed_reader_reads_the_genotypes_of_every_stripe(
     np.testing.assert_array_equal(dosages, copies_of_a1[raw_values(mosaic, N_PEOPLE)])
 
 
-def test_an_unfinished_bed_does_not_replace_an_earlier_one(
-    tmp_path: Path, mosaic_of: MosaicOf
-) -> None:
+def test_an_unfinished_bed_does_not_replace_an_earlier_one(tmp_path, mosaic_of):
     mosaic = mosaic_of()
     files = Fileset(str(tmp_path / "cohort"))
     files.write_bed(genotype_slabs(mosaic, 40), N_VARIANTS, 40)
     before = files.path(".bed").read_bytes()
 
-    def broken() -> Iterator[GenotypeSlab]:
+    def broken():
         yield from genotype_slabs(mosaic, 80)
         raise RuntimeError("stopped")
 

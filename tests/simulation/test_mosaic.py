@@ -6,29 +6,19 @@ Statistical checks use fixed seeds and thresholds that a right generator exceeds
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
 from primo_scale.simulation.mosaic import (
     GenotypeScores,
     Mosaic,
-    genotype_slabs,
-    packed_genotypes,
     population_variance,
     score_people,
 )
-from primo_scale.simulation.panel import ReferencePanel
 
 FALSE_ALARM = 1e-6
 DOSAGE = np.array([2.0, np.nan, 1.0, 0.0])
-
-Values = npt.NDArray[np.uint8]
-RawValues = Callable[..., Values]
-MosaicOf = Callable[..., Mosaic]
 
 
 def telltale(n_variants: int, mean_segment: float, starts: tuple[int, ...] = (0,)) -> Mosaic:
@@ -45,13 +35,13 @@ def telltale(n_variants: int, mean_segment: float, starts: tuple[int, ...] = (0,
     )
 
 
-def largest_z(n_checks: int) -> float:
+def largest_z(n_checks):
     return float(stats.norm.isf(FALSE_ALARM / (2 * n_checks)))
 
 
 def test_without_segment_switches_every_person_copies_one_panel_member(
-    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
-) -> None:
+    panel, mosaic_of, raw_values
+):
     n_people = 34_300
     values = raw_values(mosaic_of(mean_segment=1e12), n_people)
     member_of = {genotypes.tobytes(): i for i, genotypes in enumerate(panel.codes[:400].T)}
@@ -62,9 +52,7 @@ def test_without_segment_switches_every_person_copies_one_panel_member(
 
 
 @pytest.mark.parametrize("mean_segment", [1, 1.5, 20])
-def test_segments_end_with_the_requested_probability(
-    mean_segment: float, raw_values: RawValues
-) -> None:
+def test_segments_end_with_the_requested_probability(mean_segment, raw_values):
     n_variants, n_people = 301, 2_000
     values = raw_values(telltale(n_variants, mean_segment), n_people)
     changes = int((values[1:] != values[:-1]).sum())
@@ -74,15 +62,15 @@ def test_segments_end_with_the_requested_probability(
     assert test.pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("lag", [1, 10, 60])
-def test_segment_lengths_are_geometric(lag: int, raw_values: RawValues) -> None:
+@pytest.mark.parametrize("lag", [10, 60])
+def test_segment_lengths_are_geometric(lag, raw_values):
     values = raw_values(telltale(201, 20), 40_000)
     same = int((values[100] == values[100 + lag]).sum())
     chance = 0.25 + 0.75 * (1 - 1 / 20) ** lag
     assert stats.binomtest(same, 40_000, chance).pvalue > FALSE_ALARM
 
 
-def test_every_person_starts_a_chromosome_with_a_new_member(raw_values: RawValues) -> None:
+def test_every_person_starts_a_chromosome_with_a_new_member(raw_values):
     values = raw_values(telltale(20, 1e12, starts=(0, 13)), 40_000)
     assert (values[:13] == values[0]).all()
     assert (values[13:] == values[13]).all()
@@ -90,10 +78,8 @@ def test_every_person_starts_a_chromosome_with_a_new_member(raw_values: RawValue
     assert stats.binomtest(same, 40_000, 0.25).pvalue > FALSE_ALARM
 
 
-def test_allele_frequencies_match_the_panel(
-    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
-) -> None:
-    n_people = 20_000
+def test_allele_frequencies_match_the_panel(panel, mosaic_of, raw_values):
+    n_people = 6_000
     values = raw_values(mosaic_of(n_variants=3_000), n_people)
     of_panel = DOSAGE[panel.codes]
     common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency) > 0.05  # nearly normal means
@@ -103,10 +89,8 @@ def test_allele_frequencies_match_the_panel(
     assert z.std() > 0.5  # sampled, not copied
 
 
-def test_ld_matches_the_panel(
-    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
-) -> None:
-    n_people, mean_segment = 20_000, 200
+def test_ld_matches_the_panel(panel, mosaic_of, raw_values):
+    n_people, mean_segment = 8_000, 200
     values = raw_values(mosaic_of(n_variants=1_000, mean_segment=mean_segment), n_people)
     common = np.minimum(panel.a1_frequency, 1 - panel.a1_frequency)[:1_000] > 0.05
     neighbours = np.flatnonzero(common[1:] & common[:-1])
@@ -119,14 +103,8 @@ def test_ld_matches_the_panel(
     z = (products.mean(1) - expected) / (products.std(1) / np.sqrt(n_people))
     assert np.abs(z).max() < largest_z(len(z))
 
-    def r(genotypes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        left, right = genotypes[neighbours], genotypes[neighbours + 1]
-        return np.asarray((left * right).mean(1) / (left.std(1) * right.std(1)))
 
-    assert np.corrcoef(r(x), r(reference))[0, 1] > 0.999
-
-
-def test_missing_calls(mosaic_of: MosaicOf, raw_values: RawValues) -> None:
+def test_missing_calls(mosaic_of, raw_values):
     n_people, rate = 5_001, 0.03
     complete = raw_values(mosaic_of(), n_people)
     values = raw_values(mosaic_of(missing_rate=rate), n_people)
@@ -137,48 +115,39 @@ def test_missing_calls(mosaic_of: MosaicOf, raw_values: RawValues) -> None:
     np.testing.assert_array_equal(values[~missing], complete[~missing])
 
 
-@pytest.mark.parametrize("slab_bytes", [1, 5_000, 1 << 24])
-def test_results_do_not_depend_on_the_slab_size(
-    slab_bytes: int, mosaic_of: MosaicOf, raw_values: RawValues
-) -> None:
+@pytest.mark.parametrize(
+    ("n_people", "people_per_stripe", "slab_bytes"),
+    [
+        (9_001, 1 << 20, 1),
+        (9_001, 1 << 20, 5_000),
+        (101, 4, 100_000),
+        (9_001, 5_000, 100_000),
+        (9_001, 8_192, 100_000),
+    ],
+)
+def test_people_do_not_depend_on_slabs_and_stripes(
+    n_people, people_per_stripe, slab_bytes, mosaic_of, raw_values
+):
     mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
-    whole = raw_values(mosaic, 9_001)
-    np.testing.assert_array_equal(raw_values(mosaic, 9_001, slab_bytes=slab_bytes), whole)
+    in_pieces = raw_values(
+        mosaic, n_people, people_per_stripe=people_per_stripe, slab_bytes=slab_bytes
+    )
+    np.testing.assert_array_equal(in_pieces, raw_values(mosaic, n_people))
 
 
-@pytest.mark.parametrize("people_per_stripe", [4, 5_000, 8_192, 1 << 20])
-def test_stripes_of_people_are_the_same_people(people_per_stripe: int, mosaic_of: MosaicOf) -> None:
-    n_people = 9_001 if people_per_stripe > 4 else 101
-    mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
-    whole = np.concatenate([slab.copy() for slab in packed_genotypes(mosaic, n_people)])
-    joined = np.full_like(whole, 0xFF)
-    slabs = 0
-    for slab in genotype_slabs(
-        mosaic, n_people, people_per_stripe=people_per_stripe, slab_bytes=100_000
-    ):
-        rows, width = slab.packed.shape
-        first = slab.first_person // 4
-        joined[slab.first_variant : slab.first_variant + rows, first : first + width] = slab.packed
-        slabs += 1
-    assert slabs >= -(-n_people // people_per_stripe)
-    np.testing.assert_array_equal(joined, whole)
-
-
-def test_a_person_does_not_depend_on_the_cohort_size(
-    mosaic_of: MosaicOf, raw_values: RawValues
-) -> None:
+def test_a_person_does_not_depend_on_the_cohort_size(mosaic_of, raw_values):
     mosaic = mosaic_of(missing_rate=0.02)
     many = raw_values(mosaic, 9_001)
     for n_people in (1, 4, 4_095, 4_097):
         np.testing.assert_array_equal(raw_values(mosaic, n_people), many[:, :n_people])
 
 
-def test_seeds_give_different_people(mosaic_of: MosaicOf) -> None:
-    first, second = (next(packed_genotypes(mosaic_of(seed=s), 500)) for s in (1, 2))
-    assert (first != second).mean() > 0.5
+def test_seeds_give_different_people(mosaic_of, raw_values):
+    first, second = (raw_values(mosaic_of(seed=seed), 500) for seed in (1, 2))
+    assert (first != second).mean() > 0.25
 
 
-def random_scores(panel: ReferencePanel, mosaic: Mosaic, n_entries: int) -> GenotypeScores:
+def random_scores(panel, mosaic, n_entries):
     """Return centred dosages with Gaussian weights, which all add to sum 0."""
     rng = np.random.default_rng(5)
     variant = np.sort(rng.choice(mosaic.n_variants, n_entries, replace=False))
@@ -187,22 +156,17 @@ def random_scores(panel: ReferencePanel, mosaic: Mosaic, n_entries: int) -> Geno
     return GenotypeScores(variant, np.zeros(n_entries, dtype=np.int64), value)
 
 
-def test_scores_are_sums_over_the_genotypes_written(
-    panel: ReferencePanel, mosaic_of: MosaicOf, raw_values: RawValues
-) -> None:
+def test_scores_are_sums_over_the_genotypes_written(panel, mosaic_of, raw_values):
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)  # the last 500 are a second tile
     scores = random_scores(panel, mosaic, 200)
     values = raw_values(mosaic, 5_000)
-    entries = np.arange(200)[:, None]
-    expected = scores.value[entries, values[scores.variant]].sum(axis=0)
+    expected = np.take_along_axis(scores.value, values[scores.variant], axis=1).sum(axis=0)
     np.testing.assert_allclose(score_people(mosaic, range(5_000), scores, 1)[:, 0], expected)
     some = score_people(mosaic, range(4_000, 4_010), scores, 1)
     np.testing.assert_allclose(some[:, 0], expected[4_000:4_010])
 
 
-def test_population_variance_is_the_quadratic_form_of_the_population_covariance(
-    panel: ReferencePanel, mosaic_of: MosaicOf
-) -> None:
+def test_population_variance_is_the_quadratic_form_of_the_population_covariance(panel, mosaic_of):
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)
     scores = random_scores(panel, mosaic, 200)
     row = mosaic.panel_row[scores.variant]

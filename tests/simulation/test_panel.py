@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,24 +15,18 @@ from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_pan
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def small_panel(chromosomes: Sequence[str], positions: Sequence[int]) -> ReferencePanel:
+def small_panel(chromosomes, positions):
     n = len(chromosomes)
 
-    def strings(values: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-        return np.array(values, dtype=object)
-
-    variants = VariantTable(
-        chromosome=strings(chromosomes),
-        identifier=strings([f"rs{j}" for j in range(n)]),
-        centimorgan=np.zeros(n),
-        position=np.array(positions, dtype=np.int64),
-        allele1=strings(["A"] * n),
-        allele2=strings(["G"] * n),
+    names = [f"rs{j}" for j in range(n)]
+    chromosome, identifier, a1, a2 = (
+        np.array(values, dtype=object) for values in (chromosomes, names, ["A"] * n, ["G"] * n)
     )
+    variants = VariantTable(chromosome, identifier, np.zeros(n), np.array(positions), a1, a2)
     return ReferencePanel(variants, np.zeros((n, 2), dtype=np.uint8))
 
 
-def test_the_panel_equals_what_bed_reader_reads(panel: ReferencePanel) -> None:
+def test_the_panel_equals_what_bed_reader_reads(panel):
     with open_bed(ROOT / "demo" / "1000g_eur343_chr22.bed") as bed:
         expected = bed.read(dtype="float64").T
         assert panel.variants.identifier.tolist() == bed.sid.tolist()
@@ -41,7 +34,7 @@ def test_the_panel_equals_what_bed_reader_reads(panel: ReferencePanel) -> None:
     np.testing.assert_allclose(panel.a1_frequency, np.nanmean(expected, axis=1) / 2)
 
 
-def test_frequencies_exclude_missing_calls(reference: Path) -> None:
+def test_frequencies_exclude_missing_calls(reference):
     prefix = reference / "data" / "edge" / "plink_made" / "degenerate"
     with open_bed(f"{prefix}.bed") as bed:
         dosages = bed.read(dtype="float64").T
@@ -52,7 +45,7 @@ def test_frequencies_exclude_missing_calls(reference: Path) -> None:
     assert not called.all()
 
 
-def test_a_part_of_the_panel_is_its_first_variants() -> None:
+def test_a_part_of_the_panel_is_its_first_variants():
     sites = lay_out_sites(small_panel(["3", "3", "7", "7"], [10, 20, 5, 9]), 3)
     assert sites.variants.identifier.tolist() == ["rs0", "rs1", "rs2"]
     assert sites.variants.chromosome.tolist() == ["3", "3", "7"]
@@ -60,7 +53,7 @@ def test_a_part_of_the_panel_is_its_first_variants() -> None:
 
 
 @pytest.mark.parametrize("n_variants", [7, 30, 3 * 22, 3 * 100 + 1])
-def test_tiling_makes_a_valid_bim(n_variants: int) -> None:
+def test_tiling_makes_a_valid_bim(n_variants):
     sites = lay_out_sites(small_panel(["22"] * 3, [100, 200, 900]), n_variants)
     variants = sites.variants
     assert len(set(variants.identifier)) == n_variants
@@ -77,11 +70,11 @@ def test_tiling_makes_a_valid_bim(n_variants: int) -> None:
     assert set(variants.position[first_of_chromosome]) == {100}
 
 
-def test_tiling_several_chromosomes_is_refused() -> None:
+def test_tiling_several_chromosomes_is_refused():
     with pytest.raises(InputError, match="several chromosomes"):
         lay_out_sites(small_panel(["1", "2"], [5, 5]), 3)
 
 
-def test_positions_beyond_plinks_limit_are_refused() -> None:
+def test_positions_beyond_plinks_limit_are_refused():
     with pytest.raises(InputError, match="above PLINK's limit"):
         lay_out_sites(small_panel(["1", "1"], [5, 2_000_000_000]), 2 * 22 * 2)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
 from primo_scale.errors import InputError
-from primo_scale.simulation.mosaic import Mosaic
-from primo_scale.simulation.panel import ReferencePanel
 from primo_scale.simulation.traits import (
     AGE_MEAN,
     AGE_SD,
-    Effects,
-    PeopleSlab,
     TraitModel,
     draw_effects,
     simulate_people,
@@ -27,33 +22,34 @@ LARGEST_Z = float(stats.norm.isf(FALSE_ALARM / 2))
 N_PEOPLE = 30_000
 MODEL = TraitModel(n_quantitative=2, prevalence=0.2, heritability=0.4, causal_fraction=0.05)
 
-MosaicOf = Callable[..., Mosaic]
+
+def joined(slabs):
+    """Return the columns of all slabs by name."""
+    slabs, names = list(slabs), ("sex", "age", "genetic_value", "trait")
+    return SimpleNamespace(
+        **{name: np.concatenate([getattr(slab, name) for slab in slabs]) for name in names}
+    )
 
 
-def columns(slabs: list[PeopleSlab], name: str) -> npt.NDArray[np.float64]:
-    return np.concatenate([getattr(slab, name) for slab in slabs])
-
-
-def effects_for(panel: ReferencePanel, mosaic: Mosaic, model: TraitModel, seed: int) -> Effects:
+def effects_for(panel, mosaic, model, seed):
     return draw_effects(mosaic, panel.a1_frequency[mosaic.panel_row], model, seed=seed)
 
 
 @pytest.fixture(scope="module")
-def cohort(panel: ReferencePanel, mosaic_of: MosaicOf) -> list[PeopleSlab]:
+def cohort(panel, mosaic_of):
     mosaic = mosaic_of(n_variants=3_000, mean_segment=200)
     effects = effects_for(panel, mosaic, MODEL, seed=3)
-    return list(simulate_people(mosaic, N_PEOPLE, MODEL, effects))
+    return joined(simulate_people(mosaic, N_PEOPLE, MODEL, effects))
 
 
-def assert_mean(sample: npt.NDArray[np.float64], expected: float) -> None:
+def assert_mean(sample, expected):
     z = (sample.mean() - expected) / (sample.std() / np.sqrt(len(sample)))
     assert abs(z) < LARGEST_Z
 
 
 @pytest.mark.parametrize("trait", [0, 1])
-def test_heritability_is_as_requested(cohort: list[PeopleSlab], trait: int) -> None:
-    genetic = columns(cohort, "genetic_value")[:, trait]
-    value = columns(cohort, "trait")[:, trait]
+def test_heritability_is_as_requested(cohort, trait):
+    genetic, value = cohort.genetic_value[:, trait], cohort.trait[:, trait]
     assert_mean(genetic, 0)
     assert_mean(genetic**2, MODEL.heritability)
     assert_mean(value, 0)
@@ -65,26 +61,21 @@ def test_heritability_is_as_requested(cohort: list[PeopleSlab], trait: int) -> N
     assert abs(fit.rvalue**2 - MODEL.heritability) < LARGEST_Z * error
 
 
-def test_age_explains_a_twentieth_of_the_variance(cohort: list[PeopleSlab]) -> None:
-    age, value = columns(cohort, "age"), columns(cohort, "trait")[:, 0]
-    z = (age - AGE_MEAN) / AGE_SD
+def test_age_explains_a_twentieth_of_the_variance(cohort):
+    z = (cohort.age - AGE_MEAN) / AGE_SD
     assert_mean(z, 0)
     assert_mean(z**2, 1)
-    fit = stats.linregress(z, value)
+    fit = stats.linregress(z, cohort.trait[:, 0])
     assert abs(fit.slope - np.sqrt(0.05)) < LARGEST_Z * fit.stderr
 
 
-def test_both_sexes_are_equally_frequent(cohort: list[PeopleSlab]) -> None:
-    sex = columns(cohort, "sex")
-    assert set(sex) == {1, 2}
-    assert stats.binomtest(int((sex == 2).sum()), N_PEOPLE, 0.5).pvalue > FALSE_ALARM
+def test_both_sexes_are_equally_frequent(cohort):
+    assert set(cohort.sex) == {1, 2}
+    assert stats.binomtest(int((cohort.sex == 2).sum()), N_PEOPLE, 0.5).pvalue > FALSE_ALARM
 
 
-def test_cases_have_the_prevalence_and_a_higher_genetic_liability(
-    cohort: list[PeopleSlab],
-) -> None:
-    case = columns(cohort, "trait")[:, 2]
-    liability = columns(cohort, "genetic_value")[:, 2]
+def test_cases_have_the_prevalence_and_a_higher_genetic_liability(cohort):
+    case, liability = cohort.trait[:, 2], cohort.genetic_value[:, 2]
     assert set(case) == {0, 1}
     # Liabilities are normal up to the finite number of causal variants: 2 points of tolerance.
     assert abs(case.mean() - 0.2) < 0.02
@@ -93,9 +84,7 @@ def test_cases_have_the_prevalence_and_a_higher_genetic_liability(
     assert liability[case == 1].mean() == pytest.approx(expected, rel=0.1)
 
 
-def test_effects_are_sparse_and_on_polymorphic_variants(
-    panel: ReferencePanel, mosaic_of: MosaicOf
-) -> None:
+def test_effects_are_sparse_and_on_polymorphic_variants(panel, mosaic_of):
     mosaic = mosaic_of(n_variants=3_000)
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     polymorphic = (panel.a1_frequency > 0) & (panel.a1_frequency < 1)
@@ -105,7 +94,7 @@ def test_effects_are_sparse_and_on_polymorphic_variants(
     assert (np.diff(effects.variant) >= 0).all()
 
 
-def test_effects_depend_only_on_their_own_seed(panel: ReferencePanel, mosaic_of: MosaicOf) -> None:
+def test_effects_depend_only_on_their_own_seed(panel, mosaic_of):
     one, same, other = (
         effects_for(panel, mosaic_of(seed=people), MODEL, seed=seed)
         for people, seed in ((1, 3), (2, 3), (1, 4))
@@ -115,7 +104,7 @@ def test_effects_depend_only_on_their_own_seed(panel: ReferencePanel, mosaic_of:
     assert not np.array_equal(one.variant, other.variant)
 
 
-def test_results_do_not_depend_on_the_slab_size(panel: ReferencePanel, mosaic_of: MosaicOf) -> None:
+def test_results_do_not_depend_on_the_slab_size(panel, mosaic_of):
     mosaic = mosaic_of()
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     whole, pieces = (
@@ -123,11 +112,10 @@ def test_results_do_not_depend_on_the_slab_size(panel: ReferencePanel, mosaic_of
         for size in (1_001, 17)
     )
     assert len(pieces) == 59
-    for name in ("sex", "age", "genetic_value", "trait"):
-        np.testing.assert_array_equal(columns(whole, name), columns(pieces, name))
+    np.testing.assert_equal(vars(joined(pieces)), vars(joined(whole)))
 
 
-def test_a_panel_without_variation_has_no_heritable_trait(mosaic_of: MosaicOf) -> None:
+def test_a_panel_without_variation_has_no_heritable_trait(mosaic_of):
     mosaic = mosaic_of(n_variants=5)
     with pytest.raises(InputError, match="no polymorphic variant"):
         draw_effects(mosaic, np.array([0.0, 1, 0, 1, 0]), MODEL, seed=1)

@@ -188,34 +188,24 @@ def changed_pair(gram, row, column):
     [("gram/0", (0, 0)), ("gram/0", (1, 2)), ("gram/2", (1, 1)), ("cross/0", (3, 0)),
      ("outcome_gram", (0, 0)), ("observed", (0,))],
 )  # fmt: skip
-@pytest.mark.parametrize("damage", ["flipped", "truncated", "removed", "forged"])
-def test_damage_to_any_array_is_detected(tmp_path, name, index, damage):
+@pytest.mark.parametrize("forged", [False, True])
+def test_damage_to_any_array_is_detected(tmp_path, name, index, forged):
+    """A flipped bit, and an integer that was changed with a correct checksum."""
     with pieces_of(8, 20):
         read = store(tmp_path / "s")
         array = zarr.open_group(tmp_path / "s", mode="r+")[name]
-        chunk = chunk_path(array, index)
-        content = bytearray(chunk.read_bytes())
-        if damage == "forged":  # with a correct checksum
-            array[
-                tuple(slice(i * s, i * s + 1) for i, s in zip(index, array.chunks, strict=True))
-            ] = 10**6
-            with pytest.raises(DamagedChunk, match="damaged"):
-                read.sha256()
-            return
-        if damage == "removed":
-            chunk.unlink()
-        elif damage == "truncated":
-            chunk.write_bytes(content[:-9])
+        if forged:
+            corner = (slice(i * s, i * s + 1) for i, s in zip(index, array.chunks, strict=True))
+            array[tuple(corner)] = 10**6
         else:
+            chunk = chunk_path(array, index)
+            content = bytearray(chunk.read_bytes())
             content[len(content) // 2] ^= 16
             chunk.write_bytes(content)
-        with pytest.raises(InputError, match="chunk is"):
-            read.sha256()
-        if name == "gram/0":
-            with pytest.raises(InputError, match="chunk is"):
-                read.gram(0)
-            with pytest.raises(InputError, match="chunk is"):
-                list(read.gram_tiles(0))
+        gram = [lambda: read.gram(0), lambda: list(read.gram_tiles(0))]
+        for reading in [read.sha256, *(gram if name == "gram/0" else [])]:
+            with pytest.raises(DamagedChunk, match="chunk is damaged"):
+                reading()
 
 
 def test_an_entry_larger_than_announced_is_refused(tmp_path):

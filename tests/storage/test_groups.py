@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zarr
 from durable import flushes_seen
+from tiers import thinned
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.chunks import (
@@ -19,7 +19,6 @@ from primo_scale.storage.chunks import (
     write_block,
 )
 from primo_scale.storage.groups import (
-    VERSION_ATTRIBUTE,
     ArrayLayout,
     array_of,
     attributes_of,
@@ -54,30 +53,15 @@ def test_an_unfinished_group_is_refused_and_a_finished_one_read(tmp_path):
     array = finished(path)
     assert is_complete(path, "statistics")
     np.testing.assert_array_equal(array[:, 0], [0, 0, 1, 1, 2])
+    assert chunk_path(array, (0, 0)).is_file(), "a chunk of fill values is written"
 
 
-def test_another_kind_an_absent_store_and_another_version_are_refused(tmp_path):
+def test_another_kind_and_an_absent_store_are_refused(tmp_path):
     finished(tmp_path / "s.zarr")
     with pytest.raises(InputError, match="another kind"):
         open_group(tmp_path / "s.zarr", "outcomes")
     with pytest.raises(InputError, match="holds no"):
         open_group(tmp_path / "none.zarr", "statistics")
-    zarr.open_group(tmp_path / "s.zarr").attrs[VERSION_ATTRIBUTE] = 999
-    with pytest.raises(InputError, match="unknown format version"):
-        open_group(tmp_path / "s.zarr", "statistics")
-
-
-def test_chunks_of_fill_values_are_written(tmp_path):
-    array = finished(tmp_path / "s.zarr")
-    assert chunk_path(array, (0, 0)).is_file()
-
-
-def test_reading_a_missing_chunk_is_an_error(tmp_path):
-    array = finished(tmp_path / "s.zarr")
-    path = chunk_path(array, (1, 0))
-    path.unlink()
-    with pytest.raises(DamagedChunk, match=rf"{path}: a stored chunk is missing"):
-        read_block(array, (slice(None), slice(None)))
 
 
 def test_text_columns_are_read_back(tmp_path):
@@ -89,8 +73,8 @@ def test_text_columns_are_read_back(tmp_path):
     assert read_strings(group, "none").tolist() == []
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64])
-def test_every_block_is_what_zarr_reads(dtype, tmp_path) -> None:
+@pytest.mark.parametrize("dtype", thinned([np.uint8, np.int16, np.int64], every=3))
+def test_every_block_is_what_zarr_reads(dtype, tmp_path):
     """Blocks in one chunk or several, inside and at both edges, read directly or through Zarr."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     values = np.arange(7 * 5).reshape(7, 5).astype(dtype)
@@ -109,7 +93,7 @@ def test_every_block_is_what_zarr_reads(dtype, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["flipped", "torn", "grown", "empty", "gone"])
-def test_a_damaged_chunk_is_detected_by_every_way_of_reading(harm, tmp_path) -> None:
+def test_a_damaged_chunk_is_detected_by_every_way_of_reading(harm, tmp_path):
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     array = create_array(group, "a", shape=(4, 4), chunks=(2, 4), dtype=np.int32)
     write_block(array, (slice(0, 4), slice(0, 4)), np.arange(16, dtype=np.int32).reshape(4, 4))
@@ -121,13 +105,14 @@ def test_a_damaged_chunk_is_detected_by_every_way_of_reading(harm, tmp_path) -> 
         path.unlink()
     else:
         path.write_bytes(content[harm])
+    error = rf"^{path}: a stored chunk is missing" if harm == "gone" else "chunk is damaged"
     for rows in (slice(2, 4), slice(0, 4), slice(3, 4)):
-        with pytest.raises(DamagedChunk):
+        with pytest.raises(DamagedChunk, match=error):
             read_block(array, (rows, slice(0, 4)))
     np.testing.assert_array_equal(read_block(array, (slice(0, 2), slice(0, 1)))[:, 0], [0, 4])
 
 
-def test_arrays_created_together_equal_those_created_one_by_one(tmp_path) -> None:
+def test_arrays_created_together_equal_those_created_one_by_one(tmp_path):
     layouts = {
         "x/one": ArrayLayout((7, 5), (3, 2), np.int32),
         "x/two": ArrayLayout((1,), (4,), np.int32),
@@ -148,7 +133,7 @@ def test_arrays_created_together_equal_those_created_one_by_one(tmp_path) -> Non
     assert attributes_of(together) == {}
 
 
-def test_a_flush_includes_the_directory_entry(tmp_path) -> None:
+def test_a_flush_includes_the_directory_entry(tmp_path):
     """A rename changes the directory, which must be flushed too."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     array = create_array(group, "a", shape=(2, 2), chunks=(2, 2), dtype=np.int64)
@@ -166,7 +151,7 @@ def test_a_flush_includes_the_directory_entry(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["gone", "torn", "empty", "no array"])
-def test_damaged_metadata_of_an_array_is_one_error_line(harm, tmp_path) -> None:
+def test_damaged_metadata_of_an_array_is_one_error_line(harm, tmp_path):
     where = tmp_path / "s.zarr"
     finished(where)
     group, header = open_group(where, "statistics"), where / "a" / "zarr.json"
@@ -182,7 +167,7 @@ def test_damaged_metadata_of_an_array_is_one_error_line(harm, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 40])
-def test_damaged_metadata_of_a_store_is_one_error_line(length, tmp_path) -> None:
+def test_damaged_metadata_of_a_store_is_one_error_line(length, tmp_path):
     where = tmp_path / "s.zarr"
     finished(where)
     header = where / "zarr.json"

@@ -55,24 +55,11 @@ def lattice_noise(
     source: FineNoise,
     label: str,
 ) -> Integers:
-    """Return independent draws whose sum with an integer is the rounded Gaussian mechanism.
+    """Return `size` independent draws whose sum with an integer is the rounded Gaussian mechanism.
 
-    Parameters
-    ----------
-    size
-        Number of draws.
-    sigma
-        Standard deviation in lattice units of the statistic, used exactly as given.
-    bits
-        Exponent k of the lattice ``2^-k Z``; None means `fine_bits(sigma)`.
-    source
-        Source of the draws.
-    label
-        Name of the statistic that the draws are for. A keystream draws each label once.
-
-    Returns
-    -------
-    ndarray of int64, shape (size,)
+    `sigma`, in lattice units of the statistic, is used exactly as given. `bits` is the exponent k
+    of the lattice ``2^-k Z``, by default `fine_bits(sigma)`. `label` names the statistic; a
+    keystream draws each label once.
 
     Raises
     ------
@@ -102,22 +89,10 @@ def add_lattice_noise(values: Integers, sigma: float, *, source: FineNoise, labe
 
 
 def add_symmetric_noise(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
-    """Add symmetric noise to a symmetric integer matrix.
+    """Add symmetric noise to a symmetric integer matrix, shape (d, d).
 
-    Parameters
-    ----------
-    gram
-        Shape (d, d), symmetric.
-    sigma
-        Standard deviation on the diagonal. That off the diagonal is `off_diagonal_sigma`, and both
-        are drawn on the lattice of the smaller one.
-    source, label
-        Parameters of `lattice_noise`.
-
-    Returns
-    -------
-    ndarray of int64, shape (d, d)
-        Noisy matrix. The entries (j, k) and (k, j) share one draw.
+    The standard deviation is `sigma` on the diagonal and `off_diagonal_sigma` off it; both are
+    drawn on the lattice of the smaller one. The entries (j, k) and (k, j) share one draw.
     """
     size = len(gram)
     noisy = gram.copy()

@@ -1,4 +1,4 @@
-"""Lines of text tables, plain or gzipped, with cells separated by blanks, tabs or commas.
+"""Lines of text tables of users, plain or gzipped, with cells separated by blanks, tabs or commas.
 
 A table is CSV if the first word of its first line, ``##`` comments aside, contains a comma. Blanks
 and double quotes around CSV cells are removed, and an empty cell is missing. A comma or a line end
@@ -11,12 +11,13 @@ from __future__ import annotations
 import codecs
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from primo_scale.errors import InputError
 
 _COMMENT = b"##"
+_EXAMPLES = 5
 
 
 def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
@@ -53,23 +54,16 @@ def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def utf8_text(cell: bytes, where: str) -> str:
-    """Decode a cell.
-
-    Parameters
-    ----------
-    cell
-        Content of the cell.
-    where
-        ``path:line`` of the cell, for the error.
-
-    Raises
-    ------
-    InputError
-        The cell is not UTF-8.
-    """
+    """Decode a cell; `where` is its ``path:line``, for the error."""
     try:
         return cell.decode()
     except UnicodeDecodeError as error:
         raise InputError(
             "not UTF-8 text", where=where, remedy="Convert the file to UTF-8"
         ) from error
+
+
+def examples(names: Sequence[str]) -> str:
+    """Return the first names of a list, for an error message."""
+    shown = ", ".join(names[:_EXAMPLES])
+    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

@@ -1,0 +1,230 @@
+"""Resources that a run needs of this machine, logged and refused before any work or payment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from primo_scale.accumulation.checkpoint import partial_bytes
+from primo_scale.accumulation.clipping_rules import may_clip, multiplier_columns
+from primo_scale.accumulation.plan import default_plan
+from primo_scale.accumulation.resource_needs import (
+    Needs,
+    Where,
+    described,
+    disk_bytes,
+    expected_seconds,
+    needs_of,
+    refuse_if_too_small,
+)
+from primo_scale.accumulation.speed import measure_rates
+from primo_scale.accumulation.task_memory import Workload
+from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
+from primo_scale.errors import ResourceError
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.humanize import bytes_in_words
+from primo_scale.kernels.choice import warmed_up
+from primo_scale.kernels.packed import packed_width
+from primo_scale.machine import available_memory, resident_memory, usable_cpus
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.solve_memory import solve_bytes
+from primo_scale.run.design import Design
+from primo_scale.run.execution import Execution
+from primo_scale.run.ingest_stage import PlannedGenotypes
+from primo_scale.run.method_choice import Chosen
+from primo_scale.run.run_log import LOGGER
+from primo_scale.run.work_directory import work_places
+from primo_scale.storage.block_matrices import stored_bytes
+from primo_scale.storage.locations import Location
+from primo_scale.storage.tiles import TILE
+
+# Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:
+# 300 to 350 MiB).
+_PROCESS_BYTES = 350 << 20
+# Copies of all weights while they are solved: on the lattice, per allele, and one in between.
+_WEIGHTS = 3
+# Names and alleles of a variant, and its lines on the way to the files (measured: 140 and 400).
+_PER_VARIANT = 600
+# Copies of a tile of X'X while its noise is drawn (measured: 120 MiB in all), and of Z'Z.
+_TILES_DRAWN, _OUTCOME_GRAMS = 15, 4
+_ENTRY = 8
+_LEAST = METHODS["reuse-cov-gauss"]  # needs the least of all methods
+
+
+# ---- Release -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReleaseNeeds:
+    """Resources of one release, from public sizes.
+
+    Attributes
+    ----------
+    solving_bytes, publishing_bytes, drawing_bytes : int
+        Memory beyond that of an idle process, at three moments.
+    noisy_bytes : int
+        Size of the private statistics on the disk of the work directory; 0 without noise.
+    largest_block : int
+        Number of variants in the largest LD block; solving takes its square.
+    """
+
+    solving_bytes: int
+    publishing_bytes: int
+    drawing_bytes: int
+    noisy_bytes: int
+    largest_block: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """Peak memory of this process if it makes the release."""
+        process = max(_PROCESS_BYTES, resident_memory())
+        return process + max(self.solving_bytes, self.publishing_bytes, self.drawing_bytes)
+
+
+def release_needs(design: Design, chosen: Chosen | None) -> ReleaseNeeds:
+    """Return the needs of a release by the chosen method, or the least of all methods."""
+    layout, method = design.layout, _LEAST if chosen is None else chosen.method
+    estimator = method.estimator if chosen is None else chosen.estimator
+    copies = layout.n_phenotypes if method.gram_per_phenotype else 1
+    largest = max(layout.sizes)
+    weights = _ENTRY * layout.n_variants * layout.n_phenotypes
+    tiles, outcomes = min(largest, TILE) ** 2, layout.n_outcomes**2
+    return ReleaseNeeds(
+        solving_bytes=solve_bytes(layout, method, estimator),
+        publishing_bytes=_WEIGHTS * weights + _PER_VARIANT * layout.n_variants,
+        drawing_bytes=_ENTRY * (_TILES_DRAWN * tiles + _OUTCOME_GRAMS * outcomes),
+        noisy_bytes=stored_bytes(layout, gram_copies=copies) if design.clipped else 0,
+        largest_block=largest,
+    )
+
+
+def refuse_small_memory(needs: ReleaseNeeds) -> None:
+    """Refuse a release that needs more memory than this process has and can get."""
+    there = available_memory() + resident_memory()
+    if needs.memory_bytes <= there:
+        return
+    if needs.solving_bytes >= needs.publishing_bytes:
+        what = f"solve blocks of up to {needs.largest_block} variants"
+        instead = "smaller LD blocks (--ld-blocks window:N) in a new --work-dir"
+    else:
+        what, instead = "hold the weights of all phenotypes", "fewer phenotypes (--pheno-name)"
+    raise ResourceError(
+        f"not enough memory to {what}",
+        value=f"{bytes_in_words(there)} there",
+        limit=f"{bytes_in_words(needs.memory_bytes)} needed",
+        remedy=f"Finalize where there is more memory, or use {instead}",
+    )
+
+
+# ---- Accumulation --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SummationForecast:
+    """Forecast of an accumulation. PRIVATE: it tells the number of people.
+
+    Attributes
+    ----------
+    needs : Needs
+        Tasks, memory and disk.
+    kernel : str
+        Name of the product kernel.
+    seconds : float
+        Predicted time on the cores of this machine, or on one such core where others compute.
+    """
+
+    needs: Needs
+    kernel: str
+    seconds: float
+
+
+def forecast_summation(
+    store: GenotypeStore,
+    design: Design,
+    execution: Execution,
+    work_dir: Path,
+    release: ReleaseNeeds,
+) -> SummationForecast:
+    """Log the needs of an accumulation and of the release after it; refuse a small machine.
+
+    `work_dir` need not exist. Files that an interrupted run left there count as free space, since
+    they are used again, or deleted before others are written.
+
+    Raises
+    ------
+    ResourceError
+        Too little disk or memory.
+    UsageError
+        This machine cannot run the requested kernel.
+    """
+    work = workload(design, store.chunk_shape, execution.kernel)
+    # Load the table of people now: it stays in the memory that this process is measured to use.
+    LOGGER.debug("%d people", len(store.samples.individual))
+    rates = measure_rates(execution.kernel, work.largest_code)
+    places = work_places(work_dir, execution.object_store)
+    there = [places.outcomes, places.partials, places.statistics]
+    needs = needs_of(work)
+    more_disk = _more_disk(work, execution, release.noisy_bytes)
+    if isinstance(store, PlannedGenotypes):
+        more_disk += store.n_variants * packed_width(store.n_samples)
+        there.append(store.plan.partial)
+    needs = replace(needs, disk_bytes=needs.disk_bytes + more_disk)
+    profile = execution.profile
+    local = profile if isinstance(profile, LocalProfile) else None
+    where = Where(
+        threads=profile.threads if isinstance(profile, ThreadsProfile) else 0,
+        local_workers=0 if local is None else local.workers or usable_cpus(),
+        worker_limit=worker_memory(profile),
+        work_dir=work_dir,
+        bytes_there=_bytes_below(there),
+    )
+    for line in described(needs, work, rates, where):
+        LOGGER.info("%s", line)
+    LOGGER.info(
+        "pre-flight: noise and weights take %s of memory, for blocks of up to %d variants",
+        bytes_in_words(release.memory_bytes), release.largest_block,
+    )  # fmt: skip
+    refuse_if_too_small(needs, where)
+    return SummationForecast(needs, work.kernel, expected_seconds(work, rates, where))
+
+
+def _more_disk(work: Workload, execution: Execution, noisy_bytes: int) -> int:
+    """Return the bytes that the work directory takes beyond `disk_bytes`; negative with a bucket.
+
+    Private statistics are written beside the exact ones, after partial sums are deleted.
+    """
+    if execution.object_store is None:
+        return max(0, noisy_bytes - partial_bytes(work))
+    in_bucket = disk_bytes(work)
+    LOGGER.info("pre-flight: %s in %s", bytes_in_words(in_bucket), execution.object_store)
+    # Rows of people are sorted on this disk before they are copied to the bucket.
+    sorted_rows = 2 * work.plan.n_samples * work.plan.layout.n_outcomes
+    return max(sorted_rows, noisy_bytes) - in_bucket
+
+
+def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:
+    """Return the work of an accumulation with this machine's kernel, which is compiled if new."""
+    genotypes, rule = design.genotypes, design.clipping_rule
+    largest = genotypes.max_code
+    return Workload(
+        plan=default_plan(design.layout, design.n_samples),
+        kernel=warmed_up(kernel, largest),
+        largest_code=largest,
+        chunk_shape=chunk_shape,
+        may_clip=may_clip(rule, genotypes.code_table, design.boundaries),
+        multiplier_columns=multiplier_columns(rule),
+        subsampled=design.subsample is not None,
+    )
+
+
+def _bytes_below(places: Sequence[Location]) -> int:
+    """Return the bytes of files in directories of this machine, which need not exist."""
+    return sum(
+        (Path(directory) / name).stat().st_size
+        for path in places
+        if isinstance(path, Path)
+        for directory, _, names in os.walk(path)
+        for name in names
+    )

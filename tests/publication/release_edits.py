@@ -1,0 +1,107 @@
+"""Changes of example releases that can make every digest and the signature fit again."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gzip
+import hashlib
+import json
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from release_examples import SIGNER
+
+from primo_scale.publication.document import serialise, statement_digest
+from primo_scale.publication.readme import render_readme
+from primo_scale.publication.release_log import options_in, render_log
+from primo_scale.publication.report import render_report
+from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.verify import document_findings, verify_release
+
+
+def read_document(directory: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((directory / "release.json").read_bytes())
+    return document
+
+
+def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
+    """Replace release.json, with the right digests and signature, like a lying custodian."""
+    for entry in document["files"]:
+        content = (directory / entry["name"]).read_bytes()
+        entry["sha256"] = hashlib.sha256(content).hexdigest()
+        entry["bytes"] = len(content)
+    if document["private"]:
+        document["signature"] = signature_of(document, signer)
+    (directory / "release.json").write_bytes(serialise(document))
+
+
+def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
+    """Do as `forge`, and render README, report and log from the new release.json."""
+    (directory / "README.txt").write_text(render_readme(document))
+    digest, log = statement_digest(document), directory / "release.log"
+    options = options_in(log.read_text())
+    log.write_text(render_log(document, digest=digest, options=options))
+    key = signer.public_key if document["private"] else None
+    report = render_report(document, digest=digest, options=options, public_key=key)
+    (directory / "report.html").write_text(report)
+    forge(directory, document, signer)
+
+
+def put(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """Return a copy of a document with another value at a path such as ``files.0.name``."""
+    document = copy.deepcopy(document)
+    above, _, last = path.rpartition(".")
+    holder = value_at(document, above)
+    holder[int(last) if isinstance(holder, list) else last] = value
+    return document
+
+
+def value_at(document: dict[str, Any], path: str) -> Any:
+    keys = (int(key) if key.isdigit() else key for key in path.split(".") if key)
+    return functools.reduce(operator.getitem, keys, document)  # type: ignore[arg-type]
+
+
+def query(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the noisy statistic of that name."""
+    (found,) = [each for each in document["mechanism"]["queries"] if each["name"] == name]
+    return found
+
+
+def rewrite(
+    directory: Path, name: str, change: Callable[[str], str], signer: Signer = SIGNER
+) -> None:
+    """Change the text of one file, packed or not, and sign the release again."""
+    path = directory / name
+    packed = name.endswith(".gz")
+    old = (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode()
+    new = change(old)
+    assert new != old
+    path.write_bytes(gzip.compress(new.encode()) if packed else new.encode())
+    forge(directory, read_document(directory), signer)
+
+
+def cell(row: int, column: int, text: str) -> Callable[[str], str]:
+    """Return a change of one cell of a table, both counted from 0."""
+
+    def change(table: str) -> str:
+        lines = table.split("\n")
+        fields = lines[row].split("\t")
+        fields[column] = text
+        lines[row] = "\t".join(fields)
+        return "\n".join(lines)
+
+    return change
+
+
+def problems(directory: Path, public_key: str | None = None) -> list[str]:
+    """Return the checks that a release does not pass, each with its detail."""
+    findings = verify_release(directory, public_key=public_key)
+    return [f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok]
+
+
+def failed(document: dict[str, Any]) -> list[str]:
+    """Return the names of the checks that a release.json does not pass."""
+    return [finding.check for finding in document_findings(document) if not finding.ok]

@@ -1,0 +1,11 @@
+"""A small cohort for the tests of whole commands."""
+
+from __future__ import annotations
+
+import pytest
+from small_cohort import Cohort, write_cohort
+
+
+@pytest.fixture
+def cohort(tmp_path) -> Cohort:
+    return Cohort(write_cohort(tmp_path / "cohort"))

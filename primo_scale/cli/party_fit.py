@@ -6,18 +6,12 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    DIRECTORY,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
-from primo_scale.cli.option_types import CommaSeparated
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import DIRECTORY, CommaSeparated
 from primo_scale.cli.options import out_option, request_from
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.option(
     "--release", "releases", type=DIRECTORY, multiple=True, required=True,
     help="Release of one party. Repeatable.",
@@ -35,8 +29,6 @@ from primo_scale.cli.options import out_option, request_from
     "--ridge", type=float, help="Penalty, as a sum over people [small eigenvalues are raised]."
 )
 @out_option("Directory to create, with weights.tsv and model.json.")
-@debug_option
-@explain_errors
 def main(**options: Any) -> None:
     """Fit a released column to the other columns. It costs no privacy: releases are public."""
     from primo_scale.run.party_fit import party_fit

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import click
 
-from primo_scale.cli.command_line import (
-    CONTEXT,
-    FILE_PATH,
-    ContractCommand,
-    debug_option,
-    explain_errors,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import FILE_PATH
 
 
-@click.command(cls=ContractCommand, context_settings=CONTEXT)
+@click.command(cls=ContractCommand)
 @click.option(
     "--people",
     type=click.Path(exists=True, path_type=Path),
@@ -35,8 +30,6 @@ from primo_scale.cli.command_line import (
     help="Roster of another party: only people of all rosters are kept. Repeatable.",
 )
 @click.option("--out", type=FILE_PATH, required=True, help="Roster to write. PRIVATE.")
-@debug_option
-@explain_errors
 def main(people: Path, party_key: Path, shared_with: tuple[Path, ...], out: Path) -> None:
     """Write the roster of this party's people, or of those whom the other parties have too.
 

@@ -87,7 +87,12 @@ class PhenotypeColumns:
             yield partial(self._coded, group)
 
     def _coded(self, group: RowGroup) -> CodedPeople:
-        return CodedPeople(group.individuals, code_within_bounds(group.values, self.bounds)[0])
+        return CodedPeople(individuals_of(group), code_within_bounds(group.values, self.bounds)[0])
+
+
+def individuals_of(group: RowGroup) -> list[str]:
+    """Return the IIDs of a group of rows, which may have FIDs before them."""
+    return [person.rsplit(" ", 1)[-1] for person in group.people]
 
 
 @dataclass(frozen=True, eq=False)

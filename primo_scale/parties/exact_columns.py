@@ -122,7 +122,7 @@ def _of_roster(coded: CodedPeople, roster: Roster, seen: npt.NDArray[np.bool_]) 
     positions = roster.positions(coded.individuals)
     common = np.flatnonzero(positions >= 0)
     positions = positions[common]
-    individuals = [coded.individuals[row] for row in common]
+    individuals = [coded.individuals[row] for row in common.tolist()]
     found, counts = np.unique(positions, return_counts=True)
     twice = seen[positions] | np.isin(positions, found[counts > 1])
     if twice.any():

@@ -18,7 +18,12 @@ from primo_scale.ledger.spending import PayingCohort
 from primo_scale.outcomes.bounds import read_phenotype_bounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
-from primo_scale.parties.columns import GenotypeColumns, PartyColumns, PhenotypeColumns
+from primo_scale.parties.columns import (
+    GenotypeColumns,
+    PartyColumns,
+    PhenotypeColumns,
+    individuals_of,
+)
 from primo_scale.parties.exact_columns import survey
 from primo_scale.parties.noise_scale import party_noise, party_sensitivity
 from primo_scale.parties.purchase import PartyValues, pay_for_values
@@ -183,7 +188,7 @@ def _individuals(people: Path) -> list[str]:
     if people.is_dir():
         return list(open_genotype_store(people).samples.individual)
     table = open_outcome_table(people)
-    return [iid for group in table.row_groups(()) for iid in group.individuals]
+    return [iid for group in table.row_groups(()) for iid in individuals_of(group)]
 
 
 def _paying_cohort(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bed_reader import open_bed
 from crash import KILLED, STEPS, killed_at, steps_passed
 from party_examples import N_PEOPLE, SEED, make_parties, request_of, write_table
 from scipy.stats import chi2, kstest
@@ -23,9 +24,12 @@ from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_party import open_party_release
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import verify
+from primo_scale.run.operations import ingest
 from primo_scale.run.party_fit import party_fit
 from primo_scale.run.party_operations import party_release, party_roster
-from primo_scale.run.party_requests import PartyFitRequest
+from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
+from primo_scale.run.request_parts import GenotypeFiles
+from primo_scale.storage.encryption import make_key_file
 
 PARTY_STEPS = tuple(step for step in STEPS if step is not PaymentStep.BLOCK_WRITTEN)
 
@@ -172,6 +176,24 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
             releases=[releases[0].directory, other.directory], outcome="y", out=tmp_path / "m",
             method="dgm",
         ))  # fmt: skip
+
+
+def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -> None:
+    fileset = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
+    genotypes = ingest(GenotypeFiles(fileset), tmp_path / "store")
+    make_key_file(tmp_path / "key")
+    party_roster(tmp_path / "store", tmp_path / "key", tmp_path / "roster")
+    release = party_release(PartyReleaseRequest(
+        party="site", genotypes=tmp_path / "store", roster=tmp_path / "roster",
+        party_key=tmp_path / "key", epsilon=5, delta=1e-5, ledger=tmp_path / "ledger",
+        out=tmp_path / "release",
+    ))  # fmt: skip
+    dosages = open_bed(f"{fileset}.bed").read(dtype="float64")
+    exact = np.where(np.isnan(dosages), 0, dosages - 1) * BOUNDED_UNIT
+    roster = read_roster(tmp_path / "roster", tmp_path / "key")
+    values = release.values[roster.positions(list(genotypes.samples.individual))]
+    check_noise(values - exact, release.document["mechanism"]["sigma"])
+    assert [c["name"] for c in release.document["columns"]] == list(genotypes.variants.identifier)
 
 
 @pytest.mark.parametrize("name", ["README.txt", "columns.tsv", "values.npy", "party.json"])

@@ -238,6 +238,12 @@ _method_options = under(
         help="How noise and weights are made; docs/methods.md has the table.",
     ),
     click.option(
+        "--gamma",
+        type=Number(min=0, max=1, min_open=True, max_open=True),
+        help="Share of mu^2 for the smallest eigenvalue in the method ada-ssp-budget "
+        "(default: 0.05).",
+    ),
+    click.option(
         "--shrinkage",
         type=click.Choice(SHRINKAGES),
         help="How noisy weights are shrunk, where the method leaves it open "

@@ -265,6 +265,7 @@ def _public_options(design: Design, request: FinalizeRequest, build: str) -> dic
         "method": request.fit.method,
         "shrinkage": request.fit.shrinkage or "auto",
         "ridge": "auto" if request.fit.ridge is None else f"{request.fit.ridge:g}",
+        "gamma": None if request.fit.gamma is None else f"{request.fit.gamma!r}",
         "genome-build": build,
         "nominal-n": None if design.nominal_n is None else str(design.nominal_n),
         "subsample": None if design.subsample is None else str(design.subsample),

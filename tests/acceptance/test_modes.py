@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -92,3 +93,20 @@ def test_combinations_without_a_proof_are_usage_errors(cohort, options, said, ru
                   "--delta", 1e-6, "--out", tmp_path / "out", *options, exit_code=2)  # fmt: skip
     assert said in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1 or "Usage" in refused.stderr
+
+
+def test_gamma_is_stated_and_verified(cohort, run, tmp_path) -> None:
+    out = release(cohort, tmp_path, run, "--method", "ada-ssp-budget", "--gamma", 0.2)
+    mechanism = json.loads((out / "release.json").read_bytes())["mechanism"]
+    eigenvalue = next(q for q in mechanism["queries"] if q["name"] == "smallest_eigenvalue")
+    spent = (eigenvalue["sensitivity"][0] / eigenvalue["sigma"][0]) ** 2
+    mu_squared = json.loads((out / "release.json").read_bytes())["guarantee"]["mu"] ** 2
+    assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
+    assert spent / mu_squared == pytest.approx(0.2, rel=1e-6)
+    assert "gamma" in (out / "release.log").read_text()
+    refused = run(
+        "gwas_release", "--bfile", cohort, *table_options(cohort), *BUDGET, "--gamma", 0.2,
+        "--ledger", tmp_path / "other.sqlite", "--out", tmp_path / "other",
+        exit_code=2,
+    )  # fmt: skip
+    assert "--gamma" in refused.stderr

@@ -24,7 +24,7 @@ FLOATS = ("float64", "float32")
 def headline(
     bench: Bench, samples: int, variants: int, torch_python: str | None
 ) -> dict[str, object]:
-    """Kernels alone, the whole accumulation, and peers, on one cohort."""
+    """Measure kernels alone, the whole accumulation, and other programs, on one cohort."""
     cohort = simulated(bench.data, samples, variants)
     peaks = bench.peak_rates(usable_cpus())
     if torch_python is not None:

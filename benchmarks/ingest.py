@@ -45,7 +45,7 @@ class Measured:
 @click.option("--samples", default=500_000, show_default=True)
 @click.option("--variants", default=10_000, show_default=True)
 def ingest(bench: Bench, samples: int, variants: int) -> dict[str, object]:
-    """Simulation of a cohort with four traits and with none, and its ingest beside the disk."""
+    """Measure the simulation of a cohort, with and without traits, and its ingest."""
     with tempfile.TemporaryDirectory(dir=bench.data) as temporary:
         directory = Path(temporary)
         prefix, steps = directory / "cohort", range(bench.repetitions)

@@ -57,14 +57,8 @@ def module_command(module: str, *words: object, python: str = sys.executable) ->
 class PeakMemory:
     """Largest resident sizes, in bytes; memory that processes share counts for each of them.
 
-    Attributes
-    ----------
-    total
-        Largest sum over all processes at one moment.
-    main
-        Peak of the program itself.
-    child
-        Largest peak of a process that the program started.
+    `total` is the largest sum over all processes at one moment, `main` the peak of the program
+    itself, and `child` the largest peak of a process that it started.
     """
 
     total: int

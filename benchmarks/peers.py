@@ -138,7 +138,7 @@ def in_memory(store: Path, library: str, dtype: str, repetitions: int, out: Path
 @click.option("--repetitions", default=5)
 @click.option("--out", type=_PATH, required=True)
 def bed_reader(bed: Path, repetitions: int, out: Path) -> None:
-    """Decode a whole .bed to int8, on all CPUs, into memory of its own choice."""
+    """Time bed-reader, which decodes a whole .bed to int8 on all CPUs."""
     from bed_reader import open_bed
 
     with open_bed(bed, num_threads=usable_cpus()) as reader:

@@ -44,19 +44,9 @@ class Bench:
     def ours(
         self, name: str, cohort: Cohort, *words: object, with_frequencies: bool = True
     ) -> Record:
-        """Accumulate a cohort and return a row of a table.
+        """Accumulate a cohort with further options of `benchmarks.ours`; return a row of a table.
 
-        Parameters
-        ----------
-        name
-            Name of the row.
-        cohort
-            Cohort to accumulate.
-        words
-            Further options of `benchmarks.ours`.
-        with_frequencies
-            Whether genotypes are coded with the panel's frequencies, as ``--ref-freq`` does, or as
-            -1, 0 and 1.
+        Genotypes are coded with the panel's frequencies, as ``--ref-freq`` does, or as -1, 0 and 1.
         """
         if with_frequencies:
             words = ("--ref-freq", frequencies(cohort), *words)

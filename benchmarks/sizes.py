@@ -32,7 +32,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def sweep(
     bench: Bench, people: tuple[int, ...], variants: tuple[int, ...], at: tuple[int, int]
 ) -> dict[str, object]:
-    """Time and memory against people, at D variants, and against variants, at N people."""
+    """Measure time and memory against people, at D variants, and against variants, at N people."""
     bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
     by_people = simulated(bench.data, max(people), at[1])
     by_variants = simulated(bench.data, at[0], max(variants))
@@ -86,7 +86,7 @@ def fitted_exponent(rows: list[Record], size: str, longer_than: float) -> Record
 def biobank(
     bench: Bench, dense: tuple[int, int], blocks: tuple[int, int, int], phenotypes: int
 ) -> dict[str, object]:
-    """A cohort of a biobank's size, dense with one and with many phenotypes, and in LD blocks."""
+    """Measure cohorts of a biobank's size, dense with one and many phenotypes, and in LD blocks."""
     long = ("--first-counts",)  # a run takes a minute, and its start a second
     bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
     cohort = simulated(bench.data, *dense)
@@ -108,7 +108,7 @@ def biobank(
 @click.option("--samples", default=100_000, show_default=True)
 @click.option("--variants", default=8_192, show_default=True)
 def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
-    """The whole accumulation and the kernel alone, on one CPU, on all, and in between."""
+    """Measure the whole accumulation and the kernel alone on one CPU, on all, and in between."""
     cohort = simulated(bench.data, samples, variants)
     counts = sorted({1, *(2**k for k in range(1, 20) if 2**k < usable_cpus()), usable_cpus()})
     rows, rates = [], {}

@@ -90,7 +90,7 @@ def _decoding(row: Record) -> Row:
 
 
 def _dask_trials(peers: list[Record]) -> str:
-    """What each chunking took in one run, best first."""
+    """Return the time of one run with each chunking, the shortest first."""
     lines = []
     for row in peers:
         if "trials" in row:
@@ -107,8 +107,8 @@ def _sweep(measured: Section) -> str:
     parts = []
     for part, letter, size in sizes:
         rows = measured[part]
-        other = "variants" if size == "samples" else "samples"
-        parts.append(f"Against {letter}, with {rows[0][other]:,} {_words(other)}:")
+        n, d = f"{rows[0]['samples']:,} people", f"{rows[0]['variants']:,} variants"
+        parts.append(f"Against {letter}, with {d if letter == 'n' else n}:")
         slopes = ["", *(f"{_slope(*two, size):.2f}" for two in pairwise(rows))]
         cells = [
             (f"{row[size]:,}", *_costs(row), slope) for row, slope in zip(rows, slopes, strict=True)
@@ -124,13 +124,9 @@ def _sweep(measured: Section) -> str:
 
 
 def _slope(first: Record, second: Record, size: str) -> float:
-    """Exponent of two measurements."""
+    """Return the exponent of time over size between two measurements."""
     times = median(second["seconds"]) / median(first["seconds"])
     return math.log(times) / math.log(second[size] / first[size])
-
-
-def _words(size: str) -> str:
-    return "people" if size == "samples" else "variants"
 
 
 def _fit(fit: dict[str, Any] | None, letter: str) -> str:
@@ -177,33 +173,24 @@ def _scaling(measured: Section) -> str:
 def _ingest(measured: Section) -> str:
     genotypes, size = measured["samples"] * measured["variants"], measured["bed_bytes"]
     copied = next(median(row["seconds"]) for row in measured["bed"] if row["name"] == "copy")
-    simulation = [
-        (*_name_and_seconds(row), f"{genotypes / median(row['seconds']) / 1e6:,.0f}", _peak(row))
-        for row in measured["simulation"]
-    ]
-    beside_the_disk = []
-    for row in measured["bed"]:
-        seconds = median(row["seconds"])
-        rates = f"{size / seconds / _GIGA:.2f}", f"{copied / seconds:.2f}"
-        beside_the_disk.append((*_name_and_seconds(row), *rates, _peak(row)))
+
+    def rows(part: str, rates: Callable[[float], Row]) -> Iterable[Row]:
+        for row in measured[part]:
+            peak = f"{row['peak'] / 1e6:,.0f}"
+            yield row["name"], _seconds(row), *rates(median(row["seconds"])), peak
+
+    simulation = rows("simulation", lambda seconds: [f"{genotypes / seconds / 1e6:,.0f}"])
+    bed = rows("bed", lambda s: (f"{size / s / _GIGA:.2f}", f"{copied / s:.2f}"))
     titles = ("", "seconds (least-most)")
-    bed = (*titles, "GB of .bed a second", "of the copy's rate", "peak, MB")
+    of_copy = ("GB of .bed a second", "of the copy's rate")
     return "\n\n".join(
         (
             f"n = {measured['samples']:,}, d = {measured['variants']:,}, a .bed of "
             f"{size / _GIGA:.2f} GB.",
             _table((*titles, "genotypes a second, M", "peak, MB"), simulation),
-            _table(bed, beside_the_disk),
+            _table((*titles, *of_copy, "peak, MB"), bed),
         )
     )
-
-
-def _name_and_seconds(row: Record) -> Row:
-    return row["name"], _seconds(row)
-
-
-def _peak(row: Record) -> str:
-    return f"{row['peak'] / 1e6:,.0f}"
 
 
 _COSTS = ("seconds (least-most)", "2nd²/s, G", "GiB in all", "largest worker", "client")

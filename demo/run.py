@@ -1,7 +1,7 @@
-"""make demo: a private release from real genotypes, judged on people it has never seen.
+"""make demo: a private release from real genotypes, scored on people outside its cohort.
 
-The cohort is simulated from the public panel in ``demo/``; everything else is what a user would
-type. All output goes to ``demo-run/``, which starts empty every time.
+The cohort is simulated from the public panel in ``demo/``; all other commands are those that a user
+types. All output goes to ``demo-run/``, which is emptied first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ RUN = "demo-run"
 N_TRAINING, N_FRESH = 30_000, 3_000
 HERITABILITY = 0.3
 EPSILON, DELTA = 5, 1e-9  # delta is about 1 / N_TRAINING^2
-# Measured: 100 to 500 SNPs give the private weights the same R^2 within 0.01.
+# In measurements, 100 to 500 SNPs gave the private weights the same R^2 within 0.01.
 LD_BLOCKS = "window:250"
 
 # SNPs; 0.14 million base pairs, about as far as linkage disequilibrium reaches in Europeans.
@@ -43,27 +42,11 @@ whole genome from a cohort of this size."""
 
 
 class DemoFailed(PrimoError):
-    """A command of the demo failed; it has said why itself."""
+    """A command of the demo failed, after it printed the reason itself."""
 
     def __init__(self, command: str, exit_code: int) -> None:
         super().__init__(f"the demo stops: {command} ended with exit code {exit_code}")
         self.exit_code = exit_code
-
-
-@dataclass(frozen=True)
-class Release:
-    """Weights read back from a release.
-
-    Attributes
-    ----------
-    per_allele : DataFrame, variants by phenotypes
-        Indexed by variant ID.
-    others : DataFrame, intercept and covariates by phenotypes
-        Indexed by ``(intercept)`` and names of covariates.
-    """
-
-    per_allele: pd.DataFrame
-    others: pd.DataFrame
 
 
 @click.command(cls=ContractCommand)
@@ -107,8 +90,10 @@ def _run(command: str, *arguments: object) -> None:
 
 
 def _compare() -> str:
-    """Score the fresh people with each set of weights; a table of what each explains."""
+    """Score the fresh people with each set of weights, and return a table of what each explains."""
     import pandas as pd
+
+    from primo_scale import open_release
 
     dosages = _read_dosages(ROOT / RUN / "fresh.zarr")
     trait, covariates = (
@@ -120,11 +105,11 @@ def _compare() -> str:
     score_of, whole = "R^2 of the score", "1 - RSS/TSS with age, sex, intercept"
     columns = {}
     for name in ("release", "release-non-private"):
-        weights = _read_release(ROOT / RUN / name)
-        score = _score(dosages, weights.per_allele)
+        release = open_release(ROOT / RUN / name)
+        score = _score(dosages, release.weights.set_index("ID")[[*release.phenotypes]])
         label = "private" if name == "release" else "non-private"
         columns[score_of, label] = score.corrwith(trait) ** 2
-        columns[whole, label] = _explained(trait, _predict(score, covariates, weights))
+        columns[whole, label] = _explained(trait, _predict(score, covariates, release.covariates))
     truth = _score(dosages, _read_true_effects(ROOT / RUN / "train.effects.tsv"))
     columns[score_of, "true effects"] = truth.corrwith(trait) ** 2
     table = pd.DataFrame(columns)[[score_of, whole]].loc[trait.columns]
@@ -145,14 +130,6 @@ def _read_dosages(store: Path) -> pd.DataFrame:
     return pd.DataFrame(dosages.to_numpy().T.astype(float), index=people, columns=variants)
 
 
-def _read_release(directory: Path) -> Release:
-    import pandas as pd
-
-    table = pd.read_csv(directory / "weights.tsv.gz", sep="\t", na_filter=False).set_index("ID")
-    others = pd.read_csv(directory / "covariates.tsv", sep="\t", skiprows=1, index_col="term")
-    return Release(table[others.columns], others)
-
-
 def _read_true_effects(path: Path) -> pd.DataFrame:
     import pandas as pd
 
@@ -164,9 +141,9 @@ def _score(dosages: pd.DataFrame, per_allele: pd.DataFrame) -> pd.DataFrame:
     return dosages[per_allele.index] @ per_allele
 
 
-def _predict(score: pd.DataFrame, covariates: pd.DataFrame, release: Release) -> pd.DataFrame:
-    of_covariates = release.others.loc[covariates.columns]
-    return score + covariates @ of_covariates + release.others.loc["(intercept)"]
+def _predict(score: pd.DataFrame, covariates: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
+    of_covariates = covariates @ weights.loc[covariates.columns]
+    return score + of_covariates + weights.loc["(intercept)"]
 
 
 def _explained(trait: pd.DataFrame, prediction: pd.DataFrame) -> pd.Series[float]:

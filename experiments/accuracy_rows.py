@@ -26,18 +26,10 @@ _NOT_FOR_NAIVE = 1001  # docs/maths/figures.md states no value, and the method f
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table.
+    """One row of the table: its name in words, and a function for the weights, shape (d, l).
 
-    Attributes
-    ----------
-    name : str
-        Name of the row in words.
-    weights : callable
-        Function that returns the weights on the cohort of a trial, shape (d, l).
-    stated : tuple of (str, str, str, str)
-        R^2 of docs/maths/figures.md by number of phenotypes; "-" where it has none.
-    ours : bool
-        Whether it is one of the product's, which have to land where docs/maths/figures.md says.
+    `stated` is R^2 of docs/maths/figures.md by number of phenotypes, "-" where it has none. `ours`
+    marks the rows of the product, which have to land where docs/maths/figures.md says.
     """
 
     name: str

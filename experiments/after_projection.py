@@ -66,7 +66,7 @@ RULES = (
 
 
 def r_squared(cell: Cell, repetition: int) -> Float64:
-    """Pooled in-sample R^2 of `RULES`, shape (6,)."""
+    """Return the pooled in-sample R^2 of `RULES`, shape (6,)."""
     seed = [_SEED, cell.n_haplotypes, cell.n_variants, cell.n_phenotypes, repetition]
     rng = np.random.default_rng(seed)
     cohort = simulate(cell.sizes, rng)

@@ -12,9 +12,8 @@ from itertools import chain
 from scipy.optimize import brentq
 
 from experiments import papers_constants as papers
+from experiments.accounting import pair, zcdp_sigma
 from experiments.figures import Figure, figures_table, markdown_table
-from experiments.joint_shift import pair
-from experiments.zero_concentrated import zcdp_sigma
 from primo_scale.gaussian.calibration import epsilon_for, log_delta, mu_for
 from primo_scale.gaussian.sensitivity import Adjacency
 
@@ -35,7 +34,7 @@ _STATED_SIZES = {
 
 
 def noise_sizes() -> dict[float, list[Figure]]:
-    """Return, by epsilon, sigma per unit sensitivity at delta = 1/5008^2 (section 1).
+    """Return sigma per unit sensitivity at delta = 1/5008^2 by epsilon (section 1).
 
     The first is the product's, 1/mu*. The other constants are multiples of it.
     """

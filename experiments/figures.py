@@ -14,16 +14,8 @@ import numpy.typing as npt
 class Figure:
     """Computed number, and the digits that docs/maths prints for it.
 
-    Attributes
-    ----------
-    what : str
-        Description of the number.
-    value : float
-        Value computed here.
-    stated : str
-        Value printed in docs/maths; the comparison uses its number of decimals.
-    is_limit : bool
-        Whether the number is the end of a safe range, so that it is rounded toward zero.
+    The comparison uses the number of decimals of `stated`. A limit is the end of a safe range, and
+    is rounded toward zero.
     """
 
     what: str

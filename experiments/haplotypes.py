@@ -79,13 +79,8 @@ def centred(values: Float64) -> Float64:
     return np.asarray(values - values.mean(axis=0))
 
 
-def row_norms(values: Float64) -> Float64:
-    """Return the Euclidean norm of every row, shape (n,)."""
-    return np.asarray(np.sqrt((values**2).sum(axis=1)))
-
-
 def _alleles(sizes: Sizes, rng: np.random.Generator) -> Float64:
-    """0/1 alleles, shape (n, d)."""
+    """Return 0/1 alleles, shape (n, d)."""
     n = sizes.n_haplotypes
     carriers = np.arange(1, n)
     common = np.minimum(carriers, n - carriers) >= SMALLEST_MINOR_FREQUENCY * n

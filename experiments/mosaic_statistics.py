@@ -39,20 +39,11 @@ _PEOPLE_AT_A_TIME = 4 * 4096
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Parameters of the population that a cohort is drawn from.
+    """Parameters of the population of a cohort; the seed of `mosaic` draws the people.
 
-    Attributes
-    ----------
-    mosaic : Mosaic
-        Mosaic whose seed draws the people.
-    coding : GenotypeCoding
-        Coding from the panel's frequencies.
-    boundaries : tuple of int
-        Boundaries of the LD blocks, which are equally wide.
-    mean, covariance : ndarray of float64, shapes (d,) and (d, d)
-        Mean and covariance of the coded genotypes.
-    effects : ndarray of float64, shape (d, l)
-        Effects on coded genotypes, in standard deviations of each phenotype.
+    `boundaries` are those of equally wide LD blocks, `mean` and `covariance` are those of the coded
+    genotypes, and `effects`, shape (d, l), are in standard deviations of each phenotype per unit of
+    a coded genotype.
     """
 
     mosaic: Mosaic

@@ -31,7 +31,7 @@ class PrintedScales:
 
 
 def primo_c(epsilon: float, delta: float) -> float:
-    """``c(eps, delta)`` of PRIMO, Lemma 1: valid for every epsilon, and loose."""
+    """Return ``c(eps, delta)`` of PRIMO, Lemma 1, which is valid for every epsilon, and loose."""
     return math.sqrt(2 * (1 / epsilon + math.log(1 / delta) / epsilon**2))
 
 
@@ -41,55 +41,55 @@ def classical_gaussian(epsilon: float, delta: float) -> float:
 
 
 def primo_algorithm_1(epsilon: float, delta: float) -> PrintedScales:
-    """PRIMO, Algorithm 1 with the Gaussian mechanism: X'X gets epsilon, X'Y epsilon/2."""
+    """Return the scales of PRIMO, Algorithm 1: X'X gets epsilon, X'Y epsilon/2."""
     return PrintedScales(primo_c(epsilon, delta), primo_c(epsilon / 2, delta / 2))
 
 
 def primo_theorem_1_proof(epsilon: float, delta: float) -> PrintedScales:
-    """PRIMO, proof of Theorem 1: c is divided by epsilon a second time."""
+    """Return the scales in PRIMO's proof of Theorem 1: c is divided by epsilon a second time."""
     c = primo_c(epsilon, delta)
     return PrintedScales(c / epsilon, 2 * c / epsilon)
 
 
 def primo_algorithm_3(epsilon: float, delta: float) -> PrintedScales:
-    """PRIMO, Algorithm 3: the classical formula for X'X, Lemma 1 for X'Y."""
+    """Return the scales of PRIMO, Algorithm 3: the classical formula for X'X, Lemma 1 for X'Y."""
     gram = 2 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon
     return PrintedScales(gram, primo_c(epsilon / 2, delta / 2))
 
 
 def primo_halves(epsilon: float, delta: float) -> PrintedScales:
-    """Lemma 1 at (epsilon/2, delta/2) for both: what the composition in the proof calls for."""
+    """Return Lemma 1 at (epsilon/2, delta/2) for both, as the proof's composition requires."""
     c = primo_c(epsilon / 2, delta / 2)
     return PrintedScales(c, c)
 
 
 def primo_algorithm_4_epsilon_1(epsilon: float, sampled_share: float) -> float:
-    """PRIMO, Algorithm 4, line 2: ``(n/s) eps/2``, the small-epsilon limit taken as exact."""
+    """Return ``(n/s) eps/2`` of PRIMO, Algorithm 4, line 2: the limit for small epsilon."""
     return epsilon / (2 * sampled_share)
 
 
 def primo_algorithm_4_gram(epsilon: float, delta: float, sampled_share: float) -> float:
-    """PRIMO, Algorithm 4, line 3: sigma of ``X_S'X_S / s`` in units of ``Bx^2 / n``."""
+    """Return sigma of ``X_S'X_S / s`` in units of ``Bx^2 / n``: PRIMO, Algorithm 4, line 3."""
     epsilon_1 = primo_algorithm_4_epsilon_1(epsilon, sampled_share)
     return 2 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon_1
 
 
 def thesis_gaussian(epsilon: float, delta: float) -> float:
-    """``sqrt(2 log(2/delta)) / eps``, stated in the thesis without a limit on epsilon."""
+    """Return ``sqrt(2 log(2/delta)) / eps``, stated in the thesis without a limit on epsilon."""
     return math.sqrt(2 * math.log(2 / delta)) / epsilon
 
 
 def thesis_ridge(epsilon: float, delta: float, n_variables: int) -> float:
-    """Ridge of constSSPfull and adaSSPbudget before the eigenvalue, in units of Bx^2."""
+    """Return the ridge of constSSPfull and adaSSPbudget before the eigenvalue, in units of Bx^2."""
     logs = math.log(2 / delta) * math.log(2 * n_variables**2 / THESIS_RHO)
     return math.sqrt(2 * n_variables * logs) / epsilon
 
 
 def multi_party_noise(epsilon: float, delta: float, largest_party: int) -> float:
-    """Wu et al.: sd of the noise on every entry, for parties of at most so many attributes."""
+    """Return Wu et al.'s sd of the noise on an entry, for the attributes of the largest party."""
     return 2 * math.sqrt(largest_party) * classical_gaussian(epsilon, delta)
 
 
 def multi_party_mixtures(n_people: int, epsilon: float, delta: float) -> int:
-    """Wu et al.: rows k of RMGM-OLS, ``sqrt(n) / sigma``, in the synthetic experiments."""
+    """Return Wu et al.'s rows k of RMGM-OLS, ``sqrt(n) / sigma``, in synthetic experiments."""
     return max(1, round(math.sqrt(n_people) / classical_gaussian(epsilon, delta)))

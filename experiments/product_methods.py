@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from experiments.gaussian_noise import Draws, Float64
-from experiments.haplotypes import Cohort, row_norms
+from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import noise_norm
@@ -38,21 +38,11 @@ STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a
 
 @dataclass(frozen=True, eq=False)
 class NoisyStatistics:
-    """Noisy X'X and X'Y of clipped rows, with phenotypes in standard deviations.
+    """Noisy X'X, shape (d, d), and X'Y, (d, l), of clipped rows; phenotypes in sds of `unit`.
 
-    Attributes
-    ----------
-    gram, cross : ndarray of float64, shapes (d, d) and (d, l)
-    gram_sigma, cross_sigma : float
-        Standard deviations of the noise; that of X'X is for the svec layout.
-    attenuation : float
-        Factor of the covariances due to clipped phenotype rows; weights are divided by it.
-    prior : EffectPrior
-        Prior of the effects for a heritability of 0.3.
-    unit : float
-        Standard deviation of a phenotype.
-    bounds : RowBounds
-        Bounds on the norms of the rows.
+    The sigmas are those of the noise, that of X'X for the svec layout. Clipping phenotype rows
+    multiplies covariances by `attenuation`, and weights are divided by it. `prior` is that of
+    effects for a heritability of 0.3.
     """
 
     gram: Float64
@@ -132,9 +122,9 @@ def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
 
 
 def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> RowBounds:
-    row = float(np.quantile(row_norms(X), _QUANTILE))
+    row = float(np.quantile(np.linalg.norm(X, axis=1), _QUANTILE))
     if privacy is PrivacyUnit.FEATURE:
-        return RowBounds(row, float(row_norms(Y).max()))
+        return RowBounds(row, float(np.linalg.norm(Y, axis=1).max()))
     return RowBounds(row, math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
 
 
@@ -153,7 +143,9 @@ def _clipped(
 
 def _to_norm(rows: Float64, norm: Float64 | float) -> Float64:
     """Return the factors, shape (n, 1), that shorten rows to a norm."""
-    return np.asarray(np.minimum(1, norm / np.maximum(row_norms(rows), 1e-300)[:, None]))
+    return np.asarray(
+        np.minimum(1, norm / np.maximum(np.linalg.norm(rows, axis=1), 1e-300)[:, None])
+    )
 
 
 def _prior(cohort: Cohort, bounds: RowBounds, privacy: PrivacyUnit) -> tuple[float, EffectPrior]:

@@ -43,15 +43,15 @@ class _InMemory(BlockMatrices):
         return 1
 
     def gram(self, block: int, copy: int = 0) -> Int64:
-        """X'X, shape (d, d)."""
+        """Return X'X, shape (d, d)."""
         return self.dense_gram
 
     def cross(self, block: int) -> Int64:
-        """X'Z, shape (d, 1 + l)."""
+        """Return X'Z, shape (d, 1 + l)."""
         return self.dense_cross
 
     def outcome_gram(self) -> Int64:
-        """Z'Z, shape (1 + l, 1 + l)."""
+        """Return Z'Z, shape (1 + l, 1 + l)."""
         return self.outcomes
 
     def smallest_eigenvalue(self) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import papers_constants as papers
 from experiments.gaussian_noise import Draws, Float64, symmetric_upper
-from experiments.haplotypes import Cohort, row_norms
+from experiments.haplotypes import Cohort
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.methods.projection import ball_multiplier, project_phenotypes
 
@@ -38,14 +38,14 @@ class PrintedNoise:
     cross: float
 
     def ridge(self, n_variants: int) -> float:
-        """Norm of symmetric noise of variance 1 everywhere, to leading order."""
+        """Return the norm of symmetric noise of variance 1 everywhere, to leading order."""
         return 2 * self.gram * math.sqrt(n_variants)
 
 
 def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
     """Compute the bounds from the data, and scale the paper's constants by them."""
     scales = papers.primo_algorithm_1(epsilon, delta)
-    row_bound = float(row_norms(cohort.haplotypes).max())
+    row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
     largest_value = float(np.abs(cohort.phenotypes).max())
     outcome_bound = math.sqrt(cohort.phenotypes.shape[1]) * largest_value
     return PrintedNoise(
@@ -62,12 +62,12 @@ def least_squares(cohort: Cohort) -> Float64:
 
 
 def algorithm_1(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
-    """ReuseCovGauss as printed."""
+    """Return the weights of ReuseCovGauss as printed."""
     return _solve_noisy(cohort, draws, noise, cohort.cross + noise.cross * draws.cross)
 
 
 def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: float) -> Float64:
-    """Label privacy: exact X'X, X'Y projected onto ``{X'Z : ||Z||_F <= radius}``."""
+    """Return weights for label privacy: X'Y projected onto ``{X'Z : ||Z||_F <= radius}``."""
     eigenvalues, vectors = np.linalg.eigh(cohort.gram)
     target = vectors.T @ (cohort.cross + noise.cross * draws.cross)
     multiplier = ball_multiplier(eigenvalues, (target**2).sum(axis=1), radius**2)
@@ -75,7 +75,7 @@ def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: f
 
 
 def projection_y(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
-    """Feature privacy: X'Y projected onto ``{Z'Y : ||Z||_F <= sqrt(n) Bx}``, noisy X'X."""
+    """Return weights for feature privacy: X'Y projected onto ``{Z'Y : ||Z||_F <= sqrt(n) Bx}``."""
     target = cohort.cross + noise.cross * draws.cross
     squared_radius = cohort.n * noise.row_bound**2
     outcome_gram = cohort.phenotypes.T @ cohort.phenotypes
@@ -92,7 +92,7 @@ def naive(
     """
     n_variants, n_phenotypes = cohort.cross.shape
     share = mu_for(epsilon, delta) / math.sqrt(2 * n_phenotypes)
-    row_bound = float(row_norms(cohort.haplotypes).max())
+    row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
     gram_sigma = math.sqrt(2) * row_bound**2 / share
     cross_sigma = 2 * row_bound * float(np.abs(cohort.phenotypes).max()) / share
     copies = np.stack([symmetric_upper(n_variants, rng) for _ in range(n_phenotypes)])

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from experiments import papers_constants as papers
+from experiments.accounting import zcdp_sigma
 from experiments.calibration_figures import DELTA, EPSILON
 from experiments.figures import Figure, figures_table
-from experiments.zero_concentrated import zcdp_sigma
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import mu_for, optimal_split
 from primo_scale.gaussian.sensitivity import Adjacency

@@ -22,7 +22,7 @@ import numpy as np
 
 from experiments import papers_constants as papers
 from experiments.figures import markdown_table
-from experiments.gaussian_noise import Float64, draw
+from experiments.gaussian_noise import Draws, Float64, draw
 from primo_scale.gaussian.calibration import mu_for, optimal_split
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.methods.shrinkage import noise_norm
@@ -45,17 +45,8 @@ ALGORITHMS = ("SSP", "SSP, median of trials", "constSSPfull", "adaSSP", "joint a
 
 
 @dataclass(frozen=True, eq=False)
-class ThesisNoise:
-    """Standard normal noise of one run; shapes (d, d), (d,) and one number."""
-
-    symmetric: Float64
-    cross: Float64
-    eigenvalue: float
-
-
-@dataclass(frozen=True, eq=False)
 class Problem:
-    """Statistics X'X, shape (d, d), and X'y of rows of norm at most 1, and the budget."""
+    """Statistics X'X, shape (d, d), and X'y, (d, 1), of rows of norm at most 1, and the budget."""
 
     gram: Float64
     cross: Float64
@@ -64,31 +55,36 @@ class Problem:
     delta: float
 
 
-def ssp(problem: Problem, noise: ThesisNoise) -> Float64:
+def ssp(problem: Problem, noise: Draws) -> Float64:
     """Return the weights of Algorithm 1 of the thesis."""
     scale = papers.thesis_gaussian(problem.epsilon / 2, problem.delta / 2)
     return _solve(problem, noise, scale, 1.0)
 
 
-def const_ssp_full(problem: Problem, noise: ThesisNoise) -> Float64:
+def const_ssp_full(problem: Problem, noise: Draws) -> Float64:
     """Return the weights of Algorithm 4 of the thesis."""
     epsilon, delta = problem.epsilon / 2, problem.delta / 2
     ridge = papers.thesis_ridge(epsilon, delta, len(problem.cross))
     return _solve(problem, noise, papers.thesis_gaussian(epsilon, delta), ridge + 1)
 
 
-def ada_ssp_budget(problem: Problem, noise: ThesisNoise, share: float) -> Float64:
-    """Return the weights of Algorithm 3 of the thesis; adaSSP at ``share = 1/3``."""
+def ada_ssp_budget(
+    problem: Problem, noise: Draws, share: float, *, on_eigenvalue: float
+) -> Float64:
+    """Return the weights of Algorithm 3 of the thesis; adaSSP at ``share = 1/3``.
+
+    `on_eigenvalue` is a standard normal number, the noise on the smallest eigenvalue.
+    """
     hyper = papers.thesis_gaussian(share * problem.epsilon, share * problem.delta)
     epsilon, delta = (1 - share) / 2 * problem.epsilon, (1 - share) / 2 * problem.delta
     smallest = float(np.linalg.eigvalsh(problem.gram)[0]) + 1
     margin = hyper * math.sqrt(2 * math.log(2 / (share * problem.delta)))
-    bound = max(smallest + hyper * noise.eigenvalue - margin, 0.0)
+    bound = max(smallest + hyper * on_eigenvalue - margin, 0.0)
     ridge = max(0.0, papers.thesis_ridge(epsilon, delta, len(problem.cross)) - bound)
     return _solve(problem, noise, papers.thesis_gaussian(epsilon, delta), ridge + 1)
 
 
-def joint(problem: Problem, noise: ThesisNoise, *, at_noise_norm: bool) -> Float64:
+def joint(problem: Problem, noise: Draws, *, at_noise_norm: bool) -> Float64:
     """Return the weights under one joint calibration for add-remove, with noise in svec layout."""
     size = len(problem.cross)
     mu = mu_for(problem.epsilon, problem.delta)
@@ -96,14 +92,13 @@ def joint(problem: Problem, noise: ThesisNoise, *, at_noise_norm: bool) -> Float
     split = optimal_split(effects, problem.outcome_bound**2, Adjacency.ADD_REMOVE)
     gram = math.sqrt(1 + split) / mu
     cross = problem.outcome_bound * gram / math.sqrt(split)
-    svec = np.where(np.eye(size, dtype=bool), noise.symmetric, noise.symmetric / math.sqrt(2))
     ridge = noise_norm(gram, size) if at_noise_norm else 0.0
-    noisy = problem.gram + gram * svec + ridge * np.eye(size)
+    noisy = problem.gram + gram * noise.svec + ridge * np.eye(size)
     return np.asarray(np.linalg.solve(noisy, problem.cross + cross * noise.cross), np.float64)
 
 
-def _solve(problem: Problem, noise: ThesisNoise, scale: float, ridge: float) -> Float64:
-    noisy = problem.gram + scale * noise.symmetric + ridge * np.eye(len(problem.cross))
+def _solve(problem: Problem, noise: Draws, scale: float, ridge: float) -> Float64:
+    noisy = problem.gram + scale * noise.upper + ridge * np.eye(len(problem.cross))
     target = problem.cross + scale * problem.outcome_bound * noise.cross
     return np.asarray(np.linalg.solve(noisy, target), np.float64)
 
@@ -111,7 +106,7 @@ def _solve(problem: Problem, noise: ThesisNoise, scale: float, ridge: float) -> 
 def relative_efficiencies(
     n_people: int, epsilon: float, *, n_data_sets: int, rng: np.random.Generator
 ) -> Float64:
-    """Relative efficiency of each of `ALGORITHMS` on each data set, shape (data sets, 5).
+    """Return the relative efficiency of `ALGORITHMS` on each data set, shape (data sets, 5).
 
     The noisy X'X of SSP can be nearly singular, so its mean squared error has no limit at small n
     and epsilon; the median over trials does.
@@ -125,21 +120,21 @@ def relative_efficiencies(
             rows = rng.permutation(n_people)[: int(_TRAINING_SHARE * n_people)]
             problem = Problem(
                 X[rows].T @ X[rows],
-                X[rows].T @ y[rows],
+                X[rows].T @ y[rows, None],
                 float(np.abs(y).max()),
                 epsilon,
                 n_people**-1.1,
             )
-            draws = draw(N_VARIABLES, 1, rng)
-            noise = ThesisNoise(draws.upper, draws.cross[:, 0], float(rng.standard_normal()))
+            noise, on_eigenvalue = draw(N_VARIABLES, 1, rng), float(rng.standard_normal())
+            share = papers.ADASSP_EIGENVALUE_SHARE
             estimates = (
                 np.linalg.solve(problem.gram, problem.cross),
                 ssp(problem, noise),
                 const_ssp_full(problem, noise),
-                ada_ssp_budget(problem, noise, papers.ADASSP_EIGENVALUE_SHARE),
+                ada_ssp_budget(problem, noise, share, on_eigenvalue=on_eigenvalue),
                 joint(problem, noise, at_noise_norm=at_norm),
             )
-            errors[trial] = [((w - theta) ** 2).sum() for w in estimates]
+            errors[trial] = [((w[:, 0] - theta) ** 2).sum() for w in estimates]
         means = errors.mean(axis=0)
         middle = float(np.median(errors[:, 1]))
         results[data_set] = np.array([means[1], middle, *means[2:]]) / means[0]

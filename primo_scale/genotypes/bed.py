@@ -16,9 +16,9 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import Index
 from primo_scale.interruption import check
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 
@@ -34,7 +34,6 @@ _MAGIC = b"\x6c\x1b"
 _HEADER_BYTES = 3
 _SAMPLE_MAJOR, _VARIANT_MAJOR = 0, 1
 
-Index = npt.NDArray[np.intp]
 
 _pread = numba.types.ExternalFunction(
     "pread", numba.int64(numba.int32, numba.types.voidptr, numba.uint64, numba.int64)

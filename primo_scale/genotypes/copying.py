@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale import interruption
 from primo_scale.errors import InputError
@@ -59,46 +58,38 @@ def copy_genotypes(
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    recorded = _recorded_checksums(source)
-    steps = itertools.count(1)
-    total = len(keys) + len(tables) + recorded.size
+    checksums = array_of(open_group(source.path, KIND), "chunk_crc32c")
+    table = read_block(checksums, (slice(None), slice(None)))
+    recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
+    every, present = set(keys), set(there.all_keys())
+    missing = [key for key in keys if key not in present]
+    steps = itertools.count(len(keys) - len(missing) + 1)
+    total = len(keys) + len(tables) + len(recorded)
 
     def copy(key: str) -> None:
         there.put_if_absent(key, here.read(key))
         on_progress(next(steps), total)
 
-    def compare(key: str) -> None:
-        if there.read(key) != here.read(key):
-            there.remove(key)
-            raise _differs(destination, key)
-        on_progress(next(steps), total)
-
-    def check(index: tuple[int, int]) -> None:
-        """Compare one copied chunk with the checksum that the source recorded."""
-        key = chunk_name("genotypes", index)
+    def check(key: str) -> None:
+        """Compare a copied chunk with the recorded checksum, and another object with the source."""
         content = there.read(key) if key in every else b""  # missing in a damaged source
-        if crc32c_of_chunk(content) != recorded[index]:
+        same = (
+            crc32c_of_chunk(content) == recorded[key]
+            if key in recorded
+            else content == here.read(key)
+        )
+        if not same:
             there.remove(key)
             raise _differs(destination, key)
         on_progress(next(steps), total)
 
-    every, present = set(keys), set(there.all_keys())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for _ in present.intersection(keys):
-            on_progress(next(steps), total)
-        missing = [key for key in keys if key not in present]
-        rounds = (copy, missing), (compare, tables), (check, np.ndindex(recorded.shape))
-        for function, items in rounds:
+        for function, items in ((copy, missing), (check, [*tables, *recorded])):
             for _ in threads.map(function, items):
                 interruption.check()
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)
-
-
-def _recorded_checksums(source: GenotypeStore) -> npt.NDArray[np.uint32]:
-    array = array_of(open_group(source.path, KIND), "chunk_crc32c")
-    return read_block(array, (slice(None), slice(None)))
 
 
 def _differs(location: Location, key: str) -> InputError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import PackedGenotypes, decode
 from primo_scale.storage.locations import parse_location
 
@@ -24,12 +24,6 @@ COPIES_OF_A1 = np.array([2, MISSING_DOSAGE, 1, 0], dtype=np.int8)
 def decode_dosages(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int8]:
     """Decode packed genotypes (v, ceil(n / 4)) to copies of A1, int8 (v, n); -1 where missing."""
     return decode(packed, np.tile(COPIES_OF_A1, (len(packed), 1)), n_samples)
-
-
-def read_dosages(store: GenotypeStore, variants: slice, samples: slice) -> npt.NDArray[np.int8]:
-    """Return a block of dosages as `decode_dosages`; `samples` must start at a multiple of 4."""
-    start, stop, _ = samples.indices(store.n_samples)
-    return decode_dosages(store.read_packed(variants, samples), stop - start)
 
 
 def open_genotypes(path: str | Path) -> xarray.DataArray:
@@ -84,4 +78,5 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
 
 def _read_block(path: str, block_info: Any) -> npt.NDArray[np.int8]:
     variants, samples = (slice(*bounds) for bounds in block_info[None]["array-location"])
-    return read_dosages(open_genotype_store(parse_location(path)), variants, samples)
+    packed = open_genotype_store(parse_location(path)).read_packed(variants, samples)
+    return decode_dosages(packed, samples.stop - samples.start)

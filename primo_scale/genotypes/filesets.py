@@ -9,11 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import BedFile, open_bed
 from primo_scale.genotypes.tables import (
+    Index,
     SampleTable,
     VariantTable,
     canonical_chromosome,
@@ -22,8 +22,6 @@ from primo_scale.genotypes.tables import (
 )
 from primo_scale.kernels.packed import PackedGenotypes
 from primo_scale.storage.files import refuse_special_file, sha256_of_file
-
-Index = npt.NDArray[np.intp]
 
 EXTENSIONS = (".bed", ".bim", ".fam")
 

@@ -18,28 +18,18 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
-from primo_scale.genotypes.tables import SampleTable, VariantTable, is_one_of
-
-Index = npt.NDArray[np.intp]
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_one_of
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Lists of people to keep or remove and of variants to extract or exclude.
-
-    Attributes
-    ----------
-    keep, remove, extract, exclude
-        Files with one entry per line.
-    chromosomes
-        Canonical codes of the chromosomes to use; None means `SCORED_CHROMOSOMES`.
-    """
+    """Files that list people to keep or remove and variants to extract or exclude."""
 
     keep: Path | None = None
     remove: Path | None = None
     extract: Path | None = None
     exclude: Path | None = None
-    chromosomes: tuple[str, ...] | None = None
+    chromosomes: tuple[str, ...] | None = None  # canonical codes; None: `SCORED_CHROMOSOMES`
 
 
 @dataclass(frozen=True)

@@ -40,15 +40,7 @@ _TIMES_MORE = 4
 
 @dataclass(frozen=True)
 class GenomeBuild:
-    """Genome build of a cohort.
-
-    Attributes
-    ----------
-    name
-        One of `BUILD_NAMES`.
-    source
-        Source of the name, for the report.
-    """
+    """Genome build of a cohort, one of `BUILD_NAMES`, and the source of the name for the report."""
 
     name: str
     source: str
@@ -90,14 +82,7 @@ def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
 
 
 def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Return the given build, or the one inferred from known variants.
-
-    Parameters
-    ----------
-    given
-        One of `BUILD_NAMES`, or None.
-    variants
-        Variants of the cohort.
+    """Return the given build, one of `BUILD_NAMES`, or the one inferred from known variants.
 
     Raises
     ------

@@ -20,14 +20,12 @@ from primo_scale.genotypes.filters import FilterCount, Selection, select_samples
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.source import GenotypeSource, open_source
 from primo_scale.genotypes.store import KIND
-from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
 from primo_scale.machine import refuse_full_disk
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.groups import attributes_of, is_complete, open_group
-
-Index = npt.NDArray[np.intp]
 
 DEFAULT_CHUNK_SHAPE = (2048, 8192)
 

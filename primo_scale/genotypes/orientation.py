@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.dosage import decode_dosages
 from primo_scale.genotypes.source import GenotypeSource
+from primo_scale.genotypes.tables import Index
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.groups import Array
-
-Index = npt.NDArray[np.intp]
 
 # https://www.cog-genomics.org/plink/1.9/formats#bed, as copies of A1. It is repeated here so that
 # the self-test does not depend on the kernels it tests.

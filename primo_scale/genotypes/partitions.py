@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
 from primo_scale.genotypes.source import GenotypeSource
-from primo_scale.genotypes.tables import StringColumn
+from primo_scale.genotypes.tables import Index, StringColumn
 from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
 from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path
@@ -29,8 +29,6 @@ SLAB_BYTES = 4 << 20
 # chunk are long enough for one write.
 _SLAB_ROWS = 32
 _MOST_CHUNKS = 64  # limits the number of open files
-
-Index = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)

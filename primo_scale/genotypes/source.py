@@ -7,13 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.kernels.packed import PackedGenotypes
-
-Index = npt.NDArray[np.intp]
 
 
 class GenotypeSource(Protocol):

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 
 StringColumn = npt.NDArray[np.object_]
-RowIndex = npt.NDArray[np.intp] | npt.NDArray[np.bool_]
+Index = npt.NDArray[np.intp]
+RowIndex = Index | npt.NDArray[np.bool_]
 
 MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
 

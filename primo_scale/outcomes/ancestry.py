@@ -26,11 +26,5 @@ COMPONENTS_REMEDY = (
 
 
 def has_components(covariates: Iterable[str]) -> bool:
-    """Return whether a covariate is named as a principal component of genotypes.
-
-    Parameters
-    ----------
-    covariates
-        Names of the covariates.
-    """
+    """Return whether one of the covariates' names is that of a principal component."""
     return any(_COMPONENT.search(name) for name in covariates)

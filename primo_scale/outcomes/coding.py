@@ -45,23 +45,13 @@ _Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CovariateCoding:
-    """Coding of a covariate c as ``trunc((clamp(c) - centre) scale)``.
-
-    Attributes
-    ----------
-    name : str
-        Name of the covariate.
-    lower, upper, centre : float
-        Bounds and centre in the covariate's unit.
-    scale : float
-        Number of lattice units per unit of the covariate.
-    """
+    """Coding of a covariate c as ``trunc((clamp(c) - centre) scale)``."""
 
     name: str
-    lower: float
+    lower: float  # bounds and centre are in the covariate's unit
     upper: float
     centre: float
-    scale: float
+    scale: float  # lattice units per unit of the covariate
 
 
 @dataclass(frozen=True)

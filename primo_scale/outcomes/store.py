@@ -61,24 +61,12 @@ class OutcomeFiles:
 
 @dataclass(frozen=True, eq=False)
 class OutcomeStore:
-    """Finished outcome store. PRIVATE.
-
-    Attributes
-    ----------
-    path : Path or ObjectUrl
-        Location of the store.
-    n_samples : int
-        Number of people n.
-    content_digest : str
-        SHA-256 digest of the integers, which does not depend on the order of rows in the files.
-    observed : ndarray of int64, shape (l,)
-        Number of people with each phenotype.
-    """
+    """Finished outcome store. PRIVATE."""
 
     path: Location
     n_samples: int
-    content_digest: str
-    observed: _Int64
+    content_digest: str  # SHA-256 of the integers, independent of the order of rows in the files
+    observed: _Int64  # number of people with each phenotype, shape (l,)
     _rows: Array
 
     def read_rows(self, samples: slice) -> _Int16:

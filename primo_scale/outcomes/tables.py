@@ -59,13 +59,8 @@ class OutcomeTable:
     def row_groups(self, names: Sequence[str]) -> Iterator[RowGroup]:
         """Stream the columns `names`, in that order, in groups of rows.
 
-        Memory does not depend on the number of rows.
-
-        Raises
-        ------
-        InputError
-            The header lacks or repeats a name; a row is shorter or longer than the header; or a
-            cell is neither a number nor missing.
+        Memory does not depend on the number of rows. A name that the header lacks or repeats, a row
+        shorter or longer than the header, and a cell neither a number nor missing are refused.
         """
         choose = _chooser(self._positions(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // max(1, len(names))))

@@ -41,18 +41,11 @@ _PEOPLE_PER_SLAB = 8192
 
 @dataclass(frozen=True)
 class TraitModel:
-    """Parameters of the simulated traits.
+    """Parameters of the simulated traits: quantitative ones QT1, QT2, ..., and the 0/1 trait CASE.
 
-    Attributes
-    ----------
-    n_quantitative : int
-        Number of quantitative traits, named QT1, QT2, ...
-    prevalence : float or None
-        Share of cases of the 0/1 trait CASE, or None if there is no such trait.
-    heritability : float
-        Variance of g, of each trait or liability, in [0, 0.95].
-    causal_fraction : float
-        Share of polymorphic variants with an effect, in (0, 1]. At least one variant has an effect.
+    There is no 0/1 trait if its `prevalence` is None. `heritability`, in [0, 0.95], is the variance
+    of g of each trait or liability. `causal_fraction`, in (0, 1], is the share of polymorphic
+    variants with an effect; at least one variant has one.
     """
 
     n_quantitative: int

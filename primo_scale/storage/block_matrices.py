@@ -136,15 +136,6 @@ class BlockMatrices:
     """Reader of a store of block statistics, which loads each matrix or piece on request.
 
     The caller checks first that the store is complete (`primo_scale.storage.groups`).
-
-    Attributes
-    ----------
-    path
-        Location of the store.
-    kind
-        Kind of the group.
-    layout
-        Shapes of the statistics.
     """
 
     path: Location
@@ -230,20 +221,8 @@ class BlockMatricesWriter:
     """Writer of a store of block statistics, piece by piece; `finish` makes the store complete.
 
     Several threads may write pieces. Each digest is computed from memory, so that `sha256` does
-    not read the store.
-
-    Parameters
-    ----------
-    path
-        Location of the store.
-    kind
-        Kind of the group.
-    layout
-        Shapes of the statistics.
-    gram_copies
-        Number of copies of X'X.
-    largest_gram
-        Bound on the magnitude of the entries of X'X, which determines their data type.
+    not read the store. X'X has `gram_copies` copies, and `largest_gram`, a bound on the magnitude
+    of its entries, determines their data type.
     """
 
     def __init__(
@@ -291,10 +270,7 @@ class BlockMatricesWriter:
     def sha256(self) -> str:
         """Return the digest of the store, as `BlockMatrices.sha256`, when every piece is written.
 
-        Raises
-        ------
-        KeyError
-            A piece is not written yet.
+        Raises a KeyError if a piece is not written yet.
         """
         pieces = _pieces(self._layout, self._copies, measured="eigenvalue" in self._arrays)
         digests = [self._digests[piece] for piece in pieces]

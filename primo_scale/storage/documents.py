@@ -46,13 +46,7 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
 
 
 def of_type(kind: type[T], value: object) -> T:
-    """Return a value of a document.
-
-    Raises
-    ------
-    TypeError
-        The value is not of type `kind`.
-    """
+    """Return a value of a document, or raise a TypeError unless it is of type `kind`."""
     if not isinstance(value, kind):
         raise TypeError(f"found {type(value).__name__}, expected {kind.__name__}")
     return value

@@ -120,13 +120,6 @@ class EncryptedStore(EncodingStore):
 
     The object's key and its store are authenticated, so that one object cannot replace another.
     The store's own metadata document, `HEADER`, is not encrypted.
-
-    Parameters
-    ----------
-    store
-        Inner store, which holds the encrypted objects.
-    encryption
-        Identifier of the user's key, and name of the store.
     """
 
     def __init__(self, store: BaseStore, encryption: StoreEncryption) -> None:
@@ -154,14 +147,7 @@ class RecordedChecksumStore(EncodingStore):
     """Zarr store that compares each chunk's final CRC-32C with a recorded one.
 
     The reader of a chunk checks that the CRC-32C is that of the values before it. Chunks without a
-    record are not compared.
-
-    Parameters
-    ----------
-    store
-        Inner store, which holds the chunks.
-    recorded
-        CRC-32C by chunk key. Chunks written through this store are added.
+    record are not compared, and chunks written through this store are recorded.
     """
 
     def __init__(self, store: BaseStore, recorded: Mapping[str, int]) -> None:

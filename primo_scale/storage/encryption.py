@@ -73,12 +73,8 @@ class StoreEncryption:
     def decrypt(self, encrypted: bytes | memoryview, about: str) -> bytes:
         """Return the content that `encrypt` was given.
 
-        Raises
-        ------
-        ValueError
-            The encrypted text was changed, or `about` differs.
-        InputError
-            The key in effect is not that of the store.
+        Raises a ValueError if the encrypted text was changed or `about` differs, and an InputError
+        if the key in effect is not that of the store.
         """
         nonce, rest = encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:]
         try:
@@ -225,12 +221,8 @@ def decrypt_attributes(
 def encrypt_file_content(content: bytes, about: str) -> bytes:
     """Encrypt the content of a small file with the key in effect, if there is one.
 
-    Parameters
-    ----------
-    content
-        Content, which is not JSON: an encrypted file is.
-    about
-        Authenticated description of the content, which `decrypt_file` must be given again.
+    `about` is authenticated; `decrypt_file` must be given it again. The content is not JSON: an
+    encrypted file is.
     """
     encryption = new_store_encryption()
     if encryption is None:

@@ -24,22 +24,13 @@ _PART = re.compile(r"[A-Za-z0-9_.=+,-]+")
 class ObjectUrl:
     """Prefix of a bucket, such as ``s3://bucket/cohort/genotypes.zarr``.
 
-    It has those methods of `pathlib.Path` that code for both kinds of location uses.
-
-    Attributes
-    ----------
-    scheme
-        One of `SCHEMES`.
-    bucket
-        Name of the bucket, or of the container on Azure.
-    key
-        Prefix: parts joined by ``/``. There is at least one part, so that a store never takes up a
-        whole bucket.
+    It has those methods of `pathlib.Path` that code for both kinds of location uses. The key has at
+    least one part, so that a store never takes up a whole bucket.
     """
 
-    scheme: str
-    bucket: str
-    key: str
+    scheme: str  # one of `SCHEMES`
+    bucket: str  # name of the bucket, or of the container on Azure
+    key: str  # parts of the prefix joined by "/"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}/{self.key}"

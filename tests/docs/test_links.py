@@ -24,7 +24,7 @@ FOLDERS = (
 
 
 def source_files(*suffixes):
-    """Files of the source tree; reference data, which is others', is left out."""
+    """Return the files of the source tree, without reference data."""
     found = [path for path in REPOSITORY.iterdir() if path.is_file()]
     for folder in FOLDERS:
         found += [path for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
@@ -36,12 +36,12 @@ MATHS = [page for page in PAGES if page.parent == REPOSITORY / "docs" / "maths"]
 
 
 def without_code(text):
-    """The text of a page without its code blocks."""
+    """Return the text of a page without its code blocks."""
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def broken_links(page):
-    """Relative links of a page that lead nowhere."""
+    """Return the relative links of a page that lead nowhere."""
     text = without_code(page.read_text(encoding="utf-8"))
     targets = _INLINE.findall(text) + [target for _, target in _DEFINITION.findall(text)]
     relative = [target for target in targets if "://" not in target and target[0] != "#"]
@@ -49,7 +49,7 @@ def broken_links(page):
 
 
 def missing_tests(page):
-    """Test functions that a page names but that are not where its link leads."""
+    """Return the tests that a page names and that are not where its link leads."""
     text = page.read_text(encoding="utf-8")
     definitions = dict(_DEFINITION.findall(text))
     missing = []
@@ -69,7 +69,7 @@ def test_documentation_named_in_the_code_exists():
     named = {
         (path.relative_to(REPOSITORY).as_posix(), reference)
         for path in source_files(".py", ".md", ".toml", ".json", ".j2", "Makefile")
-        if path.name != "CHANGELOG.md"  # which tells of pages that are gone
+        if path.name != "CHANGELOG.md"  # which names deleted pages
         for reference in _DOCS_PATH.findall(path.read_text(encoding="utf-8"))
     }
     assert sorted(item for item in named if not (REPOSITORY / item[1]).exists()) == []

@@ -10,7 +10,7 @@ import pytest
 from dp_accounting.pld import common, privacy_loss_distribution
 from scipy.optimize import minimize, minimize_scalar
 
-from experiments.joint_shift import pair
+from experiments.accounting import pair
 from primo_scale.gaussian.calibration import log_delta, optimal_split_by_block
 from primo_scale.gaussian.sensitivity import Adjacency
 

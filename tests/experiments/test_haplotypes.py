@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.metrics import r2_score
 
-from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Sizes, row_norms, simulate
+from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Sizes, simulate
 from experiments.mosaic_statistics import HERITABILITY, clipped_statistics, draw_population
 from primo_scale.kernels.packed import decode
 from primo_scale.simulation.mosaic import genotype_slabs
@@ -46,9 +46,6 @@ def test_cohort_is_as_the_paper_describes():
     for column in cohort.haplotypes.T:
         assert np.ptp(column) == pytest.approx(1)
         assert len(np.unique(column)) == 2
-    np.testing.assert_allclose(
-        row_norms(cohort.haplotypes), np.linalg.norm(cohort.haplotypes, axis=1)
-    )
     np.testing.assert_allclose(cohort.cross, cohort.haplotypes.T @ cohort.phenotypes)
 
 

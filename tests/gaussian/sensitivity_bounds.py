@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from experiments.joint_shift import pair
+from experiments.accounting import pair
 from primo_scale.gaussian.sensitivity import Adjacency, _float_up, _root
 
 

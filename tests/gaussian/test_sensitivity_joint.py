@@ -21,7 +21,7 @@ from neighbours import (
     rows_within,
 )
 
-from experiments.joint_shift import pair
+from experiments.accounting import pair
 from primo_scale.gaussian import sensitivity
 
 # Columns and norm of x, columns and norm of z.

@@ -27,21 +27,11 @@ _COMPLAINT = b"<Error><Code>X</Code><Message>secret-of-the-service</Message></Er
 
 @dataclass
 class Traffic:
-    """Record of the requests that passed the proxy.
+    """Record of the requests that passed the proxy."""
 
-    Attributes
-    ----------
-    faults
-        Number of faults by kind.
-    answered
-        (method, path, status) of the answers that reached the client completely.
-    headers
-        Names and values of all request headers, joined.
-    """
-
-    faults: Counter[str] = field(default_factory=Counter)
-    answered: list[tuple[str, str, int]] = field(default_factory=list)
-    headers: set[str] = field(default_factory=set)
+    faults: Counter[str] = field(default_factory=Counter)  # number by kind
+    answered: list[tuple[str, str, int]] = field(default_factory=list)  # complete answers
+    headers: set[str] = field(default_factory=set)  # of all requests, "name: value"
 
 
 class FaultyProxy:

@@ -119,27 +119,21 @@ def test_missing_calls(mosaic_of, raw_values):
     ("n_people", "people_per_stripe", "slab_bytes"),
     [
         (9_001, 1 << 20, 1),
-        (9_001, 1 << 20, 5_000),
-        (101, 4, 100_000),
-        (9_001, 5_000, 100_000),
+        (9_001, 5_000, 5_000),
         (9_001, 8_192, 100_000),
+        (4_097, 1 << 20, 1 << 24),
+        (4_095, 4_000, 1 << 24),
+        (101, 4, 100_000),
+        (1, 4, 1 << 24),
     ],
 )
-def test_people_do_not_depend_on_slabs_and_stripes(
+def test_a_person_does_not_depend_on_slabs_stripes_or_cohort_size(
     n_people, people_per_stripe, slab_bytes, mosaic_of, raw_values
 ):
     mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
-    in_pieces = raw_values(
-        mosaic, n_people, people_per_stripe=people_per_stripe, slab_bytes=slab_bytes
-    )
-    np.testing.assert_array_equal(in_pieces, raw_values(mosaic, n_people))
-
-
-def test_a_person_does_not_depend_on_the_cohort_size(mosaic_of, raw_values):
-    mosaic = mosaic_of(missing_rate=0.02)
-    many = raw_values(mosaic, 9_001)
-    for n_people in (1, 4, 4_095, 4_097):
-        np.testing.assert_array_equal(raw_values(mosaic, n_people), many[:, :n_people])
+    sizes = {"people_per_stripe": people_per_stripe, "slab_bytes": slab_bytes}
+    found = raw_values(mosaic, n_people, **sizes)
+    np.testing.assert_array_equal(found, raw_values(mosaic, 9_001)[:, :n_people])
 
 
 def test_seeds_give_different_people(mosaic_of, raw_values):

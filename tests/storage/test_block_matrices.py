@@ -86,7 +86,7 @@ def digest_by_hand(layout, content, *, side, height, eigenvalue=None):
     return hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=3),
     side=st.sampled_from([5, 8, 10, 31]),

@@ -64,22 +64,18 @@ def test_a_swapped_pair_of_chunks_is_refused_by_name(tmp_path, kind, rows, other
 
 
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_swapped_columns_of_text_are_refused(tmp_path, kind):
+def test_swapped_and_changed_columns_of_text_are_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     swap(path / "names/c/0", path / "others/c/0")
     for name in ("names", "others"):
         with pytest.raises(DamagedChunk, match=rf"{name}/c/0: a stored chunk is damaged"):
             read_strings(open_group(path, kind), name)
-
-
-@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_a_flipped_bit_in_a_text_column_is_refused(tmp_path, kind):
-    path = write_store(tmp_path / "s.zarr", kind) / "names/c/0"
-    content = bytearray(path.read_bytes())
+    swap(path / "names/c/0", path / "others/c/0")
+    content = bytearray((path / "names/c/0").read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    (path / "names/c/0").write_bytes(content)
     with pytest.raises(InputError, match="damaged"):
-        read_strings(open_group(tmp_path / "s.zarr", kind), "names")
+        read_strings(open_group(path, kind), "names")
 
 
 @pytest.mark.parametrize("kind", FINISHED)

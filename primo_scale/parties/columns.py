@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.dosage import MISSING_DOSAGE, read_dosages
+from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
@@ -120,6 +120,7 @@ class GenotypeColumns:
             yield partial(self._coded, slice(start, min(start + step, n_people)))
 
     def _coded(self, people: slice) -> CodedPeople:
-        dosages = read_dosages(self.store, slice(None), people).T.astype(np.int64)
+        packed = self.store.read_packed(slice(None), people)
+        dosages = decode_dosages(packed, people.stop - people.start).T.astype(np.int64)
         units = np.where(dosages == MISSING_DOSAGE, 0, (dosages - 1) * BOUNDED_UNIT)
         return CodedPeople(self.store.samples.individual[people].tolist(), units)

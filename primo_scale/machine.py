@@ -23,16 +23,8 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 class _Version:
     """File and controller names of one version of Linux control groups.
 
-    Attributes
-    ----------
-    controller : str
-        Name of the memory controller in `_MEMBERSHIP`; empty for version 2.
-    mount : str
-        Directory of the controller below `_CGROUP`.
-    limit, used : str
-        Names of the files with the memory limit and the memory use of a group.
-    page_cache : tuple of (str, str)
-        Keys in ``memory.stat`` that count the page cache of a group and its subgroups.
+    The controller of version 2, which has no name, is mounted at `_CGROUP` itself. `page_cache`
+    are the keys in ``memory.stat`` that count the page cache of a group and its subgroups.
     """
 
     controller: str

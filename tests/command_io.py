@@ -1,4 +1,4 @@
-"""Options for the tables of a simulated cohort, and the digest that commands print."""
+"""Options for the tables of a simulated cohort, and the digest and errors that commands print."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ def table_options(prefix: Path | str) -> list[str]:
     """Return the options for phenotypes, covariates and bounds of a simulated cohort."""
     names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
     return [word for name in names for word in (f"--{name}", f"{prefix}.{name}.tsv")]
+
+
+def error_in(stderr: str) -> str:
+    """Return the error of a command, which must be its last line and its only error."""
+    lines = stderr.splitlines()
+    assert "Traceback" not in stderr, stderr
+    assert [line for line in lines if line.startswith("error:")] == lines[-1:], stderr
+    return lines[-1]
 
 
 def digest_in(output: str) -> str:

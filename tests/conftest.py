@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from presence import missing
 
-from primo_scale.cli import batch_job
+from primo_scale.cli.command_line import BATCH_JOB_SIGNS
 
 # A machine that is slow, or that compiles for the first time, is no failure.
 settings.register_profile(
@@ -20,7 +20,7 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 # Tests may run as a batch job themselves; the commands that they start do not.
-for sign in batch_job.SIGNS:
+for sign in BATCH_JOB_SIGNS:
     os.environ.pop(sign, None)
 
 ROOT = Path(__file__).resolve().parents[1]

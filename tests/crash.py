@@ -45,9 +45,9 @@ _LIMIT_S = 120
 def killed_at(
     label: str, function: Callable[..., object], *arguments: Any, occurrence: int = 1
 ) -> int:
-    """Run ``function(*arguments)`` in a child that dies when it reaches a step, for the nth time.
+    """Run ``function(*arguments)`` in a child that dies at an occurrence of a `PaymentStep`.
 
-    Return `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
+    The exit code is `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
     """
     passed = 0
 
@@ -57,7 +57,7 @@ def killed_at(
         if passed == occurrence:
             os._exit(KILLED)
 
-    return _exit_code(function, arguments, kill)
+    return _run_watched(function, arguments, kill)
 
 
 def steps_passed(function: Callable[..., object], *arguments: Any) -> list[str]:
@@ -68,18 +68,23 @@ def steps_passed(function: Callable[..., object], *arguments: Any) -> list[str]:
             record.write(f"{label}\n")
             record.flush()
 
-        assert _exit_code(function, arguments, write) == 0
+        assert _run_watched(function, arguments, write) == 0
         record.seek(0)
         return record.read().splitlines()
 
 
-def _exit_code(
+def _run_watched(
     function: Callable[..., object], arguments: Sequence[Any], on_step: Callable[[str], object]
 ) -> int:
     def child() -> None:
         sys.addaudithook(lambda event, values: event == AUDIT_EVENT and on_step(values[0]))
         function(*arguments)
 
+    return exit_code(child)
+
+
+def exit_code(child: Callable[[], object]) -> int:
+    """Run a function in a forked child, and return its exit code."""
     process = _FORK.Process(target=child)
     process.start()
     process.join(_LIMIT_S)

@@ -124,7 +124,7 @@ def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> Non
 def test_errors_are_exceptions_with_one_line(in_folder) -> None:
     with pytest.raises(UsageError, match=r"^--pheno-bounds: public bounds are needed"):
         ps.OutcomeTables("demo-run/train.pheno.tsv")
-    with pytest.raises(UsageError, match=r"^--privacy: is no choice"):
+    with pytest.raises(UsageError, match=r"^--privacy: not a valid choice"):
         ps.Privacy(unit="half")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="go together"):
         ps.Privacy(epsilon=1)

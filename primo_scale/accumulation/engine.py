@@ -45,19 +45,9 @@ def run_tasks(
     Workers may be lost and may join at any time. The tasks of a lost worker are run again. If no
     worker is left, the stream logs a warning and waits for new workers.
 
-    Parameters
-    ----------
-    client
-        Connected client.
-    function
-        Function that workers can import, and that commits its own result. Its return value is not
-        transferred, so that the death of a worker after a commit loses no result.
-    partials
-        Store of partial sums, at a location that the workers can access.
-    order
-        Tasks and the order in which they may start.
-    on_done
-        Function called in this process after each task.
+    Workers can import the function and access the location of the partial sums. The function
+    commits its own result, and its return value is not transferred, so that the death of a worker
+    after a commit loses no result. `on_done` is called in this process after each task.
 
     Raises
     ------

@@ -9,6 +9,7 @@ after an interruption are a set difference.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -149,14 +150,16 @@ class Plan:
         return slice(start, min(start + self.tile, self.layout.size(block)))
 
     def row_tasks(self) -> Iterator[RowTask]:
-        """Yield all row tasks, in order."""
-        yield from (RowTask(stripe) for stripe in range(self.n_stripes))
+        """Return all row tasks, in order."""
+        return map(RowTask, range(self.n_stripes))
 
     def tile_tasks(self) -> Iterator[TileTask]:
         """Yield all tile tasks: the upper triangle of every block, for every row group."""
         for group in range(self.n_row_groups):
             for block in range(self.layout.n_blocks):
-                yield from self.tiles_of(group, block)
+                tiles = range(self.n_tiles(block))
+                for row, column in itertools.combinations_with_replacement(tiles, 2):
+                    yield TileTask(group, block, row, column)
 
     def longest_first(self, tasks: Iterable[TileTask]) -> list[TileTask]:
         """Sort tile tasks by work, largest first, so that workers end at about the same time."""
@@ -169,12 +172,6 @@ class Plan:
             return _length(self.people(task)) * area * (1 if rows == columns else 2)
 
         return sorted(tasks, key=products, reverse=True)
-
-    def tiles_of(self, row_group: int, block: int) -> Iterator[TileTask]:
-        """Yield the tile tasks of one block and row group."""
-        for row in range(self.n_tiles(block)):
-            for column in range(row, self.n_tiles(block)):
-                yield TileTask(row_group, block, row, column)
 
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the content of a committed partial sum."""

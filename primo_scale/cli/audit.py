@@ -26,24 +26,24 @@ _HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict metho
     default=_ALL,
     show_default=True,
     metavar="all|NAME",
-    help="Whose mechanism; docs/methods.md has the table.",
+    help="Method whose mechanisms are audited; docs/methods.md has the table.",
 )
 @neighbour_options(_ALL)
-@click.option("--epsilon", type=float, required=True, help="The claim; 1 to 3 is audited best.")
-@click.option("--delta", type=float, required=True, help="The claim's delta, 1e-30 to 1e-3.")
+@click.option("--epsilon", type=float, required=True, help="Claimed epsilon; 1 to 3 is best.")
+@click.option("--delta", type=float, required=True, help="Claimed delta, 1e-30 to 1e-3.")
 @click.option(
     "--runs",
     type=click.IntRange(min=1000),
     default=10_000,
     show_default=True,
-    help="Releases drawn over each cohort of each pair of neighbours.",
+    help="Number of releases drawn over each cohort of each pair of neighbours.",
 )
 @click.option(
     "--confidence",
     type=Number(0, 1, min_open=True, max_open=True),
     default=0.99,
     show_default=True,
-    help="That no sound mechanism is accused, in all lines together.",
+    help="Probability that no sound mechanism is accused, over all lines together.",
 )
 def main(
     method: str,

@@ -19,7 +19,7 @@ _DAYS_OPTION = click.option(
     type=click.IntRange(1, 397),
     default=30,
     show_default=True,
-    help="How long new connections are possible.",
+    help="Number of days in which new connections are possible.",
 )
 
 

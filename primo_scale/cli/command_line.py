@@ -1,4 +1,9 @@
-"""Base classes of all commands: exit codes, one-line errors, interruption and the log."""
+"""Base classes of all commands: exit codes, one-line errors, interruption and the log.
+
+In the output file of a batch job, which others can often read, the log is public lines alone. The
+digest of the statistics, counts of people and other facts about the cohort go to the run's log in
+the work directory, which is private.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
-from primo_scale.cli.batch_job import PublicLines, is_batch_output
 from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run.run_log import (
@@ -21,12 +25,18 @@ from primo_scale.run.run_log import (
     COMMAND_LINE,
     LOGGED_IN,
     LOGGER,
+    NOTE,
     JsonLines,
     error_record,
     leave_stage,
 )
 from primo_scale.storage.files import files_private
 
+# Set by SLURM, PBS, LSF and Grid Engine in every job; the last one by the author of any other job.
+BATCH_JOB_SIGNS = (
+    "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "PRIMO_SCALE_BATCH_JOB",
+)  # fmt: skip
+_PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 HEADINGS: dict[click.Parameter, str] = {}
 """Heading of --help for an option; options without one are listed last."""
@@ -90,10 +100,11 @@ class ContractCommand(_OneLineErrors):
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
+        rest = "Other" if not HEADINGS.keys().isdisjoint(parameters) else "Options"
         for parameter in sorted(parameters, key=lambda parameter: parameter not in HEADINGS):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(HEADINGS.get(parameter, "Other"), []).append(record)
+                sections.setdefault(HEADINGS.get(parameter, rest), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -141,7 +152,7 @@ def _report(error: PrimoError) -> None:
     """Log an error; the output file of a batch job only gets a reference to the run's log."""
     record = error_record(error)
     log = LOGGED_IN.get()
-    if log is not None and is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
+    if log is not None and _is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
         record.msg = f"error: exit code {error.exit_code}; {log} says why"
         vars(record)["fields"] = {"exit_code": error.exit_code}
     for handler in LOGGER.handlers:
@@ -153,7 +164,7 @@ def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
     terminal = _terminal()
     before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    shown = PublicLines(terminal) if is_batch_output(sys.stderr) else terminal
+    shown = _PublicLines(terminal) if _is_batch_output(sys.stderr) else terminal
     LOGGER.handlers[:] = [shown, _DigestOnStandardOutput(logging.DEBUG)]
     LOGGER.setLevel(logging.DEBUG)
     LOGGER.propagate = False
@@ -167,12 +178,30 @@ def _logged_to_terminal() -> Iterator[None]:
         leave_stage()
 
 
+def _is_batch_output(stream: TextIO) -> bool:
+    """Return whether a stream is the output file of a batch job rather than a terminal."""
+    return any(os.environ.get(sign) for sign in BATCH_JOB_SIGNS) and not stream.isatty()
+
+
+class _PublicLines(logging.Handler):
+    """Handler that passes public lines to `handler`, that of an output file."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        super().__init__(logging.DEBUG)
+        self._handler = handler
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a public line."""
+        if getattr(record, "event", NOTE) in _PUBLIC_EVENTS:
+            self._handler.handle(record)
+
+
 class _DigestOnStandardOutput(logging.Handler):
     """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the digest if the record contains it."""
-        if getattr(record, "event", None) == "summed" and not is_batch_output(sys.stdout):
+        if getattr(record, "event", None) == "summed" and not _is_batch_output(sys.stdout):
             click.echo(record.getMessage())
 
 
@@ -183,6 +212,6 @@ def _terminal() -> logging.Handler:
         terminal.setLevel(logging.DEBUG)
         return terminal
     # The output file of a batch job also gets the stages, which are public.
-    terminal.setLevel(logging.DEBUG if is_batch_output(sys.stderr) else logging.INFO)
+    terminal.setLevel(logging.DEBUG if _is_batch_output(sys.stderr) else logging.INFO)
     terminal.setFormatter(logging.Formatter("%(message)s"))
     return terminal

@@ -181,7 +181,7 @@ _privacy_options = under(
         "--nominal-n",
         type=click.IntRange(min=1),
         metavar="N",
-        help="A public round size to plan for, where add-remove makes the real one private.",
+        help="Public round size to plan for, where add-remove makes the real one private.",
     ),
     click.option(
         "--subsample",
@@ -206,7 +206,7 @@ budget_options = under(
     click.option(
         "--accept-noise",
         is_flag=True,
-        help="Spend the budget also where the weights are expected to be noise.",
+        help="Spend the budget even if the weights are expected to be noise.",
     ),
 )
 
@@ -235,7 +235,7 @@ _method_options = under(
         default="auto",
         show_default=True,
         metavar="auto|NAME",
-        help="How noise and weights are made; docs/methods.md has the table.",
+        help="Method of noise and weights; docs/methods.md has the table.",
     ),
     click.option(
         "--gamma",
@@ -246,8 +246,7 @@ _method_options = under(
     click.option(
         "--shrinkage",
         type=click.Choice(SHRINKAGES),
-        help="How noisy weights are shrunk, where the method leaves it open "
-        "(default: known-noise).",
+        help="Shrinkage of noisy weights, where the method allows a choice (default: known-noise).",
     ),
 )
 
@@ -256,7 +255,8 @@ _output_options = under(
     click.option(
         "--purge-intermediates",
         is_flag=True,
-        help="Once published, delete what it was made from; the release and the ledger stay.",
+        help="Delete the private intermediate files after publication. The release and the "
+        "ledger stay.",
     ),
     click.option(
         "--genome-build",
@@ -296,20 +296,20 @@ execution_options = under(
     click.option(
         "--memory-limit",
         metavar="SIZE",
-        help="Of each local worker, e.g. 4GiB (default: the share of one CPU).",
+        help="Memory limit of each local worker, such as 4GiB (default: the share of one CPU).",
     ),
     click.option(
         "--object-store",
         metavar="URL",
-        help="Keep what workers read and write, and the sums of it, at s3://bucket/prefix, for "
-        "workers that do not see this machine's files.",
+        help="Keep the stores of the workers and the sums at s3://bucket/prefix, for workers that "
+        "cannot read this machine's files.",
     ),
     click.option(
         "--kernel",
         type=click.Choice(NAMES),
         default=AUTOMATIC,
         show_default=True,
-        help="What multiplies genotypes; all give the same integers.",
+        help="Code that multiplies genotypes; every kernel gives the same integers.",
     ),
     click.option(
         "--performance-report",
@@ -336,8 +336,7 @@ encryption_option = under(
     click.option(
         "--encryption-key",
         type=FILE_PATH,
-        help="Encrypt what is kept about people with the key in this file "
-        "(pipelines.encryption_key).",
+        help="Encrypt the data about people with the key in this file (pipelines.encryption_key).",
     ),
 )
 

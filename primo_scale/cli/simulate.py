@@ -17,11 +17,11 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
 @click.option("--bfile", required=True, metavar="PREFIX", help="PLINK 1 fileset of the panel.")
 @click.option("--out", required=True, metavar="PREFIX", help="Files to write: PREFIX.bed, ...")
 @click.option("--samples", type=click.IntRange(min=1), required=True, help="People to simulate.")
-@click.option("--seed", type=SEED, required=True, help="Of the people.")
+@click.option("--seed", type=SEED, required=True, help="Seed of the people.")
 @click.option(
     "--variants",
     type=click.IntRange(min=1),
-    help="How many; more than the panel has tiles it under new IDs (default: the panel's).",
+    help="Number of variants; a larger one tiles the panel under new IDs (default: the panel's).",
 )
 @click.option(
     "--mean-segment",
@@ -47,14 +47,14 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
 @click.option(
     "--prevalence",
     type=Number(min=0, max=1, min_open=True, max_open=True),
-    help="Adds a 0/1 trait CASE with this share of cases.",
+    help="Add a 0/1 trait CASE with this share of cases.",
 )
 @click.option(
     "--heritability",
     type=Number(min=0, max=LARGEST_HERITABILITY),
     default=0.3,
     show_default=True,
-    help="Of every trait (of CASE: on the liability scale), in the population simulated from.",
+    help="Heritability of every trait in the simulated population (CASE: on the liability scale).",
 )
 @click.option(
     "--causal-fraction",
@@ -68,7 +68,7 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
     type=SEED,
     default=0,
     show_default=True,
-    help="Of the effects: cohorts that share it, and the trait options, share their effects.",
+    help="Seed of the effects; cohorts with equal seeds and trait options have equal effects.",
 )
 def main(**options: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.

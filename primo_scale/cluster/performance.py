@@ -26,12 +26,7 @@ def performance_reported(client: Client, path: Path) -> Iterator[None]:
     tasks (Dask's ``distributed.scheduler.dashboard.tasks.task-stream-length``). If the block fails,
     no report is written.
 
-    Parameters
-    ----------
-    client : Client
-        Connected client, which must be the current client.
-    path : Path
-        Path of the report. An existing file is replaced.
+    The client must be the current one. An existing file is replaced.
 
     Raises
     ------

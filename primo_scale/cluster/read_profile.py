@@ -25,17 +25,7 @@ _WORDS = {f"`str` matching regex {text.pattern!r}": str(text.description) for te
 
 
 def read_profile(file: Path) -> Profile:
-    """Read and check a profile.
-
-    Parameters
-    ----------
-    file : Path
-        TOML file with a key ``kind``. Directories in it are relative to the directory of the file.
-
-    Returns
-    -------
-    Profile
-        Checked profile.
+    """Read and check a profile, whose directories are relative to the directory of the file.
 
     Raises
     ------

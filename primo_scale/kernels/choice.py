@@ -53,7 +53,7 @@ def warmed_up(name: str, largest_code: int) -> str:
     Raises
     ------
     UsageError
-        As in `choose_kernel`.
+        This machine cannot run the kernel.
     """
     kernel = choose_kernel(name, largest_code)
     # Two rows, because Numba compiles a different version for a single, contiguous row.

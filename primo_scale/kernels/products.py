@@ -91,14 +91,8 @@ class ArraySums:
 class ProductSum:
     """Exact sum of ``left @ right.T`` over any number of people.
 
-    Parameters
-    ----------
-    kernel : ProductKernel
-        Kernel that multiplies.
-    shape : tuple of (int, int)
-        Numbers of rows of left and right.
-    largest : int
-        Bound on the magnitude of one person's contribution to an entry.
+    `shape` has the numbers of rows of left and right, and `largest` bounds the magnitude of one
+    person's contribution to an entry.
     """
 
     def __init__(self, kernel: ProductKernel, shape: tuple[int, int], largest: int) -> None:

@@ -56,8 +56,8 @@ _SCHEMA = (
 class EventLog:
     """Open event log; parameters and errors as for `LedgerReader`.
 
-    A log of format version 1 receives a signing key when it is opened, unless it is opened
-    read-only; it then cannot sign.
+    A log of format version 1 receives a signing key when it is opened. Opened read-only, it is not
+    upgraded and cannot sign.
     """
 
     def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:

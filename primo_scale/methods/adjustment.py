@@ -120,6 +120,22 @@ def adjust(
     )
 
 
+def missing_rescale(observed: Float64, n_samples: float) -> Float64:
+    """Return the factor n / max(n_j, n/10), which corrects for zero-filled missing phenotypes.
+
+    The factor is valid if values are missing completely at random
+    (docs/maths/counts-and-moments.md).
+
+    Parameters
+    ----------
+    observed : ndarray of float64, shape (l,)
+        Number of people with each phenotype: noisy, or exact for a release stamped NOT PRIVATE.
+    n_samples : float
+        Number of people n, noisy where it is private.
+    """
+    return n_samples / np.clip(observed, n_samples / 10, n_samples)
+
+
 def _signal_share(columns: Float64, sigma: float) -> Float64:
     """Return the positive-part James-Stein factor of each column, for noise of known sigma.
 

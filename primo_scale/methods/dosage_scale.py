@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.methods.linear_model import LatticeWeights
 from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.solution import LatticeWeights
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.clip_response import ClipResponse
 

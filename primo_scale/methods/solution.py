@@ -1,9 +1,20 @@
-"""Weights from statistics, by any method of the catalogue."""
+"""Weights from statistics, by any method of the catalogue.
+
+For one LD block with lattice genotypes X, fixed columns C (the constant and the covariates, not
+shrunk) and phenotypes Y, with S and G adjusted for C (`primo_scale.methods.adjustment`)::
+
+    S = V diag(lambda) V'      one eigendecomposition for all phenotypes
+    W = V (f * V'G)            f: a rule of `primo_scale.methods.shrinkage`
+    B = (C'C)^-1 (C'Y - sum over blocks of C'X W)
+
+Eigenvalues that noise makes negative count as zero. On private statistics all of these
+computations are post-processing: docs/maths/estimation.md.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +22,6 @@ import numpy as np
 from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.catalogue import Method
 from primo_scale.methods.estimators import EffectPrior, Estimator, EstimatorInputs
-from primo_scale.methods.linear_model import LatticeWeights, solve
 from primo_scale.methods.projection import (
     PhenotypeProjection,
     ball_multiplier,
@@ -19,10 +29,26 @@ from primo_scale.methods.projection import (
     squared_radius,
 )
 from primo_scale.methods.rules import eigenvalue_bound
-from primo_scale.methods.shrinkage import Float64, JamesStein, Ridge, whitened_squares
+from primo_scale.methods.shrinkage import Float64, JamesStein, Ridge, Shrinkage, whitened_squares
 from primo_scale.methods.spectrum import Spectrum, spectra
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockMatrices
+
+
+@dataclass(frozen=True)
+class LatticeWeights:
+    """Weights of coded genotypes and coded fixed columns.
+
+    Attributes
+    ----------
+    genotypes : ndarray of float64, shape (d, l)
+        Weights W of the variants.
+    fixed : ndarray of float64, shape (1 + c, l)
+        Weights B of the constant and the covariates, in this order.
+    """
+
+    genotypes: Float64
+    fixed: Float64
 
 
 @dataclass(frozen=True)
@@ -119,7 +145,7 @@ def solve_statistics(
     )
     rule_inputs = EstimatorInputs(inputs.prior, penalty, inputs.unit, smallest)
     rule_for = estimator.load_rule()
-    weights, rules = solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
+    weights, rules = _solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
     return Solution(
         weights=weights,
         rule=estimator.description,
@@ -127,6 +153,29 @@ def solve_statistics(
         parameters=estimator.numbers(rule_inputs) | numbers,
         penalties=tuple(rule.penalty for rule in rules if isinstance(rule, Ridge | JamesStein)),
     )
+
+
+def _solve(
+    spectra: Iterable[Spectrum],
+    rule_for: Callable[[Spectrum], Shrinkage],
+    adjustment: Adjustment,
+) -> tuple[LatticeWeights, list[Shrinkage]]:
+    """Return the weights of every block and phenotype, and the rule of each spectrum.
+
+    The spectra were made with `adjustment` and together cover every phenotype in every block.
+    """
+    layout = adjustment.statistics.layout
+    genotypes = np.empty((layout.n_variants, layout.n_phenotypes))
+    residual = adjustment.fixed_phenotypes.copy()
+    rules = []
+    for spectrum in spectra:
+        rule = rule_for(spectrum)
+        coefficients = rule.factors(spectrum.values, spectrum.target) * spectrum.target
+        weights = spectrum.vectors @ coefficients
+        genotypes[layout.variants(spectrum.block), spectrum.phenotypes] = weights
+        residual[:, spectrum.phenotypes] -= spectrum.fixed_cross.T @ weights
+        rules.append(rule)
+    return LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), rules
 
 
 def _across_phenotypes(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -23,32 +22,24 @@ _ROWS_BESIDE_VARIANTS = 16
 _HARD_CAP = 1 << 40
 
 
-@dataclass(frozen=True)
-class TextLimits:
-    """Largest numbers of characters of a line, and of a whole table, of a release."""
+def bounded_lines(file: TextIO, document: Document) -> Iterator[str]:
+    """Yield the lines of an open table of a release with their line ends.
 
-    line: int
-    total: int
-
-
-def limits_of(document: Document) -> TextLimits:
-    """Return the limits of the tables that follow from the sizes in release.json."""
+    A line, or a table, with more characters than the sizes in release.json allow raises a
+    ValueError.
+    """
     public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
     numbers = _LONGEST_NUMBER * (1 + len(public["phenotypes"]))
     rows = n_variants + len(public["covariates"]) + _ROWS_BESIDE_VARIANTS
-    total = _LONGEST_NAMES + rows * (_MEAN_NAMES + numbers)
-    return TextLimits(_LONGEST_NAMES + numbers, min(total, _HARD_CAP))
-
-
-def bounded_lines(file: TextIO, limits: TextLimits) -> Iterator[str]:
-    """Yield the lines of an open file with their line ends; ValueError beyond the limits."""
+    longest = _LONGEST_NAMES + numbers
+    most = min(_LONGEST_NAMES + rows * (_MEAN_NAMES + numbers), _HARD_CAP)
     number = total = 0
-    while line := file.readline(limits.line + 1):
+    while line := file.readline(longest + 1):
         number, total = number + 1, total + len(line)
-        if len(line) > limits.line:
-            raise ValueError(f"line {number} is longer than {limits.line} characters")
-        if total > limits.total:
-            raise ValueError(f"it unpacks to more than {limits.total} characters")
+        if len(line) > longest:
+            raise ValueError(f"line {number} is longer than {longest} characters")
+        if total > most:
+            raise ValueError(f"it unpacks to more than {most} characters")
         yield line
 
 

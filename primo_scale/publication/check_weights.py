@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines, limits_of
+from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines
 from primo_scale.publication.centres import possible_frequencies
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import (
@@ -52,9 +52,8 @@ def pgs_names(document: Document) -> list[str]:
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
     """Yield the header and rows of weights.tsv.gz, within the limits of release.json."""
-    limits = limits_of(document)
     with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
-        for line in bounded_lines(file, limits):
+        for line in bounded_lines(file, document):
             yield line.removesuffix("\n").split("\t")
 
 
@@ -125,7 +124,7 @@ def centre_problems(directory: Path, document: Document) -> list[str]:
     with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
         if file.read(len(header)) != header:
             return ["lacks the stamp or the columns of a plink2 --freq file"]
-        lines = bounded_lines(file, limits_of(document))
+        lines = bounded_lines(file, document)
         for number, (line, variant) in enumerate(zip_longest(lines, variants), start=3):
             if line is None or variant is None:
                 return ["has another number of variants than the weights"]

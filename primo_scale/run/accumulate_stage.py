@@ -31,12 +31,15 @@ from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import LOGGER, about, stage
 from primo_scale.run.work_directory import (
     DESIGN,
-    WorkPlaces,
+    OUTCOMES,
+    PARTIALS,
+    STATISTICS,
     claim,
     other_statistics,
-    work_places,
+    store_root,
 )
 from primo_scale.storage.files import make_private_directory
+from primo_scale.storage.locations import Location
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -59,13 +62,13 @@ def accumulate_stage(
     design = make_design(
         store, request.model, request.privacy, matched=matched, outcomes=coding, moments=moments
     )
-    places = work_places(work_dir, execution.object_store)
+    root = store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
         claim(execution.object_store, work_dir)
         design = replace(design, object_store=str(execution.object_store))
     with stage("outcomes"):
         aligned = align_outcomes(
-            places.outcomes,
+            root / OUTCOMES,
             store.samples,
             OutcomeFiles(tables.pheno, tables.covar),
             design.outcomes,
@@ -82,7 +85,7 @@ def accumulate_stage(
             "design": design.digest,
         },
     )
-    raw = _sum(work_dir, places, design, inputs, execution)
+    raw = _sum(work_dir, root, design, inputs, execution)
     design.save(work_dir / DESIGN)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
@@ -90,21 +93,22 @@ def accumulate_stage(
 
 @stage("accumulate")
 def _sum(
-    work_dir: Path, places: WorkPlaces, design: Design, inputs: Inputs, execution: Execution
+    work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
 ) -> RawStatistics:
     plan = default_plan(design.layout, design.n_samples)
-    found = finished_plan_digest(places.statistics)
+    statistics = root / STATISTICS
+    found = finished_plan_digest(statistics)
     if found == plan_digest(plan, inputs.to_json()):
         LOGGER.info("the statistics are there already: nothing to sum")
-        remove_partials(places.partials)
-        return open_raw_statistics(places.statistics, plan.layout, plan.n_samples)
+        remove_partials(root / PARTIALS)
+        return open_raw_statistics(statistics, plan.layout, plan.n_samples)
     if found is not None:
-        raise other_statistics(places.statistics)
+        raise other_statistics(statistics)
     codes = design.genotypes.code_table
-    partials = open_partials(places.partials, plan, inputs, codes, execution.kernel)
+    partials = open_partials(root / PARTIALS, plan, inputs, codes, execution.kernel)
     with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
-        raw = accumulate(run_tasks, partials, places.statistics, move)
-    remove_partials(places.partials)
+        raw = accumulate(run_tasks, partials, statistics, move)
+    remove_partials(root / PARTIALS)
     return raw
 
 

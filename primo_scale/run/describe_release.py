@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -141,56 +141,41 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicIn
     )
 
 
-def _data_sources(design: Design, genome_build: GenomeBuild) -> list[inputs.Source]:
-    """Return the sources of the genotype coding, the LD blocks and the planned size."""
-    reference = design.reference
+def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[inputs.Source]:
+    """Yield the sources of the genotype coding, the LD blocks and the planned size."""
+    panel = "Reference allele frequencies"
+    if design.reference is None:
+        yield inputs.Source(panel, "none: every genotype is coded about one copy", "default")
+    else:
+        yield inputs.Source(panel, design.reference["file"], "--ref-freq, a public panel")
     dense = design.ld_blocks == "one dense block"
-    sources = [
-        inputs.Source(
-            "Reference allele frequencies",
-            "none: every genotype is coded about one copy" if reference is None
-            else reference["file"],
-            "default" if reference is None else "--ref-freq, a public panel",
-        ),
-        inputs.Source("LD blocks", design.ld_blocks, "default" if dense else "--ld-blocks"),
-        inputs.Source("Genome build", genome_build.name, genome_build.source),
-    ]  # fmt: skip
+    yield inputs.Source("LD blocks", design.ld_blocks, "default" if dense else "--ld-blocks")
+    yield inputs.Source("Genome build", genome_build.name, genome_build.source)
     if design.nominal_n is not None:
-        stands = inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
-        sources.append(stands)
+        yield inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
     if design.subsample is not None:
-        sources.append(inputs.Source("Subsample", f"{design.subsample} people", "--subsample"))
-    return sources
+        yield inputs.Source("Subsample", f"{design.subsample} people", "--subsample")
 
 
-def _bound_sources(design: Design) -> list[inputs.Source]:
-    """Return the sources of the bounds that noise rests on."""
-    sources = [inputs.Source("Bounds of phenotypes", "listed in full", "--pheno-bounds")]
+def _bound_sources(design: Design) -> Iterator[inputs.Source]:
+    """Yield the sources of the bounds that noise rests on."""
+    listed, by_default = "listed in full", "default rule, from the reference frequencies"
+    yield inputs.Source("Bounds of phenotypes", listed, "--pheno-bounds")
     if design.moments is not None:
         bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
-        sources.append(inputs.Source("Means and sds of phenotypes", "listed in full", bought))
+        yield inputs.Source("Means and sds of phenotypes", listed, bought)
     if design.outcomes.covariates:
-        sources.append(inputs.Source("Bounds of covariates", "listed in full", "--covar-bounds"))
+        yield inputs.Source("Bounds of covariates", listed, "--covar-bounds")
     if not design.clipped:
-        return sources
-    by_rule = design.row_norm == default_row_norm(design.genotypes)
-    sources += [
-        inputs.Source(
-            "Bound N_x on genotype rows",
-            str(design.row_norm),
-            "default rule, from the reference frequencies" if by_rule else "--row-norm",
-        ),
-        inputs.Source(
-            "Bound N_y on phenotype rows",
-            str(design.phenotype_norm),
-            "planner, from public sizes and the noise",
-        ),
-    ]
+        return
+    is_default = design.row_norm == default_row_norm(design.genotypes)
+    source = by_default if is_default else "--row-norm"
+    yield inputs.Source("Bound N_x on genotype rows", str(design.row_norm), source)
+    source = "planner, from public sizes and the noise"
+    yield inputs.Source("Bound N_y on phenotype rows", str(design.phenotype_norm), source)
     if design.block_norms is not None:
-        rule = "default rule, from the reference frequencies"
         value = f"{len(design.block_norms)} bounds, listed in release.json"
-        sources.append(inputs.Source("Bounds beta_b on rows in LD blocks", value, rule))
-    return sources
+        yield inputs.Source("Bounds beta_b on rows in LD blocks", value, by_default)
 
 
 def _estimation(solved: Solved) -> said.Estimation:

@@ -26,10 +26,8 @@ from primo_scale.outcomes.store import is_aligned
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.run.accuracy_forecast import check_accuracy
 from primo_scale.run.design import Budget, Design, PaidMoments, load_design
 from primo_scale.run.design_choices import make_design, outcome_coding
-from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.publishing import (
     check_publishable,
@@ -37,6 +35,7 @@ from primo_scale.run.publishing import (
     refuse_other_release,
     refuse_unwritable,
 )
+from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest
 from primo_scale.run.request_parts import Fit, Model, OutcomeTables
 from primo_scale.run.resources import (
@@ -50,9 +49,11 @@ from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import (
     DESIGN,
     NOISE,
+    OUTCOMES,
+    STATISTICS,
     last_claimed,
     other_statistics,
-    work_places,
+    store_root,
 )
 
 _EXAMPLES = 5
@@ -229,8 +230,8 @@ def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     bucket = request.execution.object_store
     if bucket is not None and last_claimed(request.work_dir) != str(bucket):
         return False, False  # the bucket holds nothing of this work directory
-    places = work_places(request.work_dir, bucket)
-    return finished_plan_digest(places.statistics) is not None, is_aligned(places.outcomes)
+    root = store_root(request.work_dir, bucket)
+    return finished_plan_digest(root / STATISTICS) is not None, is_aligned(root / OUTCOMES)
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
@@ -240,7 +241,7 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
     if request.outcomes.pheno_moments or not path.is_file():
         return
     if load_design(path).digest != design.digest:
-        raise other_statistics(work_places(work_dir, request.execution.object_store).statistics)
+        raise other_statistics(store_root(work_dir, request.execution.object_store) / STATISTICS)
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:

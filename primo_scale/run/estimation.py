@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
-from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.clip_response import ClipResponse
@@ -16,7 +16,7 @@ from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 from primo_scale.storage.block_matrices import BlockMatrices
 
 

@@ -20,7 +20,7 @@ from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import UsageError
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels import NAMES as KERNELS
-from primo_scale.run.request_parts import check_number, regular_file
+from primo_scale.run.request_parts import check_choice, check_number, regular_file
 from primo_scale.storage.locations import ObjectUrl, parse_location
 
 
@@ -29,7 +29,7 @@ def _bucket(value: str | ObjectUrl | None) -> ObjectUrl | None:
     found = None if value is None else parse_location(str(value))
     if isinstance(found, Path):
         raise UsageError(
-            "is no URL such as s3://bucket/prefix", where="--object-store", value=value
+            "not a URL such as s3://bucket/prefix", where="--object-store", value=value
         )
     return found
 
@@ -77,9 +77,7 @@ class Execution:
 
     def __attrs_post_init__(self) -> None:
         check_number("--workers", self.workers, least=1)
-        if self.kernel not in KERNELS:
-            limit = ", ".join(KERNELS)
-            raise UsageError("is no kernel", where="--kernel", value=self.kernel, limit=limit)
+        check_choice("--kernel", self.kernel, KERNELS)
         if self.memory_limit is not None and not is_size(self.memory_limit):
             # A number alone could be bytes, or a share of the machine.
             raise UsageError(
@@ -99,14 +97,11 @@ class Execution:
     @cached_property
     def profile(self) -> Profile:
         """Threads or cluster that run the tasks."""
-        others = [
-            name
-            for name in ("workers", "memory_limit", "scheduler", "tls", "no_tls")
-            if getattr(self, name)
-        ]
+        names = ("workers", "memory_limit", "scheduler", "tls", "no_tls")
+        others = [name for name in names if getattr(self, name)]
         if self.cluster is not None and others:
             raise UsageError(
-                "a profile says where tasks run, and nothing else may",
+                "--cluster excludes other options of where tasks run",
                 where=f"--{others[0].replace('_', '-')}",
                 remedy=f"Leave it out, or write it into {self.cluster}",
             )

@@ -10,14 +10,13 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.ledger.spending import Account, Charge
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signature import Signer
-from primo_scale.run.accuracy_forecast import forecast_release
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
-from primo_scale.run.method_choice import Chosen, choose, recipe_of
 from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -29,6 +28,7 @@ from primo_scale.run.publishing import (
     publish,
     refuse_other_release,
 )
+from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
@@ -49,31 +49,30 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
-    noise_store = NoiseStore(work_dir / NOISE)
     build = log_genome_build(request.genome_build, store.variants)
-    refuse_other_release(request, design, build, noise_store.charges())
-    promise = None if request.budget is None else design.promise(request.budget)
-    chosen = choose(design, promise, request.fit)
-    if request.budget is None and design.subsample is not None:
+    refuse_other_release(request, design, build, NoiseStore(work_dir / NOISE).charges())
+    budget = request.budget
+    chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
+    if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
             where=work_dir,
             remedy="Run accumulate with --non-private in another --work-dir",
         )
-    if request.budget is None:
-        refuse_small_memory(release_needs(design, chosen))
-        exact = privatise(raw, None)
-        publish(design, exact, request, variants=store.variants, chosen=chosen, paid=None)
-        return
-    if not design.clipped:
+    if budget is not None and not design.clipped:
         raise UsageError(
             "these statistics are of unclipped rows and can never be private",
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
     refuse_small_memory(release_needs(design, chosen))
-    _release_privately(raw, design, request, chosen, noise_store, store)
+    if budget is None:
+        exact = privatise(raw, None)
+        publish(design, exact, request, variants=store.variants, chosen=chosen, paid=None)
+    else:
+        LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+        mechanism = design.mechanism(budget, recipe_of(design, chosen))
+        _release_privately(raw, design, request, chosen, mechanism, store)
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
@@ -91,12 +90,10 @@ def _release_privately(
     design: Design,
     request: FinalizeRequest,
     chosen: Chosen,
-    noise_store: NoiseStore,
+    mechanism: Mechanism,
     store: GenotypeStore,
 ) -> None:
-    if request.budget is None:
-        raise UsageError("a private release needs --epsilon and --delta")
-    mechanism = design.mechanism(request.budget, recipe_of(design, chosen))
+    noise_store = NoiseStore(request.work_dir / NOISE)
     path = request.ledger or default_ledger_path()
     with Ledger(path, create=not noise_store.used_charges()) as ledger:
         ledger.refuse_unknown_charges(noise_store.used_charges())

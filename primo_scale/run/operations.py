@@ -17,13 +17,13 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.run.accumulate_stage import accumulate_stage
-from primo_scale.run.accuracy_forecast import check_summed
 from primo_scale.run.design import load_design
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
 from primo_scale.run.payments import moments_stage
 from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
+from primo_scale.run.release_forecast import check_summed
 from primo_scale.run.request import (
     AccumulateRequest,
     FinalizeRequest,
@@ -33,7 +33,7 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.request_parts import GenotypeFiles, StrPath
 from primo_scale.run.run_log import run_logged
-from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim, work_places
+from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import exclusive_lock, files_private, make_private_directory
 
@@ -217,7 +217,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     bucket = request.execution.object_store
     if bucket is not None:
         claim(bucket, request.work_dir)
-        store = copy_stage(store, work_places(request.work_dir, bucket).genotypes)
+        store = copy_stage(store, bucket / STORE)
     _sum(store, request.accumulation, planned)
     finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
 

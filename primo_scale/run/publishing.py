@@ -15,7 +15,7 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.run.design import Design
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.storage.files import sha256_of_file

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
 
 from attrs import field, frozen
 from attrs.converters import optional
@@ -27,7 +25,6 @@ from primo_scale.run.design import Budget
 from primo_scale.storage.files import refuse_special_file
 
 StrPath = str | Path
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 # ---- Conversion of values ------------------------------------------------------------------------
 
@@ -41,7 +38,7 @@ def regular_file(path: StrPath) -> Path:
 def _prefixes(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
     found = (value,) if isinstance(value, str | Path) else tuple(value)
     if not found:
-        raise UsageError("there is no fileset", where="--bfile")
+        raise UsageError("no fileset is given", where="--bfile")
     return tuple(Path(prefix) for prefix in found)
 
 
@@ -53,25 +50,28 @@ def to_build_name(value: str | None) -> str | None:
     """Return the PGS Catalog's name of a genome build."""
     found = None if value is None else build_name(value)
     if value is not None and found is None:
-        limit = f"{', '.join(BUILD_NAMES)}, hg19, hg38"
-        raise UsageError("is no genome build", where="--genome-build", value=value, limit=limit)
+        raise _no_choice("--genome-build", value, [*BUILD_NAMES, "hg19", "hg38"])
     return found
 
 
-def _member(kind: type[_Choice], value: str, option: str) -> _Choice:
-    try:
-        return kind(value)
-    except ValueError:
-        limit = ", ".join(kind)
-        raise UsageError("is no choice", where=option, value=value, limit=limit) from None
+def check_choice(option: str, value: str | None, choices: Iterable[str]) -> None:
+    """Refuse a value that is not one of the choices of an option."""
+    if value is not None and value not in choices:
+        raise _no_choice(option, value, choices)
+
+
+def _no_choice(option: str, value: str, choices: Iterable[str]) -> UsageError:
+    return UsageError("not a valid choice", where=option, value=value, limit=", ".join(choices))
 
 
 def _unit(value: str) -> PrivacyUnit:
-    return _member(PrivacyUnit, value, "--privacy")
+    check_choice("--privacy", value, list(PrivacyUnit))
+    return PrivacyUnit(value)
 
 
 def _adjacency(value: str) -> Adjacency:
-    return _member(Adjacency, value, "--adjacency")
+    check_choice("--adjacency", value, list(Adjacency))
+    return Adjacency(value)
 
 
 def check_number(option: str, value: float | None, *, least: float, above: bool = False) -> None:
@@ -293,9 +293,7 @@ class Fit:
             raise UsageError("is out of range", where="--gamma", value=self.gamma, limit="0 to 1")
         if self.ridge is not None and self.shrinkage is not None:
             raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
-        if self.shrinkage is not None and self.shrinkage not in ESTIMATORS:
-            limit = ", ".join(ESTIMATORS)
-            raise UsageError("is no choice", where="--shrinkage", value=self.shrinkage, limit=limit)
+        check_choice("--shrinkage", self.shrinkage, ESTIMATORS)
 
     @property
     def estimator(self) -> Estimator | None:

@@ -33,9 +33,9 @@ from primo_scale.methods.solve_memory import solve_bytes
 from primo_scale.run.design import Design
 from primo_scale.run.execution import Execution
 from primo_scale.run.ingest_stage import PlannedGenotypes
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import work_places
+from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, store_root
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.locations import Location
 from primo_scale.storage.tiles import TILE
@@ -163,8 +163,8 @@ def forecast_summation(
     # Load the table of people now: it stays in the memory that this process is measured to use.
     LOGGER.debug("%d people", len(store.samples.individual))
     rates = measure_rates(execution.kernel, work.largest_code)
-    places = work_places(work_dir, execution.object_store)
-    there = [places.outcomes, places.partials, places.statistics]
+    root = store_root(work_dir, execution.object_store)
+    there = [root / OUTCOMES, root / PARTIALS, root / STATISTICS]
     needs = needs_of(work)
     more_disk = _more_disk(work, execution, release.noisy_bytes)
     if isinstance(store, PlannedGenotypes):

@@ -26,24 +26,13 @@ DESIGN, LOCK = "design.json", "lock"
 _CLAIM = "claim"  # in a bucket
 
 
-@dataclass(frozen=True)
-class WorkPlaces:
-    """Locations of the stores whose sizes grow with the cohort; the rest is in the work directory.
+def store_root(work_dir: Path, object_store: ObjectUrl | None) -> Location:
+    """Return the location of the stores whose sizes grow with the cohort: the bucket, if any.
 
-    The record of paid noise, and that noise, are in the work directory too, because they must be
-    durable before anything is drawn, and under its lock. Workers do not touch `statistics`.
+    Everything else is in the work directory. The record of paid noise, and that noise, must be
+    there, because they must be durable before anything is drawn, and under its lock.
     """
-
-    genotypes: Location
-    outcomes: Location
-    partials: Location
-    statistics: Location
-
-
-def work_places(work_dir: Path, object_store: ObjectUrl | None) -> WorkPlaces:
-    """Return the locations of a run, in the object store if there is one."""
-    where: Location = work_dir if object_store is None else object_store
-    return WorkPlaces(where / STORE, where / OUTCOMES, where / PARTIALS, where / STATISTICS)
+    return work_dir if object_store is None else object_store
 
 
 def other_statistics(statistics: Location) -> InputError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -122,6 +124,35 @@ class Published:
             self.path / "centre.afreq", sep="\t", comment=None, skiprows=1, low_memory=False
         )
         return 2 * table["ALT_FREQS"].to_numpy(dtype=np.float64)
+
+
+def texts(directory: Path) -> dict[str, str]:
+    """Return the decompressed content of every file below a directory by name, as Latin-1 text."""
+    contents = {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(directory).as_posix(): (
+            gzip.decompress(content) if path.suffix == ".gz" else content
+        ).decode("latin-1")
+        for path, content in contents.items()
+    }
+
+
+def shrinkage(row: list[int], limit: int) -> int | None:
+    """Return ``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long, else None."""
+    length = squared(row)
+    return math.isqrt(2**62 * limit // length) if length > limit else None
+
+
+def squared(row: list[int]) -> int:
+    """Return ``|q|^2``."""
+    return sum(entry * entry for entry in row)
+
+
+def scaled(row: list[int], ratio: int | None) -> list[int]:
+    """Return ``sign(q) floor(|q| r / 2^31)``, or the row itself without a ratio."""
+    if ratio is None:
+        return row
+    return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]
 
 
 def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:

@@ -6,7 +6,6 @@ This module does not import the product. Public numbers of the coding come from 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import zarr
-from acceptance_inputs import Float64
+from acceptance_inputs import Float64, scaled, shrinkage
 from edge_cohorts import Column, EdgeCohort
 from sklearn.linear_model import Ridge
 
@@ -111,7 +110,8 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
         columns.append(np.where(column.observed(), lattice, 0))
     z = np.stack(columns, axis=1).astype(np.int64)
     first = 1 + len(cohort.covariates)
-    z[:, first:] = [_clipped(row, design["phenotype_norm"]) for row in z[:, first:].tolist()]
+    limit = design["phenotype_norm"]
+    z[:, first:] = [scaled(row, shrinkage(row, limit)) for row in z[:, first:].tolist()]
     x = cohort.codes().astype(np.int64)
     assert (x * x).sum(axis=1).max() <= design["row_norm"]
     statistics = {"outcome_gram": z.T @ z}
@@ -163,12 +163,3 @@ def noise_scales(
 def blocks(boundaries: list[int]) -> Iterator[slice]:
     """Return the variants of every LD block."""
     return map(slice, boundaries[:-1], boundaries[1:])
-
-
-def _clipped(row: list[int], limit: int) -> list[int]:
-    """Return ``sign(q) floor(|q| r / 2^31)`` with ``r = isqrt(floor(2^62 N / |q|^2))``."""
-    length = sum(entry * entry for entry in row)
-    if length <= limit:
-        return row
-    ratio = math.isqrt(2**62 * limit // length)
-    return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]

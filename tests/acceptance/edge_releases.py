@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from acceptance_inputs import Float64, Published
+from acceptance_inputs import Float64, Published, texts
 from distributed import Client
 from edge_cohorts import EdgeCohort
 
@@ -67,17 +66,6 @@ def weights_in(release: Path) -> Float64:
             published.covariate_weights,
         ]
     )
-
-
-def texts(release: Path) -> dict[str, str]:
-    """Return the text of every file of a release by name."""
-    return {
-        path.relative_to(release).as_posix(): (
-            gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz"
-            else path.read_text()
-        )
-        for path in sorted(release.rglob("*")) if path.is_file()
-    }  # fmt: skip
 
 
 def assert_same_but_for_noise(one: Released, other: Released) -> None:

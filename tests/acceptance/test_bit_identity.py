@@ -86,7 +86,7 @@ def digest(undisturbed: Path) -> str:
     return digest_in((undisturbed / "printed").read_text())
 
 
-@pytest.mark.parametrize(("store", "execution"), [("small", ("--workers", 3)), ("narrow", ())])
+@pytest.mark.parametrize(("store", "execution"), [("small", ("--workers", 2)), ("narrow", ())])
 def test_workers_chunks_and_order_of_the_phenotypes(
     store, execution, simulated, digest, run, tmp_path
 ) -> None:

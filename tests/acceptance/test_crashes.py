@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from acceptance_inputs import texts
 from command_io import table_options
 from crash import KILLED, STEPS, killed_at, steps_passed
 
@@ -25,21 +26,28 @@ DELTA = 1e-7
 
 @pytest.fixture(scope="module")
 def accumulated(run, tmp_path_factory) -> Path:
-    """Provide a work directory with statistics that are ready to be released."""
-    directory = tmp_path_factory.mktemp("crash")
-    prefix, work = directory / "c", directory / "work"
+    """Provide a directory with statistics, and a ledger with a budget for two releases."""
+    prefix, directory = tmp_path_factory.mktemp("cohort") / "c", tmp_path_factory.mktemp("crash")
+    work, ledger = directory / "work", directory / "ledger.sqlite"
     run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
         "--variants", 90, "--phenotypes", 2)  # fmt: skip
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
     run("accumulate", "--genotypes", f"{prefix}.zarr", *table_options(prefix),
         "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon", 2,
         "--delta", DELTA, "--accept-noise", "--work-dir", work)  # fmt: skip
-    return work
+    with Ledger(ledger):
+        pass
+    run("ledger", "set-budget", "--ledger", ledger, "--cohort", "c", "--epsilon", 4,
+        "--delta", DELTA)  # fmt: skip
+    return directory
 
 
-def arguments(folder: Path, work: Path) -> list[str]:
-    return ["--work-dir", str(work), "--out", str(folder / "release"), "--epsilon", "2",
-            "--delta", str(DELTA), "--ledger", str(folder / "ledger.sqlite"),
+@pytest.fixture
+def options(accumulated: Path, tmp_path: Path) -> list[str]:
+    """Provide the options of a release of a copy of the statistics."""
+    shutil.copytree(accumulated, tmp_path, dirs_exist_ok=True)
+    return ["--work-dir", str(tmp_path / "work"), "--out", str(tmp_path / "release"),
+            "--epsilon", "2", "--delta", str(DELTA), "--ledger", str(tmp_path / "ledger.sqlite"),
             "--cohort", "c", "--accept-noise"]  # fmt: skip
 
 
@@ -50,29 +58,11 @@ def finalize(options: Sequence[str]) -> None:
         assert end.code == 0, end.code
 
 
-def ready(folder: Path, accumulated: Path, run) -> list[str]:
-    """Copy the statistics, create a ledger with a budget for two releases; return the options."""
-    shutil.copytree(accumulated, folder / "work")
-    with Ledger(folder / "ledger.sqlite"):
-        pass
-    run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
-        "--epsilon", 4, "--delta", DELTA)  # fmt: skip
-    return arguments(folder, folder / "work")
-
-
 def balance_at(folder: Path) -> Balance:
     with Ledger(folder / "ledger.sqlite") as ledger:
         assert ledger.verify() == []
         (balance,) = ledger.balances()
         return balance
-
-
-def content(release: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(release)): path.read_bytes()
-        for path in sorted(release.rglob("*"))
-        if path.is_file()
-    }
 
 
 def stores(folder: Path) -> dict[str, bytes]:
@@ -85,26 +75,25 @@ def stores(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def test_a_release_passes_every_step_in_order(accumulated, run, tmp_path) -> None:
-    passed = steps_passed(finalize, ready(tmp_path, accumulated, run))
+def test_a_release_passes_every_step_in_order(options) -> None:
+    passed = steps_passed(finalize, options)
     assert list(dict.fromkeys(passed)) == list(STEPS)
 
 
 @pytest.mark.parametrize("label", STEPS)
-def test_a_killed_release_continues_with_one_charge(label, accumulated, run, tmp_path) -> None:
-    options = ready(tmp_path, accumulated, run)
+def test_a_killed_release_continues_with_one_charge(label, options, run, tmp_path) -> None:
     assert killed_at(label, finalize, options) == KILLED
     noisy = stores(tmp_path)
     balance_at(tmp_path)
     published = tmp_path / "release"
-    as_published = content(published) if published.exists() else None
+    as_published = texts(published) if published.exists() else None
     assert as_published is None or "release.json" in as_published, "half a release"
 
     finalize(options)
     after = balance_at(tmp_path)
     assert "verified:" in run("verify", published, "--ledger", tmp_path / "ledger.sqlite").stdout
     if as_published is not None:
-        assert content(published) == as_published
+        assert texts(published) == as_published
     kept = stores(tmp_path)
     assert {charge: kept[charge] for charge in noisy} == noisy, "a second noise for one charge"
     charged = json.loads((published / "release.json").read_text())["ledger"]["charges"][-1]["id"]
@@ -122,9 +111,8 @@ def refused_line(options: Sequence[str], capsys) -> str:
     return capsys.readouterr().err
 
 
-def test_a_lost_ledger_is_not_replaced_by_a_new_one(accumulated, run, tmp_path, capsys) -> None:
+def test_a_lost_ledger_is_not_replaced_by_a_new_one(options, tmp_path, capsys) -> None:
     """While the work directory holds noise, no ledger is created and nothing is spent."""
-    options = ready(tmp_path, accumulated, run)
     finalize(options)
     ledger = tmp_path / "ledger.sqlite"
     before = balance_at(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import subprocess
 import sys
@@ -30,36 +31,51 @@ COHORTS = {"dense": (40_000, 2_304, 195), "LD blocks": (70_000, 1_500, 20)}
 # Excessive memory of the product appears in all of them.
 ATTEMPTS = 4
 _POLL_SECONDS = 0.02
-
-
-Peaks = dict[str, int]
+# Workers, and the command itself.
+WORKERS = r"memory 1 x (\d+) MiB for workers and (\d+) MiB here"
+THREADS = r"memory (\d+) MiB, with \d+ threads"
 
 
 def least(
-    measure: Callable[[Path], Peaks], are_as_they_should: Callable[[Peaks], bool], folder: Path
-) -> Peaks:
+    measure: Callable[[Path], list[int]], are_right: Callable[[list[int]], bool], folder: Path
+) -> list[int]:
     """Return the smallest peaks of up to `ATTEMPTS` runs, each in its own directory."""
-    peaks: Peaks = {}
+    peaks: list[int] = []
     for attempt in range(ATTEMPTS):
         own = folder / f"attempt{attempt}"
-        own.mkdir()
-        peaks = {name: min(peak, peaks.get(name, peak)) for name, peak in measure(own).items()}
-        if are_as_they_should(peaks):
+        own.mkdir(parents=True)
+        found = measure(own)
+        print(found)
+        peaks = list(map(min, found, peaks or found))
+        if are_right(peaks):
             break
     return peaks
 
 
 def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> None:
-    small = accumulated(SMALL, run, environment, tmp_path / "small")
+    """The peaks are those of the command and of its worker."""
 
-    def has_not_grown(peaks: Peaks) -> bool:
-        return all(peak <= LARGEST_GROWTH * small[name] for name, peak in peaks.items())
+    def measure_people(n: int) -> Callable[[Path], list[int]]:
+        prefix, store = tmp_path / f"cohort{n}", tmp_path / f"{n}.zarr"
+        run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", n, "--seed", 1,
+            "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3)  # fmt: skip
+        run("ingest", "--bfile", prefix, "--out", store)
 
-    folder = tmp_path / "large"
-    large = accumulated(LARGE, run, environment, folder, are_as_they_should=has_not_grown)
-    for name, peak in large.items():
-        print(f"{name}: {small[name] / 1e6:.0f} MB at n={SMALL}, {peak / 1e6:.0f} MB at n={LARGE}")
-    assert has_not_grown(large)
+        def measure(folder: Path) -> list[int]:
+            client, *others = peak_bytes(
+                environment, "accumulate", "--genotypes", store, "--workers", 1,
+                *table_options(prefix), "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25,
+                "--ld-blocks", "window:500", "--work-dir", folder / "work",
+            )  # fmt: skip
+            return [client, max(others)]
+
+        return measure
+
+    few, many = tmp_path / "few", tmp_path / "many"
+    small = least(measure_people(SMALL), lambda peaks: False, few)
+    most = [LARGEST_GROWTH * peak for peak in small]
+    has_not_grown = lambda peaks: all(map(operator.le, peaks, most))  # noqa: E731
+    assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
 
 
 def test_an_ingest_keeps_its_memory_budget(environment, tmp_path):
@@ -93,28 +109,25 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
     return made
 
 
-@pytest.mark.parametrize("kernel", ["auto", "float32"])
 @pytest.mark.parametrize("cohort", COHORTS)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--workers", 1], WORKERS),
+        (["--workers", 1, "--kernel", "float32"], WORKERS),
+        ([], THREADS),
+    ],
+    ids=["worker", "float32 worker", "threads"],
+)
 def test_peak_memory_is_as_predicted(
-    cohort: str, kernel: str, cohorts, environment, tmp_path
+    cohort: str, options: list[object], said: str, cohorts, environment, tmp_path
 ) -> None:
-    said: Peaks = {}
+    def measure(folder: Path) -> list[int]:
+        words = [*cohorts[cohort], *options, "--work-dir", folder / "work"]
+        client, *others = peak_bytes(environment, "accumulate", *words)
+        return shares_of([max(others), client] if others else [client], said, folder)
 
-    def measure(folder: Path) -> Peaks:
-        client, *others = peak_bytes(
-            environment, "accumulate", *cohorts[cohort], "--kernel", kernel,
-            "--workers", 1, "--work-dir", folder / "work",
-        )  # fmt: skip
-        said["worker"], said["client"] = memory_said(folder / "work" / "run.log")
-        return {"client": client, "worker": max(others)}
-
-    def are_as_said(peaks: Peaks) -> bool:
-        return all(as_said(peak, said[name]) for name, peak in peaks.items())
-
-    peaks = least(measure, are_as_said, tmp_path)
-    for name, peak in peaks.items():
-        print(f"{cohort}, {kernel}: {name} {peak / 1e6:.0f} MB of {said[name] / 1e6:.0f}")
-    assert are_as_said(peaks), (peaks, said)
+    assert are_as_said(least(measure, are_as_said, tmp_path))
 
 
 @pytest.mark.parametrize("cohort", COHORTS)
@@ -122,59 +135,28 @@ def test_peak_memory_of_a_release_is_as_predicted(
     cohort: str, cohorts, environment, tmp_path
 ) -> None:
     """Each command runs in its own process, whose memory the pre-flight includes."""
-    said: Peaks = {}
 
-    def measure(folder: Path) -> Peaks:
+    def measure(folder: Path) -> list[int]:
         budget = ["--work-dir", folder / "work", "--epsilon", 1, "--delta", 1e-7, "--accept-noise"]
         peak_bytes(environment, "accumulate", *cohorts[cohort], *budget)
-        (peak,) = peak_bytes(
-            environment, "finalize", *budget, "--out", folder / "release",
-            "--ledger", folder / "ledger.sqlite",
-        )  # fmt: skip
-        found = re.search(
-            r"noise and weights take (\d+) MiB", (folder / "work" / "run.log").read_text()
-        )
-        assert found is not None
-        said["release"] = int(found[1]) << 20
-        return {"release": peak}
+        places = ["--out", folder / "release", "--ledger", folder / "ledger.sqlite"]
+        peaks = peak_bytes(environment, "finalize", *budget, *places)
+        return shares_of(peaks, r"noise and weights take (\d+) MiB", folder)
 
-    def is_as_said(peaks: Peaks) -> bool:
-        return as_said(peaks["release"], said["release"])
-
-    peaks = least(measure, is_as_said, tmp_path)
-    print(f"{cohort}: {peaks['release'] / 1e6:.0f} MB of {said['release'] / 1e6:.0f}")
-    assert is_as_said(peaks), (peaks, said)
+    assert are_as_said(least(measure, are_as_said, tmp_path))
 
 
-@pytest.mark.parametrize("cohort", COHORTS)
-def test_peak_memory_of_threads_is_as_predicted(
-    cohort: str, cohorts, environment, tmp_path
-) -> None:
-    said: Peaks = {}
-
-    def measure(folder: Path) -> Peaks:
-        work = folder / "work"
-        (peak,) = peak_bytes(environment, "accumulate", *cohorts[cohort], "--work-dir", work)
-        found = re.search(r"memory (\d+) MiB, with \d+ threads", (work / "run.log").read_text())
-        assert found is not None
-        said["threads"] = int(found[1]) << 20
-        return {"threads": peak}
-
-    peaks = least(measure, lambda peaks: as_said(peaks["threads"], said["threads"]), tmp_path)
-    print(f"{cohort}: {peaks['threads'] / 1e6:.0f} MB of {said['threads'] / 1e6:.0f}")
-    assert as_said(peaks["threads"], said["threads"]), (peaks, said)
-
-
-def as_said(peak: int, said: int) -> bool:
-    """Return whether a peak is close to the predicted memory."""
-    return LEAST_USED * said <= peak <= MOST_BEYOND * said
-
-
-def memory_said(log: Path) -> tuple[int, int]:
-    """Return the predicted memory of a worker and of the client, in bytes."""
-    found = re.search(r"memory 1 x (\d+) MiB for workers and (\d+) MiB here", log.read_text())
+def shares_of(peaks: list[int], said: str, folder: Path) -> list[int]:
+    """Return the peaks in per cent of the memory that the log predicts in a line like `said`."""
+    found = re.search(said, (folder / "work" / "run.log").read_text())
     assert found is not None
-    return int(found[1]) << 20, int(found[2]) << 20
+    predicted = [int(number) << 20 for number in found.groups()]
+    return [100 * peak // limit for peak, limit in zip(peaks, predicted, strict=True)]
+
+
+def are_as_said(shares: list[int]) -> bool:
+    """Return whether all peaks are close to the predicted memory."""
+    return all(100 * LEAST_USED <= share <= 100 * MOST_BEYOND for share in shares)
 
 
 def write_cohort(folder: Path, n: int, d: int, phenotypes: int) -> None:
@@ -192,29 +174,6 @@ def write_cohort(folder: Path, n: int, d: int, phenotypes: int) -> None:
     (folder / "pheno.tsv").write_text("\t".join(["FID", "IID", *names]) + "\n" + rows)
     bounds = "".join(f"{name}\t-4\t4\t0\t1\n" for name in names)
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
-
-
-def accumulated(
-    n: int, run, environment: dict[str, str], folder: Path,
-    *, are_as_they_should: Callable[[Peaks], bool] = lambda peaks: False,
-) -> Peaks:  # fmt: skip
-    """Return the peak memory of accumulate's processes for a cohort of `n` people, in bytes."""
-    folder.mkdir()
-    prefix, store = folder / "cohort", folder / "genotypes.zarr"
-    run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", n, "--seed", 1,
-        "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3)  # fmt: skip
-    run("ingest", "--bfile", prefix, "--out", store)
-
-    def measure(folder: Path) -> Peaks:
-        client, *others = peak_bytes(
-            environment, "accumulate", "--genotypes", store, "--workers", 1,
-            *table_options(prefix),
-            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25, "--ld-blocks", "window:500",
-            "--work-dir", folder / "work",
-        )  # fmt: skip
-        return {"client": client, "worker": max(others)}
-
-    return least(measure, are_as_they_should, folder)
 
 
 def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from acceptance_inputs import Published
+from acceptance_inputs import Published, texts
 from command_io import table_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +49,7 @@ def test_only_a_public_number_of_people_is_published(
     options, stated, cohort, run, tmp_path
 ) -> None:
     out = release(cohort, tmp_path, run, *options)
-    texts = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    texts = {n: gzip.decompress(t) if n.endswith(".gz") else t for n, t in texts.items()}
-    found = {name for name, text in texts.items() if re.search(NUMBER_OF_PEOPLE, text.decode())}
+    found = {name for name, text in texts(out).items() if re.search(NUMBER_OF_PEOPLE, text)}
     assert ("release.json" in found) is stated
     assert stated or not found
 

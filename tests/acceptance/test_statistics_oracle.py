@@ -12,44 +12,33 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from acceptance_inputs import GENOTYPE_UNIT, RealSet, public_coding
+from acceptance_inputs import (
+    GENOTYPE_UNIT,
+    RealSet,
+    public_coding,
+    scaled,
+    shrinkage,
+    squared,
+)
 
 Int64 = npt.NDArray[np.int64]
 
 EPSILON, DELTA = 2, 1e-6
 
 
-@dataclass(frozen=True)
-class Case:
-    """Real data set, limited to some people and variants."""
-
-    name: str
-    left_out: int
-    n_variants: int
-    blocks: str | None
-    options: tuple[str, ...] = ()
-
-
-# n mod 4 is 1, 3, 2 and 0, so that the last byte of packed genotypes is full in only one case.
+# Data set, number of people left out, number of variants, LD blocks, and further options. n mod 4
+# is 1, 3, 2 and 0, so that the last byte of packed genotypes is full in only one case.
 CASES = {
-    "hapmap3": Case("hapmap3", left_out=0, n_variants=900, blocks="window:130"),
-    "label": Case(
-        "hapmap3", left_out=1, n_variants=200, blocks="window:60", options=("--privacy", "label")
+    "hapmap3": ("hapmap3", 0, 900, "window:130", ()),
+    "label": ("hapmap3", 1, 200, "window:60", ("--privacy", "label")),
+    "feature": ("1000g", 0, 300, "window:50", ("--privacy", "feature")),
+    "add-remove": (
+        "regenie", 3, 150, "window:40", ("--adjacency", "add-remove", "--nominal-n", "1000")
     ),
-    "feature": Case(
-        "1000g", left_out=0, n_variants=300, blocks="window:50", options=("--privacy", "feature")
-    ),
-    "add-remove": Case(
-        "regenie",
-        left_out=3,
-        n_variants=150,
-        blocks="window:40",
-        options=("--adjacency", "add-remove", "--nominal-n", "1000"),
-    ),
-    "1000g": Case("1000g", left_out=0, n_variants=700, blocks="window:333"),
-    "regenie": Case("regenie", left_out=2, n_variants=311, blocks=None),
-    "regenie-binary": Case("regenie-binary", left_out=0, n_variants=45, blocks="window:7"),
-}
+    "1000g": ("1000g", 0, 700, "window:333", ()),
+    "regenie": ("regenie", 2, 311, None, ()),
+    "regenie-binary": ("regenie-binary", 0, 45, "window:7", ()),
+}  # fmt: skip
 EXCEEDING = 0.6  # share of rows that the norm bound clips
 
 
@@ -67,22 +56,22 @@ class Cohort:
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
-    case = CASES[request.param]
-    inputs: RealSet = real_sets[case.name]
-    people = np.arange(case.left_out, len(inputs.people))
-    x = lattice_genotypes(inputs, people, case.n_variants)
+    name, left_out, n_variants, blocks, options = CASES[request.param]
+    inputs: RealSet = real_sets[name]
+    people = np.arange(left_out, len(inputs.people))
+    x = lattice_genotypes(inputs, people, n_variants)
     row_norm = float(np.quantile(np.sqrt(norms(x)), 1 - EXCEEDING)) / GENOTYPE_UNIT
 
     directory = tmp_path_factory.mktemp(request.param)
     variants, removed = directory / "variants.txt", directory / "removed.txt"
-    variants.write_text("\n".join(inputs.bim["ID"][: case.n_variants]) + "\n")
-    removed.write_text("".join(f"{f} {i}\n" for f, i in inputs.people[: case.left_out]))
+    variants.write_text("\n".join(inputs.bim["ID"][:n_variants]) + "\n")
+    removed.write_text("".join(f"{f} {i}\n" for f, i in inputs.people[:left_out]))
     store, work = directory / "genotypes.zarr", directory / "work"
     run("ingest", "--bfile", inputs.bfile, "--extract", variants, "--remove", removed,
         "--out", store)  # fmt: skip
-    blocks = ["--ld-blocks", case.blocks] if case.blocks else []
-    run("accumulate", "--genotypes", store, *inputs.outcome_options, *blocks,
-        "--ref-freq", inputs.frequencies, "--row-norm", row_norm, *case.options,
+    run("accumulate", "--genotypes", store, *inputs.outcome_options, *options,
+        "--ref-freq", inputs.frequencies, "--row-norm", row_norm,
+        *(["--ld-blocks", blocks] if blocks else []),
         "--epsilon", EPSILON, "--delta", DELTA, "--accept-noise",
         "--work-dir", work)  # fmt: skip
     return Cohort(
@@ -232,23 +221,6 @@ def clipped_label_row(cohort: Cohort, row: list[int], outcomes: list[int]):
     if squared(row) > design["row_norm"]:
         limit = design["row_norm"] * limit // squared(row)
     return row, fixed + scaled(phenotypes, shrinkage(phenotypes, limit))
-
-
-def shrinkage(row: list[int], limit: int) -> int | None:
-    """Return ``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long, else None."""
-    length = squared(row)
-    return math.isqrt(2**62 * limit // length) if length > limit else None
-
-
-def squared(row: list[int]) -> int:
-    return sum(entry * entry for entry in row)
-
-
-def scaled(row: list[int], ratio: int | None) -> list[int]:
-    """Return ``sign(q) floor(|q| r / 2^31)``."""
-    if ratio is None:
-        return row
-    return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]
 
 
 def norms(rows: Int64) -> Int64:

@@ -10,12 +10,15 @@ import pytest
 from acceptance_inputs import RealSet
 from design_partials import partials_of_design
 
+from primo_scale.accumulation.checkpoint import _draw_subsample
+from primo_scale.accumulation.partials import KIND
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.run.design import load_design
 from primo_scale.storage.chunks import read_block
+from primo_scale.storage.groups import array_of, create_group
 
 SIZE = 120
 
@@ -85,17 +88,17 @@ def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -
     assert (people[0] != people[2]).any()  # equal with probability 1 / (500 choose 120)
 
 
-def test_people_are_drawn_uniformly(everybody, tmp_path) -> None:
+def test_people_are_drawn_uniformly(tmp_path) -> None:
     """Over 30 stores, each person is in a store with probability 120/500.
 
     Power: stores that hold the first half of the people 1.3 times as often as the second are
     found in 97 of 100 simulations.
     """
     stores = 30
-    counts = np.zeros(500)
-    for number in range(stores):
-        partials = subsampled(everybody, tmp_path / f"{number}.zarr")
-        counts += read_block(partials.array("in_subsample"), (slice(None),))
+    counts, group = np.zeros(500), create_group(tmp_path / "drawn.zarr", KIND, {})
+    for name in map(str, range(stores)):
+        _draw_subsample(group, name, 500, SIZE)
+        counts += read_block(array_of(group, name), (slice(None),))
     share = SIZE / 500
     # The sum of squared deviations is approximately chi-square with mean 500, sd sqrt(2 500).
     variance = stores * share * (1 - share)

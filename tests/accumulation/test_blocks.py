@@ -49,34 +49,32 @@ def test_an_invalid_window_size_is_a_usage_error(text):
         block_boundaries(text, variants(["1"], [5]))
 
 
+def boundaries_of(tmp_path, text, chromosomes, positions):
+    """Return the boundaries of the blocks of a table."""
+    table = tmp_path / "blocks.txt"
+    table.write_text(text)
+    return block_boundaries(str(table), variants(chromosomes, positions))
+
+
 def test_a_table_assigns_variants_by_position(tmp_path):
-    table = tmp_path / "ldetect.bed"
-    table.write_text("chr start stop\nchr1 100 200\nchr1 200 300\nchr2 1 1000\n")
-    made = block_boundaries(str(table), variants(["1", "1", "1", "1", "2"], [50, 199, 200, 900, 7]))
+    table = "chr start stop\nchr1 100 200\nchr1 200 300\nchr2 1 1000\n"
+    made = boundaries_of(tmp_path, table, ["1", "1", "1", "1", "2"], [50, 199, 200, 900, 7])
     assert made == (0, 2, 4, 5)
 
 
-def test_missing_chromosomes_and_malformed_lines_are_named(tmp_path):
-    table = tmp_path / "blocks.txt"
-    table.write_text("1 100 200\n")
-    with pytest.raises(InputError, match="no LD block for a chromosome"):
-        block_boundaries(str(table), variants(["7"], [5]))
-    table.write_text("1 100 200\n1 abc 3\n")
-    with pytest.raises(InputError, match=r"blocks\.txt:2"):
-        block_boundaries(str(table), variants(["1"], [5]))
-
-
-def test_blocks_of_unsorted_variants_are_refused(tmp_path):
-    table = tmp_path / "blocks.txt"
-    table.write_text("1 100 200\n1 200 300\n")
-    with pytest.raises(InputError, match="not runs"):
-        block_boundaries(str(table), variants(["1"] * 3, [150, 250, 160]))
-
-
-@pytest.mark.parametrize("line", ["1 {} 300", "1 100 {}"])
-def test_a_number_with_too_many_digits_is_malformed(tmp_path, line):
-    table = tmp_path / "blocks.txt"
-    for before in ("", "1 1 100\n"):
-        table.write_text(before + line.format("9" * 5000) + "\n")
-        with pytest.raises(InputError, match="is not `chrom start end`"):
-            block_boundaries(str(table), variants(["1"], [5]))
+@pytest.mark.parametrize(
+    ("text", "chromosomes", "positions", "said"),
+    [
+        ("1 100 200\n", ["7"], [5], "no LD block for a chromosome"),
+        ("1 100 200\n1 abc 3\n", ["1"], [5], r"blocks\.txt:2"),
+        ("1 100 200\n1 200 300\n", ["1"] * 3, [150, 250, 160], "not runs"),
+        *(
+            (before + line.format("9" * 5000) + "\n", ["1"], [5], "is not `chrom start end`")
+            for line in ("1 {} 300", "1 100 {}")
+            for before in ("", "1 1 100\n")
+        ),
+    ],
+)
+def test_unsuitable_and_malformed_tables_are_refused(tmp_path, text, chromosomes, positions, said):
+    with pytest.raises(InputError, match=said):
+        boundaries_of(tmp_path, text, chromosomes, positions)

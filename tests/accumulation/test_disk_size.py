@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from genotype_headers import write_header
 from whole_matrices import write_cross, write_gram
+from zero_commits import commit_zeros
 
 from primo_scale.accumulation.checkpoint import open_partials, partial_bytes
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
@@ -43,22 +44,9 @@ def test_partial_sums_fit_the_predicted_size(tmp_path):
     inputs = Inputs(genotypes, tmp_path / "o", rule, 500, digests)
     codes = np.ones((layout.n_variants, 4), np.int8)
     path = tmp_path / "partials.zarr"
-    partials, q = open_partials(path, plan, inputs, codes), layout.n_outcomes
-    for task in plan.row_tasks():
-        for samples in plan.reads(task):
-            people = samples.stop - samples.start
-            multipliers = np.zeros((people, partials.multiplier_columns), np.int64)
-            partials.commit_read(samples, multipliers, np.zeros((2 * q, people), np.int8))
-        partials.commit_rows(task, np.zeros((q, q), np.int64))
-    for task in plan.tile_tasks():
-        rows, columns = (
-            plan.inside(task.block, task.row_tile),
-            plan.inside(task.block, task.column_tile),
-        )
-        if task.on_diagonal:
-            partials.commit_cross(task, np.zeros((rows.stop - rows.start, q), np.int64))
-        shape = rows.stop - rows.start, columns.stop - columns.start
-        partials.commit_tile(task, np.zeros(shape, np.int32))
+    partials = open_partials(path, plan, inputs, codes)
+    for task in [*plan.row_tasks(), *plan.tile_tasks()]:
+        commit_zeros(partials, task)
     work = Workload(plan, "vnni", 1, (8, 8), True, partials.multiplier_columns, True)
     there = bytes_below(path)
     assert 0.9 * partial_bytes(work) <= there <= partial_bytes(work)

@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 
 import numpy as np
 import pytest
 from genotype_headers import write_header
+from zero_commits import commit_zeros
 
+from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation import summation as run
 from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.partials import Inputs, Partials
-from primo_scale.accumulation.plan import Plan, RowTask, TileTask, default_plan
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.partials import KIND, Inputs, Partials
+from primo_scale.accumulation.plan import Plan, RowTask, TileTask
+from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.statistics import remove_partials
 from primo_scale.accumulation.summation import accumulate
-from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.chunks import chunk_path
+from primo_scale.storage.groups import is_complete
+from primo_scale.storage.stores import DiskStore
 
 LAYOUT = BlockLayout((0, 5, 8), 1, 1)
 PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)
 
 
-def store(path, subsample=None):
+def store(path, subsample=None, rule=None):
     genotypes = write_header(path / "g", "of g")
     digests = {"genotypes": "of g", "outcomes": "x"}
-    inputs = Inputs(genotypes, path / "o", None, subsample, digests)
+    inputs = Inputs(genotypes, path / "o", rule, subsample, digests)
     return open_partials(path / "partials.zarr", PLAN, inputs, np.ones((8, 4), np.int8))
-
-
-def commit(partials, task):
-    """Commit zeros as a worker commits its results."""
-    plan, q = partials.plan, partials.plan.layout.n_outcomes
-    if isinstance(task, RowTask):
-        for samples in plan.reads(task):
-            people = samples.stop - samples.start
-            partials.commit_read(
-                samples, np.zeros((people, 1), np.int64), np.zeros((2 * q, people), np.int8)
-            )
-        partials.commit_rows(task, np.zeros((q, q), np.int64))
-        return
-    rows, columns = (plan.inside(task.block, tile) for tile in (task.row_tile, task.column_tile))
-    height, width = rows.stop - rows.start, columns.stop - columns.start
-    if task.row_tile == task.column_tile:
-        partials.commit_cross(task, np.zeros((height, q), np.int64))
-    partials.commit_tile(task, np.zeros((height, width), np.int32))
 
 
 def every_task():
@@ -55,7 +45,7 @@ def test_only_complete_tasks_count_as_committed(tmp_path):
     assert partials.committed() == set()
     for number, task in enumerate(tasks):
         assert not partials.is_committed(task)
-        commit(partials, task)
+        commit_zeros(partials, task)
         assert partials.is_committed(task)
         assert store(tmp_path).committed() == set(tasks[: number + 1])
     for name, task in [
@@ -67,14 +57,14 @@ def test_only_complete_tasks_count_as_committed(tmp_path):
         chunk_path(partials.array(name), index).unlink()
         assert partials.committed() == set(tasks) - {task}
         assert not partials.is_committed(task)
-        commit(partials, task)
+        commit_zeros(partials, task)
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "emptied"])
 def test_only_damaged_chunks_are_dropped(harm, tmp_path):
     partials, tasks = store(tmp_path), every_task()
     for task in tasks:
-        commit(partials, task)
+        commit_zeros(partials, task)
     assert partials.drop_damaged() == 0
     hit = TileTask(0, 0, 0, 1)
     chunk = chunk_path(partials.array("gram/0"), (0, 0, 1))
@@ -90,11 +80,11 @@ def test_a_late_commit_to_a_replaced_store_is_ignored(tmp_path):
     """A worker that outlives its client still has arrays open and commits to them."""
     late = store(tmp_path)
     task = TileTask(0, 1, 0, 0)
-    commit(late, TileTask(0, 0, 0, 0))
+    commit_zeros(late, TileTask(0, 0, 0, 0))
     assert late.array("gram/1") is not None and late.array("cross/1") is not None
     shutil.rmtree(late.path)
     partials = store(tmp_path, subsample=4)
-    commit(late, task)
+    commit_zeros(late, task)
     assert partials.committed() == set()
     assert not partials.is_committed(task)
 
@@ -112,7 +102,7 @@ def test_repeated_damage_ends_the_run(tmp_path, monkeypatch):
 
     def torn(client, partials, reduction, on_progress):
         rounds.append(1)
-        commit(partials, RowTask(0))
+        commit_zeros(partials, RowTask(0))
         chunk_path(partials.array("outcome_gram"), (0, 0, 0)).write_bytes(b"torn")
         raise DamagedChunk("a stored chunk is damaged")
 
@@ -131,14 +121,46 @@ def test_damage_of_another_store_is_raised_unchanged(tmp_path, monkeypatch):
         accumulate(None, store(tmp_path), tmp_path / "s", lambda done, total: None)
 
 
-@pytest.mark.parametrize("n_samples", [5_000, 500_000, 2_000_000])
-@pytest.mark.parametrize("block", [50, 2_000, 100_000])
-def test_tasks_of_a_default_plan_are_short(n_samples, block):
-    """A lost task costs at most a minute at 34 G operations per second."""
-    n_blocks = max(1, 200_000 // block)
-    layout = BlockLayout(tuple(range(0, n_blocks * block + 1, block)), 10, 50)
-    plan = default_plan(layout, n_samples)
-    side = min(plan.tile, block)
-    planes = 2 * layout.n_outcomes + 1
-    multiplied = 2 * side * (side + planes) * min(plan.row_group, n_samples)
-    assert multiplied <= 2e12
+@pytest.mark.parametrize("clipped", [False, True])
+def test_committed_tasks_are_reduced_and_tiles_of_clipped_rows_wait(tmp_path, clipped, monkeypatch):
+    """Without clipping, off-diagonal tiles start beside the row tasks."""
+    rule = ClippingRule(LongRecords.RECORD, 1, None, 1, 1) if clipped else None
+    partials, reduced, orders = store(tmp_path, rule=rule), [], []
+    committed = [RowTask(1), TileTask(0, 0, 0, 0)]
+    for task in committed:
+        commit_zeros(partials, task)
+    monkeypatch.setattr(Reduction, "add", lambda _, task: reduced.append(task))
+
+    def stop(partials, order, on_done):
+        orders.append(order)
+        raise InterruptedRun("interrupted")
+
+    with pytest.raises(InterruptedRun):
+        accumulate(stop, partials, tmp_path / "s", lambda done, total: None)
+    assert set(reduced) == set(committed)
+    off_diagonal = {task for task in PLAN.tile_tasks() if not task.on_diagonal}
+    assert set(orders[0].beside) == (set() if clipped else off_diagonal)
+    assert {*orders[0].first, *orders[0].beside, *orders[0].after} == {*every_task()} - {*committed}
+
+
+def test_a_new_store_is_flushed_before_it_is_complete(tmp_path, monkeypatch):
+    """After a loss of power, a complete store without its subsample could sum everybody."""
+    complete = []
+    path = tmp_path / "partials.zarr"
+    monkeypatch.setattr(checkpoint, "flush", lambda _: complete.append(is_complete(path, KIND)))
+    store(tmp_path, subsample=4)
+    assert complete == [False]
+
+
+def test_a_subsample_list_that_cannot_be_deleted_is_an_error(tmp_path, monkeypatch):
+    path = store(tmp_path, subsample=4).path
+
+    def refuse(*_):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskStore, "remove_below", refuse)
+        with pytest.raises(InputError, match=r"secret list .* cannot be deleted: Permission"):
+            remove_partials(path)
+    remove_partials(path)
+    assert not path.exists()

@@ -59,12 +59,9 @@ def test_the_digest_depends_on_inputs_and_plan():
 
 def test_a_row_group_that_splits_a_read_is_refused():
     layout = BlockLayout((0, 4), 1, 1)
-    with pytest.raises(UsageError):
-        Plan(layout, 100, row_group=12, stripe=8, rows_per_read=8)
-    with pytest.raises(UsageError):
-        Plan(layout, 100, row_group=8, stripe=12, rows_per_read=8)
-    with pytest.raises(UsageError):
-        Plan(layout, 100, row_group=6, stripe=6, rows_per_read=6)
+    for row_group, stripe, rows_per_read in ((12, 8, 8), (8, 12, 8), (6, 6, 6)):
+        with pytest.raises(UsageError):
+            Plan(layout, 100, row_group, stripe, rows_per_read)
 
 
 @given(st.integers(1, 10**6), st.lists(st.integers(1, 20_000), min_size=1, max_size=20))

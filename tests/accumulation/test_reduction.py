@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
+from genotype_headers import write_header
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
 
+from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction, reduction_bytes
@@ -27,66 +27,39 @@ from primo_scale.storage.groups import (
     mark_complete,
     open_group,
 )
-from primo_scale.storage.tiles import upper_tiles
 
-KIND = "partial statistics"
 MAX_CODE = 3
 
 
-@dataclass(frozen=True)
-class StoredPartials:
-    """Part of a checkpoint that `Reduction` reads: arrays, shapes, bounds."""
-
-    path: Path
-    plan: Plan
-    max_code: int = MAX_CODE
-    attributes: dict = field(default_factory=lambda: {"plan_digest": "plan"})
-
-    @property
-    def inputs(self):
-        return Inputs(
-            self.path / "genotypes", self.path / "outcomes", None, None, {"outcomes": "y"}
-        )
-
-    def array(self, name):
-        return array_of(open_group(self.path / "partials", KIND, complete=False), name)
-
-
-def partials_of(path, X, Z, boundaries, *, row_group, tile, dtype=np.int64):
+def partials_of(path, X, Z, boundaries, *, row_group, tile, max_code=MAX_CODE):
     """Write partial sums of integer rows as tasks do: only the upper triangle of tiles."""
     n, q = Z.shape
     layout = BlockLayout(tuple(boundaries), 1, q - 1)
     plan = Plan(layout, n, row_group, row_group, row_group, tile)
-    path.mkdir()
     outcomes = create_group(path / "outcomes", "outcomes", {})
     create_array(outcomes, "rows", shape=(n, q), chunks=(n, q), dtype=np.int16)
     observed = create_array(outcomes, "observed", shape=(q - 1,), chunks=(q - 1,), dtype=np.int64)
     write_block(observed, (slice(None),), np.arange(q - 1))
     mark_complete(outcomes, {"coding_digest": "x", "content_digest": "y"})
 
-    group = create_group(path / "partials", KIND, {})
-    parts = [slice(start, start + row_group) for start in range(0, n, row_group)]
-    z = create_array(
-        group, "outcome_gram", shape=(len(parts), q, q), chunks=(1, q, q), dtype=np.int64
-    )
-    write_block(z, (slice(None),) * 3, np.array([Z[part].T @ Z[part] for part in parts]))
-    for block, size in enumerate(layout.sizes):
-        x, side = X[:, layout.variants(block)], min(tile, size)
-        gram = create_array(
-            group, f"gram/{block}",
-            shape=(len(parts), size, size), chunks=(1, side, side), dtype=dtype,
-        )  # fmt: skip
-        cross = create_array(
-            group, f"cross/{block}",
-            shape=(len(parts), size, q), chunks=(1, side, q), dtype=np.int64,
-        )  # fmt: skip
-        write_block(cross, (slice(None),) * 3, np.array([x[part].T @ Z[part] for part in parts]))
-        for number, part in enumerate(parts):
-            product = x[part].T @ x[part]
-            for square in upper_tiles(size, tile):
-                selection = (slice(number, number + 1), *square.selection)
-                write_block(gram, selection, product[square.selection][None].astype(dtype))
-    return StoredPartials(path, plan)
+    genotypes = write_header(path / "genotypes", "g")
+    digests = {"genotypes": "g", "outcomes": "y"}
+    inputs = Inputs(genotypes, path / "outcomes", None, None, digests)
+    codes = np.full((layout.n_variants, 4), max_code, np.int8)
+    partials = open_partials(path / "partials.zarr", plan, inputs, codes)
+    for task in plan.row_tasks():
+        z = Z[plan.people(task)]
+        partials.commit_rows(task, z.T @ z)
+    kind = plan.gram_type(max_code)
+    for task in plan.tile_tasks():
+        x, z = X[plan.people(task)], Z[plan.people(task)]
+        left, right = (
+            x[:, plan.variants(task.block, t)] for t in (task.row_tile, task.column_tile)
+        )
+        if task.on_diagonal:
+            partials.commit_cross(task, left.T @ z)
+        partials.commit_tile(task, (left.T @ right).astype(kind))
+    return partials
 
 
 def reduced(partials, path, tasks=()):
@@ -102,23 +75,28 @@ def cohort(n, d, q, seed, max_code=MAX_CODE):
     return rng.integers(-max_code, max_code + 1, (n, d)), rng.integers(-500, 500, (n, q))
 
 
+def one_block(path, row_group=12):
+    """Return the genotypes and the partial sums of 20 people with one block of 30 variants."""
+    X, Z = cohort(20, 30, 4, seed=1)
+    return X, partials_of(path / "p", X, Z, (0, 30), row_group=row_group, tile=9)
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     tile=st.integers(3, 45),
     side=st.integers(5, 45),
     row_group=st.sampled_from([4, 8, 20]),
-    dtype=st.sampled_from([np.int32, np.int64]),
     seed=st.integers(0, 99),
     draw=st.data(),
 )
 def test_sums_do_not_depend_on_the_plan_or_the_order_of_tasks(
-    tmp_path_factory, sizes, tile, side, row_group, dtype, seed, draw
+    tmp_path_factory, sizes, tile, side, row_group, seed, draw
 ):
     folder = tmp_path_factory.mktemp("reduce")
     boundaries = np.cumsum([0, *sizes]).tolist()
     X, Z = cohort(20, boundaries[-1], 4, seed)
-    cut = partials_of(folder / "cut", X, Z, boundaries, row_group=row_group, tile=tile, dtype=dtype)
+    cut = partials_of(folder / "cut", X, Z, boundaries, row_group=row_group, tile=tile)
     uncut = partials_of(folder / "uncut", X, Z, boundaries, row_group=20, tile=40)
     tasks = draw.draw(st.permutations([*cut.plan.row_tasks(), *cut.plan.tile_tasks()]))
     noted = tasks[: draw.draw(st.integers(0, len(tasks)))]
@@ -142,9 +120,8 @@ def test_sums_beyond_32_bits_are_exact(tmp_path, max_code):
     X, Z = np.full((n, 12), max_code), np.ones((n, 2), int)
     X[:, ::2] *= -1
     partials = partials_of(
-        tmp_path / "p", X, Z, (0, 12), row_group=n // 8 * 4, tile=5, dtype=np.int32
+        tmp_path / "p", X, Z, (0, 12), row_group=n // 8 * 4, tile=5, max_code=max_code
     )
-    partials = StoredPartials(partials.path, partials.plan, max_code)
     with pieces_of(8, 16):
         found = reduced(partials, tmp_path / "s").matrices.gram(0)
     np.testing.assert_array_equal(found, X.T @ X)
@@ -179,8 +156,7 @@ def waiting(reduction):
 
 def test_a_tile_that_appears_late_is_read_at_the_end(tmp_path):
     """A network file system may show files of another machine with a delay."""
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    X, partials = one_block(tmp_path)
     hidden = chunk_path(partials.array("gram/0"), (1, 0, 1))
     with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
         hidden.rename(tmp_path / "hidden")
@@ -191,9 +167,20 @@ def test_a_tile_that_appears_late_is_read_at_the_end(tmp_path):
         np.testing.assert_array_equal(reduction.finish().matrices.gram(0), X.T @ X)
 
 
+def test_a_region_is_summed_after_its_last_tile(tmp_path):
+    _, partials = one_block(tmp_path)
+    first = {task for task in partials.plan.tile_tasks() if task.row_group == 0}
+    with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
+        for task in first:
+            reduction.add(task)
+        assert not reduction._sums
+        for number, task in enumerate(set(partials.plan.tile_tasks()) - first, start=1):
+            reduction.add(task)
+            assert len(reduction._sums) == number
+
+
 def test_a_full_disk_stops_the_reduction_early(tmp_path, monkeypatch):
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=20, tile=9)
+    _, partials = one_block(tmp_path, row_group=20)
     first, *others = partials.plan.tile_tasks()
 
     def full(*_):
@@ -209,12 +196,13 @@ def test_a_full_disk_stops_the_reduction_early(tmp_path, monkeypatch):
 
 
 def test_changed_statistics_and_another_layout_are_refused(tmp_path):
-    X, Z = cohort(20, 30, 4, seed=1)
-    partials = partials_of(tmp_path / "p", X, Z, (0, 30), row_group=12, tile=9)
+    _, partials = one_block(tmp_path)
     with pieces_of(8, 16):
         reduced(partials, tmp_path / "s")
         with pytest.raises(InputError, match="another design"):
             open_raw_statistics(tmp_path / "s", BlockLayout((0, 30), 2, 2), 20)
+        with pytest.raises(InputError, match="another design"):
+            open_raw_statistics(tmp_path / "s", BlockLayout((0, 14, 30), 1, 3), 20)
         array = array_of(open_group(tmp_path / "s", "statistics", complete=False), "gram/0")
         array[9, 20] = array[9, 20] + 1  # another integer with a correct checksum
         with pytest.raises(InputError, match="gram/0/c/1/2: a stored chunk is damaged"):

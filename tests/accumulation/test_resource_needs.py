@@ -138,27 +138,23 @@ def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_too_little_memory_is_refused_with_numbers(store, cohort, tmp_path, dry_run):
-    workers = 2 + psutil.virtual_memory().total // (200 << 20)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--workers", 2 + psutil.virtual_memory().total // (200 << 20)],
+            ["not enough memory", "iB available", "fewer workers"],
+        ),
+        (["--memory-limit", "200MiB"], ["--memory-limit", "200 MiB"]),
+    ],
+)
+def test_too_little_memory_is_refused_with_numbers(store, cohort, tmp_path, dry_run, options, said):
     result = command(
         accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work",
-        "--workers", workers, *(["--dry-run"] if dry_run else []),
+        *options, *(["--dry-run"] if dry_run else []),
     )  # fmt: skip
     assert result.exit_code == 4
-    assert "not enough memory" in result.stderr
-    assert "MiB" in result.stderr or "GiB" in result.stderr
-    assert "fewer workers" in result.stderr
-    assert not (tmp_path / "work" / "partials.zarr").exists()
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_too_small_a_limit_is_refused(store, cohort, tmp_path, dry_run):
-    result = command(
-        accumulate, "--genotypes", store, *outcomes(cohort), "--work-dir", tmp_path / "work",
-        "--memory-limit", "200MiB", *(["--dry-run"] if dry_run else []),
-    )  # fmt: skip
-    assert result.exit_code == 4
-    assert "--memory-limit" in result.stderr.splitlines()[-1]
+    assert [words for words in said if words not in result.stderr.splitlines()[-1]] == []
     assert not (tmp_path / "work" / "partials.zarr").exists()
 
 

@@ -106,15 +106,15 @@ def test_a_sound_mechanism_passes(audited, runs):
     assert (found.gaussian_epsilon or 0.0) <= EPSILON
 
 
+PARTS = {
+    "all parts": mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2)),
+    "subsample": mechanism(recipe=Recipe(subsample=SUBSAMPLE)),
+    "full": mechanism(),
+}
+
+
 @pytest.mark.parametrize(
-    "audited",
-    [
-        pytest.param(mechanism(), id="full", marks=pytest.mark.slow),
-        pytest.param(
-            mechanism(recipe=Recipe(subsample=SUBSAMPLE)), id="subsample", marks=pytest.mark.slow
-        ),
-        pytest.param(mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2)), id="all parts"),
-    ],
+    "audited", thinned((pytest.param(each, id=name) for name, each in PARTS.items()), every=3)
 )
 def test_a_sound_mechanism_passes_with_opendp_noise(audited):
     found = audit(audited, worst_pairs(audited)[:1], effort(1000, pooled_noise(OpenDPNoise())))
@@ -162,19 +162,14 @@ def test_half_the_noise_is_found_when_it_comes_from_opendp(monkeypatch):
 
 @pytest.mark.parametrize(
     ("fields", "factor", "pair", "runs"),
-    [
-        (["gram"], 0.5, "X'X, diagonal", 4000),
-        pytest.param(
-            ["fixed_cross", "phenotype_cross"], 0.5, "everything", 12_000, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            ["fixed_gram", "fixed_phenotype", "phenotype_gram"],
-            0.25,
-            "outcomes",
-            16_000,
-            marks=pytest.mark.slow,
-        ),
-    ],
+    thinned(
+        [
+            (["gram"], 0.5, "X'X, diagonal", 4000),
+            (["fixed_cross", "phenotype_cross"], 0.5, "everything", 12_000),
+            (["fixed_gram", "fixed_phenotype", "phenotype_gram"], 0.25, "outcomes", 16_000),
+        ],
+        every=3,
+    ),
 )
 def test_too_little_noise_on_one_part_is_found(fields, factor, pair, runs, monkeypatch):
     """A pair that changes this statistic detects it, even if the promise still holds."""

@@ -146,14 +146,6 @@ def kill_group(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def error_in(stderr: str) -> str:
-    """Return the error, which must be the last line and the only one."""
-    assert "Traceback" not in stderr, stderr
-    lines = stderr.splitlines()
-    assert [line for line in lines if line.startswith("error:")] == lines[-1:], stderr
-    return lines[-1]
-
-
 def free_address() -> str:
     (port,) = free_ports(1)
     return f"tcp://127.0.0.1:{port}"

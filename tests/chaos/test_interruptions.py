@@ -12,12 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from command_io import digest_in
+from command_io import digest_in, error_in
 from commands import (
     PATIENCE_SECONDS,
     Journal,
     dask_process,
-    error_in,
     free_address,
     kill_group,
     scheduler_at,

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command_io import digest_in, table_options
+from command_io import digest_in, error_in, table_options
 from commands import (
     PATIENCE_SECONDS,
     command_of,
-    error_in,
     kill_group,
     started,
     wait_until,

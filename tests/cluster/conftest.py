@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_io import digest_in
 from free_ports import free_ports
 from presence import missing
 from slurm_runs import ROOT, Cohort, Slurm
@@ -45,7 +47,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     _run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
     cohort = Cohort(prefix, Path(f"{PANEL}.afreq"))
     said = _run("accumulate", *cohort.accumulate_options(directory / "work"), "--workers", 1)
-    return cohort.with_digest(said)
+    return replace(cohort, digest=digest_in(said))
 
 
 def _run(command: str, *arguments: object) -> str:

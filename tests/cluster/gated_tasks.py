@@ -1,7 +1,7 @@
-"""A preload of Dask workers in tests: after a few tasks the others wait until a gate is opened.
+"""Dask preload: after a few tasks, all others wait until a gate is opened.
 
-The directory ``$PRIMO_TEST_GATE`` is the gate: each job says there that it came to it, and a file
-``open`` opens it. So a test strikes in the middle of a run however fast the machine is.
+The directory ``$PRIMO_TEST_GATE`` is the gate. Each job writes a file there when it reaches the
+gate, and a file ``open`` opens it, so that a test can disturb a run in its middle on any machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _closing = threading.Event()
 
 
 def dask_setup(worker: object) -> None:
-    """Put the gate before every task; Dask calls this when the worker starts."""
+    """Hold every task at the gate; Dask calls this when the worker starts."""
     run, gate = tasks.run_task, Path(os.environ["PRIMO_TEST_GATE"])
     life = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
@@ -27,12 +27,12 @@ def dask_setup(worker: object) -> None:
             (gate / f"waits-{life}").touch()
             while not (gate / "open").exists():
                 if _closing.wait(0.05):
-                    raise RuntimeError("the worker leaves, and its tasks with it")
+                    raise RuntimeError("the worker closes")
         return run(address, task)
 
     tasks.run_task = run_behind_gate
 
 
 def dask_teardown(worker: object) -> None:
-    """Let go of the tasks at the gate; Dask calls this when the worker closes in order."""
+    """End the tasks at the gate; Dask calls this when the worker closes in order."""
     _closing.set()

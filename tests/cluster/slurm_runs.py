@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from command_io import digest_in, table_options
 
 ROOT = Path(__file__).resolve().parents[2]
 # Limit that detects hangs; the tests make no assertion about durations.
@@ -40,9 +42,8 @@ class Slurm:
 
     def call(self, *words: object) -> str:
         """Return the output of a command."""
-        return subprocess.run(
-            list(map(str, words)), check=True, capture_output=True, text=True
-        ).stdout
+        asked = list(map(str, words))
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
     def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
         """Return the numbers of the worker jobs in a state."""
@@ -57,9 +58,9 @@ class Slurm:
         return facts.partition("JobState=")[2].split()[0]
 
     def start_again(self, job: str, said: Callable[[], str]) -> None:
-        """Let a requeued job run, which SLURM would let wait for two minutes.
+        """Start a requeued job, which SLURM would delay by two minutes.
 
-        In the second of its requeue its node still takes it for the one that was just ended.
+        In the second after the requeue, the node still confuses it with the job that just ended.
         """
         wait_for(lambda: self.state(job) == "PENDING", "requeue", said)
         self.call("scontrol", "update", f"JobId={job}", "StartTime=now+2")
@@ -78,16 +79,18 @@ class Cohort:
     frequencies: Path
     digest: str = ""
 
-    def with_digest(self, said: str) -> Cohort:
-        """Return the digest in the output of a command."""
-        return replace(self, digest=digest_in(said))
-
     def tables(self) -> list[str]:
         """Return the options for phenotypes, covariates, bounds, the model and the budget."""
-        names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
-        files = [word for name in names for word in (f"--{name}", f"{self.prefix}.{name}.tsv")]
         model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
-        return [*files, *model, "--epsilon", "2", "--delta", "1e-7", "--accept-noise"]
+        return [
+            *table_options(self.prefix),
+            *model,
+            "--epsilon",
+            "2",
+            "--delta",
+            "1e-7",
+            "--accept-noise",
+        ]
 
     def accumulate_options(self, work: Path) -> list[str]:
         """Return the options of pipelines.accumulate."""
@@ -96,21 +99,11 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Command:
-    """A command for SLURM whose tasks wait at a gate after the first few.
-
-    Attributes
-    ----------
-    words
-        The command.
-    gate
-        Directory that jobs say in that a task of theirs waits: `gated_tasks`.
-    log
-        What the command prints, if it is sent there.
-    """
+    """Command for SLURM whose tasks wait at a gate after the first few (`gated_tasks`)."""
 
     words: tuple[str, ...]
     gate: Path
-    log: Path
+    log: Path  # output of the command
 
     def said(self) -> str:
         """Return the output of the command so far."""
@@ -182,9 +175,3 @@ def wait_for(
     while not condition():
         assert time.monotonic() < end, f"no {what} in {LIMIT_SECONDS} s: {said()}"
         time.sleep(0.1)
-
-
-def digest_in(said: str) -> str:
-    """Return the digest that a command printed."""
-    (line,) = [line for line in said.splitlines() if line.startswith("statistics sha256: ")]
-    return line.partition(": ")[2]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Stands in for the commands of PBS, LSF and SGE: a job is a process group on this machine.
+"""Emulation of the commands of PBS, LSF and SGE: a job is a process group on this machine.
 
-It is called by the name of a command (qsub, qselect, qstat, qdel, bsub, bjobs, bkill), prints what
-that command prints, and keeps its jobs in ``$STAND_IN_QUEUE``, a file for each, named by number.
+The program has the name of a command (qsub, qselect, qstat, qdel, bsub, bjobs, bkill) and prints
+the output of that command. ``$STAND_IN_QUEUE`` holds one file for each job, named by its number.
 """
 
 from __future__ import annotations

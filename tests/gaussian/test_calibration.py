@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
+from exact_profile import exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,19 +25,8 @@ from primo_scale.gaussian.calibration import (
 )
 from primo_scale.gaussian.sensitivity import Adjacency
 
-mpmath = pytest.importorskip("mpmath")
-
 EPSILONS = [1e-3, 0.1, 5.0, 100.0]
 DELTAS = [1e-3, 1e-12, 1e-300]
-
-
-def exact_delta(epsilon, mu):
-    """Balle and Wang's closed form in 60 digits."""
-    with mpmath.workdps(60):
-        epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(
-            -mu / 2 - epsilon / mu
-        )
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

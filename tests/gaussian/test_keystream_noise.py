@@ -256,12 +256,6 @@ def decides_nothing(words, *_):
     return np.zeros(len(words), np.int64), np.full(len(words), UNDECIDED, np.uint8)
 
 
-def test_the_slow_path_alone_gives_the_same_noise(monkeypatch):
-    expected = KeystreamNoise(KEY).draw("a", 3_000, SCALE)
-    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
-    assert np.array_equal(KeystreamNoise(KEY).draw("a", 3_000, SCALE), expected)
-
-
 def test_every_attempt_has_its_own_further_bits(monkeypatch):
     """Further bits hardly ever matter in real draws, so a fake `decide` returns the last ones."""
 
@@ -275,17 +269,20 @@ def test_every_attempt_has_its_own_further_bits(monkeypatch):
     assert KeystreamNoise(KEY).draw("a", 300, SCALE).tolist() == expected
 
 
-def test_same_noise_however_many_attempts_are_made_at_a_time(monkeypatch):
-    expected = KeystreamNoise(KEY).draw("a", 20_000, SCALE)
-    monkeypatch.setattr(keystream_noise, "_SPARE_SHARE", 10**9)
-    monkeypatch.setattr(keystream_noise, "_SPARE_ATTEMPTS", 1)
-    assert np.array_equal(KeystreamNoise(KEY).draw("a", 20_000, SCALE), expected)
-
-
-def test_same_noise_on_any_number_of_cores(monkeypatch):
-    expected = KeystreamNoise(KEY).draw("a", 100_000, SCALE)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
-    assert np.array_equal(KeystreamNoise(KEY).draw("a", 100_000, SCALE), expected)
+@pytest.mark.parametrize(
+    ("count", "changes"),
+    [
+        (3_000, {"decide_from_prefixes": decides_nothing}),
+        (20_000, {"_SPARE_SHARE": 10**9, "_SPARE_ATTEMPTS": 1}),
+        (100_000, {"usable_cpus": lambda: 7}),
+    ],
+    ids=["slow path", "attempts at a time", "cores"],
+)
+def test_the_noise_does_not_depend_on_how_it_is_computed(monkeypatch, count, changes):
+    expected = KeystreamNoise(KEY).draw("a", count, SCALE)
+    for name, value in changes.items():
+        monkeypatch.setattr(keystream_noise, name, value)
+    assert np.array_equal(KeystreamNoise(KEY).draw("a", count, SCALE), expected)
 
 
 @pytest.mark.parametrize(

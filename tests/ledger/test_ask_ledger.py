@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ledger_examples import ACCOUNT, DELTA, request, write_version_1
+from ledger_examples import ACCOUNT, DELTA, request
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.ledger.ledger import Ledger
@@ -79,10 +79,8 @@ def test_ask_returns_none_if_stored_noise_of_the_request_may_pay(path: Path) -> 
         ask(path, replace(request("x", 2.5), people_digest="everybody"), [charge.id])
 
 
-def test_asking_does_not_upgrade_a_ledger_of_version_1(tmp_path: Path) -> None:
-    path = tmp_path / "old.sqlite"
-    write_version_1(path)
-    assert ask(path, replace(request("new", 1.0), people_digest="everybody")) is not None
+def test_asking_does_not_upgrade_a_ledger_of_version_1(version_1) -> None:
+    assert ask(version_1, replace(request("new", 1.0), people_digest="everybody")) is not None
 
 
 def test_a_read_only_ledger_reserves_nothing(path: Path) -> None:

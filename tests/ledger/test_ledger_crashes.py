@@ -14,7 +14,7 @@ from collections import Counter
 
 import pytest
 from crash import KILLED, STEPS, UPGRADE_STEPS, killed_at, steps_passed
-from ledger_examples import VERSION_1_CHARGE, write_version_1
+from ledger_examples import VERSION_1_CHARGE
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.gaussian.calibration import Cost, release_mu
@@ -156,21 +156,19 @@ def test_a_retry_that_the_budget_does_not_cover_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("label", UPGRADE_STEPS)
-def test_an_upgrade_is_one_transaction(tmp_path, label):
-    path = tmp_path / "ledger.sqlite"
-    write_version_1(path)
+def test_an_upgrade_is_one_transaction(tmp_path, version_1, label):
     assert steps_passed(lambda: None) == []
-    assert killed_at(label, Ledger, path) == KILLED
-    with sqlite3.connect(path) as database:
+    assert killed_at(label, Ledger, version_1) == KILLED
+    with sqlite3.connect(version_1) as database:
         kinds = [kind for (kind,) in database.execute("SELECT kind FROM events ORDER BY number")]
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     assert (
         ("upgraded" in kinds) == ("signing" in tables) == (label is PaymentStep.UPGRADE_COMMITTED)
     )
-    assert steps_passed(Ledger, path) == list(
+    assert steps_passed(Ledger, version_1) == list(
         UPGRADE_STEPS if label is PaymentStep.UPGRADE_WRITTEN else ()
     )
-    with Ledger(path) as ledger:
+    with Ledger(version_1) as ledger:
         assert ledger.verify() == []
         assert [charge.id for charge in ledger.balances()[0].charges] == [VERSION_1_CHARGE]
     assert len(events(tmp_path, "upgraded")) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, refused_command, write_version_1
+from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, refused_command
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -165,21 +165,17 @@ def test_a_charge_without_a_roster_is_matched_by_its_sample_list(ledger):
     refused_command(ledger, of(ledger, range(60, 100), "another part"))
 
 
-def test_a_ledger_of_version_1_stores_rosters(tmp_path):
-    path = tmp_path / "ledger.sqlite"
-    write_version_1(path)
-    with Ledger(path) as ledger:
+def test_a_ledger_of_version_1_stores_rosters(version_1):
+    with Ledger(version_1) as ledger:
         ledger.reserve(of(ledger, EVERYBODY, "new"))
         refused_command(ledger, of(ledger, range(5), "second"))
         assert ledger.verify() == []
         assert ledger.balances()[0].charges[0].id == VERSION_1_CHARGE
 
 
-def test_a_charge_without_roster_vouches_for_its_own_sample_list_alone(tmp_path):
+def test_a_charge_without_roster_vouches_for_its_own_sample_list_alone(version_1):
     """Nobody knows the people of a charge of version 1, but for a request with the same list."""
-    path = tmp_path / "ledger.sqlite"
-    write_version_1(path)
-    with Ledger(path) as ledger:
+    with Ledger(version_1) as ledger:
         ledger.reserve(of(ledger, range(30), "second"))
         asked = of(ledger, range(29, 60), "eur343")
         line, _ = refused_command(ledger, asked)

@@ -6,7 +6,7 @@ import numpy as np
 
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.methods.dosage_scale import to_dosage_scale
-from primo_scale.methods.linear_model import LatticeWeights
+from primo_scale.methods.solution import LatticeWeights
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.clip_response import ClipResponse

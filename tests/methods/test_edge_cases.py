@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
 
+from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import SHRINKAGES
-from primo_scale.methods.linear_model import missing_rescale
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
 RNG = np.random.default_rng(1)
@@ -30,31 +30,8 @@ def rows(n, d, l):  # noqa: E741
     )
 
 
-def with_zero_rows(X, C, Y):
-    X[::2], Y[::2] = 0, 0
-    return X, C, Y
-
-
-def monomorphic(X, C, Y):
-    X[:] = 1
-    return X, C, Y
-
-
-def collinear(X, C, Y):
-    X[:, 1:] = X[:, :1]
-    return X, C, Y
-
-
-def constant_phenotype(X, C, Y):
-    Y[:, 0] = 123
-    return X, C, Y
-
-
-def all_missing(X, C, Y):
-    Y[:, 0] = 0
-    return X, C, Y
-
-
+X, C, Y = rows(30, 4, 3)
+EVERY_OTHER = np.arange(30)[:, None] % 2
 COHORTS = {
     "one variant": rows(30, 1, 3),
     "one phenotype": rows(30, 4, 1),
@@ -63,11 +40,11 @@ COHORTS = {
     "two people": rows(2, 5, 3),
     "more phenotypes than people": rows(6, 3, 40),
     "more variants than people": rows(6, 40, 3),
-    "zero rows": with_zero_rows(*rows(30, 4, 3)),
-    "monomorphic variants": monomorphic(*rows(30, 4, 3)),
-    "equal variants": collinear(*rows(30, 4, 3)),
-    "constant phenotype": constant_phenotype(*rows(30, 4, 3)),
-    "all-missing phenotype": all_missing(*rows(30, 4, 3)),
+    "zero rows": (X * EVERY_OTHER, C, Y * EVERY_OTHER),
+    "monomorphic variants": (np.ones_like(X), C, Y),
+    "equal variants": (np.repeat(X[:, :1], 4, axis=1), C, Y),
+    "constant phenotype": (X, C, np.where([True, False, False], 123, Y)),
+    "all-missing phenotype": (X, C, Y * [0, 1, 1]),
     "nothing": (np.zeros((5, 3), int), np.full((5, 1), KAPPA), np.zeros((5, 2), int)),
 }
 RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES, "ridge")]

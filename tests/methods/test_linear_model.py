@@ -7,7 +7,7 @@ import pytest
 from methods_examples import inputs_for, integer_cohort, ridge_weights, solved, statistics_of
 from sklearn.linear_model import Ridge as SklearnRidge
 
-from primo_scale.methods.linear_model import missing_rescale
+from primo_scale.methods.adjustment import missing_rescale
 
 
 def ridge(X, fixed, Y, penalty, *, boundaries=None):

@@ -146,4 +146,4 @@ def test_options_for_local_paths_refuse_urls(cohort, tmp_path, prefix):
     other = options(cohort, tmp_path / "work")
     output = run("accumulate", "--genotypes", f"{cohort}.zarr", *other, "--object-store",
                  tmp_path, exit_code=2)  # fmt: skip
-    assert "is no URL" in output
+    assert "not a URL" in output

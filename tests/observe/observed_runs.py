@@ -1,9 +1,7 @@
-"""Accumulations of many tiny tasks, in processes that tests watch and kill."""
+"""Accumulations of many tiny tasks, in processes that tests watch."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,21 +13,38 @@ ROOT = Path(__file__).resolve().parents[2]
 D = 400  # variants, each of which is an LD block and a tile task
 BLOCKS = ["--ld-blocks", "window:1"]
 _LIMIT_S = 600
+# Records every task, and dies without a word after it has recorded the twentieth.
+_DIES = """
+import os, sys
+from primo_scale.cli import accumulate
+from primo_scale.run import progress, run_log
+from primo_scale.run.progress_file import ProgressFile
+
+class Dying(ProgressFile):
+    def emit(self, record):
+        super().emit(record)
+        if getattr(record, "fields", {}).get("done", 0) >= 20:
+            os._exit(9)
+
+progress._RECORD_GAP_SECONDS = 0
+run_log.ProgressFile = Dying
+accumulate.main(sys.argv[1:])
+"""
 
 
-def start(cohort: Cohort, *options: object) -> subprocess.Popen[bytes]:
-    """Start an accumulation with one worker, in a process group of its own."""
-    words = [*cohort.accumulation, *BLOCKS, "--workers", "1", *map(str, options)]
+def accumulate_and_die(cohort: Cohort, *options: str) -> None:
+    """Accumulate in a process that dies in the midst of it."""
+    words = [sys.executable, "-c", _DIES, *cohort.accumulation, *BLOCKS, *options]
+    assert subprocess.run(words, cwd=ROOT, check=False).returncode == 9
+
+
+def start(cohort: Cohort) -> subprocess.Popen[bytes]:
+    """Start an accumulation with one worker."""
+    words = [*cohort.accumulation, *BLOCKS, "--workers", "1"]
     return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.accumulate", *words], cwd=ROOT, start_new_session=True,
+        [sys.executable, "-m", "pipelines.accumulate", *words], cwd=ROOT,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-
-
-def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command and its workers as a crash of the machine would."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def wait_until(condition, process: subprocess.Popen[bytes]) -> None:

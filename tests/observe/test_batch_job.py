@@ -13,8 +13,7 @@ import pytest
 from small_cohort import Cohort, command, write_cohort
 
 from primo_scale.cli import ingest
-from primo_scale.cli.batch_job import SIGNS
-from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.command_line import BATCH_JOB_SIGNS, ContractCommand, log_format_option
 from primo_scale.errors import InputError, InterruptedRun, PrimoError
 from primo_scale.run.execution import Execution
 from primo_scale.run.run_log import LOGGER, run_logged, stage
@@ -37,7 +36,7 @@ def ended(work_dir: Path, error: PrimoError, *options: str):
     return command(main, *options)
 
 
-@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("sign", BATCH_JOB_SIGNS)
 def test_an_error_of_a_batch_job_is_told_in_the_log_alone(sign, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(sign, "7")
     done = ended(tmp_path, PRIVATE)

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
-import small_cohort
 from attrs import frozen
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.cli import ingest
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
@@ -131,13 +129,3 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     result = CliRunner().invoke(broken, [])
     assert result.exit_code == 3
     assert result.stderr.splitlines() == ["goes on", "error: --x: is refused"]
-
-
-def test_a_real_command_speaks_json(tmp_path) -> None:
-    words = ["--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr", "--log-format", "json"]
-    result = small_cohort.command(ingest.main, *words)
-    assert result.exit_code == 3
-    lines = [json.loads(line) for line in result.stderr.splitlines()]
-    assert [line["event"] for line in lines] == ["stage begins", "error"]
-    assert lines[-1]["stage"] == "ingest"
-    assert lines[-1]["fields"]["exit_code"] == 3

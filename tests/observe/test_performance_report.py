@@ -8,16 +8,13 @@ import stat
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
+from small_cohort import Cohort, write_cohort
 
-from primo_scale.cli import release as gwas_release
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.performance import performance_reported
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.execution import Execution
-
-BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
 
 @pytest.mark.slow  # and needs Bokeh
@@ -49,27 +46,17 @@ def test_a_scheduler_without_bokeh_is_refused_before_the_work(tmp_path) -> None:
 
 
 def test_without_bokeh_the_option_is_refused(monkeypatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "bokeh" else find(name)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"needs Bokeh\. pip install 'primo-scale\[report\]'$"):
         Execution(performance_report="r.html")
 
 
 @pytest.mark.parametrize("place", ["release/report.html", "work/../release/deep/report.html"])
 def test_a_report_inside_the_release_is_refused(monkeypatch, tmp_path, place) -> None:
-    found = importlib.util.find_spec("json")  # stands for Bokeh, which is not looked into
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: found if name == "bokeh" else find(name)
-    )
-    (tmp_path / "pheno.tsv").write_text("FID\tIID\tQT\n")
-    (tmp_path / "bounds.tsv").write_text("name\tlower\tupper\n")
-    words = ["--bfile", tmp_path / "none", "--pheno", tmp_path / "pheno.tsv", "--pheno-bounds",
-             tmp_path / "bounds.tsv", "--out", tmp_path / "release", "--work-dir",
-             tmp_path / "work", *BUDGET, "--performance-report", tmp_path / place]  # fmt: skip
-    result = CliRunner().invoke(gwas_release.main, list(map(str, words)))
+    # Bokeh may be absent; it is not imported.
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: "found")
+    cohort = Cohort(write_cohort(tmp_path / "cohort"))
+    result = cohort.release("--performance-report", cohort.folder / place)
     assert result.exit_code == 2
     assert "--performance-report: is private, and lies in what gets published" in result.stderr
-    assert not (tmp_path / "work").exists()
+    assert not list(cohort.folder.glob("release*"))

@@ -34,22 +34,9 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-@pytest.fixture
-def records(monkeypatch):
-    """Records of the project's log, at all levels."""
-
-    class Keep(logging.Handler):
-        def __init__(self) -> None:
-            super().__init__(logging.DEBUG)
-            self.kept: list[logging.LogRecord] = []
-
-        def emit(self, record: logging.LogRecord) -> None:
-            self.kept.append(record)
-
-    keep = Keep()
-    monkeypatch.setattr(LOGGER, "level", logging.DEBUG)
-    monkeypatch.setattr(LOGGER, "handlers", [keep])
-    return keep.kept
+@pytest.fixture(autouse=True)
+def all_lines(caplog) -> None:
+    caplog.set_level(logging.DEBUG, logger=LOGGER.name)
 
 
 def console(monkeypatch, *, terminal: bool, width: int = 120) -> io.StringIO:
@@ -71,35 +58,35 @@ def continue_a_run(clock: Clock, minutes: int, seconds_a_task: int = 6) -> None:
             move(done, TOTAL)
 
 
-def test_a_log_file_gets_a_line_every_so_often(monkeypatch, clock, records) -> None:
+def test_a_log_file_gets_a_line_every_so_often(monkeypatch, clock, caplog) -> None:
     screen = console(monkeypatch, terminal=False)
     continue_a_run(clock, minutes=8)
     assert screen.getvalue() == ""
-    assert {record.levelno for record in records} == {logging.INFO}
-    assert 4 <= len(records) < 20  # of 80 tasks; ever further apart
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    assert 4 <= len(caplog.records) < 20  # of 80 tasks; ever further apart
     # 20 tasks of 6 s are left: what was there before is not this run's work.
-    assert records[-1].getMessage() == (
+    assert caplog.messages[-1] == (
         "accumulate: 480 of 500 tasks, 96% of the work, 10 tasks a minute, about 2 min left"
     )
-    fields = [record.fields for record in records]
+    fields = [record.fields for record in caplog.records]
     assert fields[-1] == {
         "of_what": "tasks", "done": 480, "total": 500, "work_done": 0.96, "per_second": 0.1667,
         "seconds_left": 120,
     }  # fmt: skip
     assert json.loads(json.dumps(fields)) == fields
-    assert [record.event for record in records] == ["progress"] * len(records)
+    assert [record.event for record in caplog.records] == ["progress"] * len(caplog.records)
 
 
-def test_a_short_run_says_nothing(monkeypatch, clock, records) -> None:
+def test_a_short_run_says_nothing(monkeypatch, clock, caplog) -> None:
     console(monkeypatch, terminal=False)
     with progress.progress_bar("accumulate") as move:
         move(Amount(0, 0), TOTAL)
         clock.now += 2
         move(TOTAL, TOTAL)
-    assert records == []
+    assert caplog.records == []
 
 
-def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, records) -> None:
+def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, caplog) -> None:
     console(monkeypatch, terminal=False)
     with pytest.raises(KeyboardInterrupt), progress.count_bar("ingest", "partitions") as move:
         move(0, 50)
@@ -108,10 +95,10 @@ def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, records) -
         clock.now += 3
         move(21, 50)
         raise KeyboardInterrupt
-    assert records[-1].getMessage().startswith("ingest: 21 of 50 partitions, 42% of the work")
+    assert caplog.messages[-1].startswith("ingest: 21 of 50 partitions, 42% of the work")
 
 
-def test_a_bar_starts_where_the_run_before_stood(monkeypatch, clock, records) -> None:
+def test_a_bar_starts_where_the_run_before_stood(monkeypatch, clock, caplog) -> None:
     screen = console(monkeypatch, terminal=True)
     continue_a_run(clock, minutes=8)
     frames = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
@@ -120,11 +107,11 @@ def test_a_bar_starts_where_the_run_before_stood(monkeypatch, clock, records) ->
     assert "480 of 500 tasks" in frames.splitlines()[-1]
     assert "about 2 min left" in frames.splitlines()[-1]
     # The terminal shows a bar, so the lines are the log file's alone.
-    assert {record.levelno for record in records} == {logging.DEBUG}
+    assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
 @pytest.mark.parametrize(("width", "with_rate"), [(80, False), (100, True), (200, True)])
-def test_a_bar_is_one_line_of_the_terminal(monkeypatch, clock, records, width, with_rate) -> None:
+def test_a_bar_is_one_line_of_the_terminal(monkeypatch, clock, caplog, width, with_rate) -> None:
     """With the largest numbers that a run shows: a million tasks, and days."""
     screen = console(monkeypatch, terminal=True, width=width)
     whole = Amount(1_234_567, 1_234_567)

@@ -13,7 +13,7 @@ from primo_scale.privacy.clip_response import clip_response, no_clipping
 @pytest.mark.parametrize("prevalence", [0.05, 0.5])
 def test_slope_and_offset_are_those_of_simulated_rows(clip, n_normal, prevalence):
     rng = np.random.default_rng(7)
-    n = 400_000
+    n = 100_000
     sd = np.sqrt(prevalence * (1 - prevalence))
     levels = (-prevalence / sd, (1 - prevalence) / sd)
     case = rng.random(n) < prevalence
@@ -48,7 +48,7 @@ def test_the_response_without_clipping_is_the_identity():
 @pytest.mark.parametrize("share", [0.4, 0.7])
 def test_missing_values_make_rows_shorter_and_the_slope_larger(n_phenotypes, share):
     rng = np.random.default_rng(8)
-    n = 200_000
+    n = 50_000
     complete = rng.normal(size=(n, n_phenotypes))
     rows = complete * (rng.random((n, n_phenotypes)) < share)
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)

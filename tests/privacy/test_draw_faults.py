@@ -8,13 +8,13 @@ from the key that the fault left in the work directory.
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import shutil
 import signal
 import sys
 
 import pytest
+from crash import exit_code
 from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay, pay_moments
 
 from primo_scale.errors import InputError, PrimoError, anticipated
@@ -24,7 +24,6 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.privacy.private_statistics import Draw, privatise
 
-FORK = multiprocessing.get_context("fork")
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")
 
 
@@ -46,14 +45,8 @@ def in_a_child(folder, prepare, function, *arguments):
             os._exit(1)
 
     (folder / "line").unlink(missing_ok=True)
-    process = FORK.Process(target=child)
-    process.start()
-    process.join(60)
-    if process.exitcode is None:
-        process.kill()
-        raise TimeoutError("a child ran for more than a minute")
-    line = (folder / "line").read_text() if (folder / "line").exists() else ""
-    return process.exitcode, line
+    code = exit_code(child)
+    return code, (folder / "line").read_text() if (folder / "line").exists() else ""
 
 
 def io_error_at(nth, below):

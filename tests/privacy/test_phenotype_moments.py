@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from crash import KILLED, MOMENTS_STEPS, killed_at, steps_passed
-from scipy.stats import chi2
+from noise_checks import has_scale
 from tiny_release import PROMISE, charges_of, noise_store, open_budget, pay_moments
 
 from primo_scale.errors import BudgetRefused, InputError
@@ -45,10 +45,8 @@ def test_drawn_noise_has_the_stated_scale(tmp_path) -> None:
     raw = RawMoments(np.full((3, 2_000), 12_345, dtype=np.int64))
     bought = pay(tmp_path, moments=raw)
     noise = np.array(bought.sums) - 12_345
-    statistic = (noise / bought.sigma).ravel() @ (noise / bought.sigma).ravel()
-    low, high = chi2.ppf([1e-8, 1 - 1e-8], noise.size)
-    assert low < statistic < high
-    assert not low < statistic * 1.15 < high, "a scale 7% off would be found"
+    assert has_scale(noise, bought.sigma)
+    assert not has_scale(noise, 1.15 * bought.sigma)
 
 
 def test_paid_once_and_replayed(tmp_path) -> None:

@@ -122,9 +122,9 @@ def example_weights(
     )
 
 
-def profile(epsilon: float, mu: float) -> mpmath.mpf:
-    """Return the Balle-Wang profile by its definition, in 60 digits."""
-    with mpmath.workdps(60):
+def profile(epsilon: float, mu: float, *, digits: int = 60) -> mpmath.mpf:
+    """Return the Balle-Wang profile by its definition."""
+    with mpmath.workdps(digits):
         ratio = mpmath.mpf(epsilon) / mu
         half = mpmath.mpf(mu) / 2
         return mpmath.ncdf(half - ratio) - mpmath.exp(epsilon) * mpmath.ncdf(-half - ratio)

@@ -192,7 +192,8 @@ OTHERWISE = f"differs from what version {__version__} renders from release.json"
 )  # fmt: skip
 def test_text_that_does_not_follow_from_the_statement_is_found(name, change, release):
     rewrite(release, name, change)
-    assert problems(release) == [f"contents: {name} {OTHERWISE}"]
+    for key in (None, PUBLIC_KEY):
+        assert problems(release, key) == [f"contents: {name} {OTHERWISE}"]
 
 
 def test_a_log_that_repeats_a_line_or_reorders_it_is_found(release):

@@ -17,8 +17,7 @@ from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.ledger import spending
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS
-from primo_scale.methods.linear_model import LatticeWeights
-from primo_scale.methods.solution import Solution
+from primo_scale.methods.solution import LatticeWeights, Solution
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.clip_response import ClipResponse
@@ -30,7 +29,7 @@ from primo_scale.publication.verify import verify_release
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.estimation import Solved
-from primo_scale.run.method_choice import Chosen
+from primo_scale.run.release_forecast import Chosen
 
 EPSILON, DELTA = 5.0, 1e-7
 PEOPLE = 48_731  # stands nowhere where it is private

@@ -14,6 +14,7 @@ from release_edits import failed, forge, problems, put, read_document, restate, 
 from release_examples import (
     MODES,
     PUBLIC_KEY,
+    SIGNER,
     example_document,
     example_statement,
     example_weights,
@@ -24,8 +25,9 @@ from tiers import thinned
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import schema_problems, serialise
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import document_findings, verify, verify_release
+from primo_scale.publication.wording import stamp_of
 
 FILES = (
     "README.txt",
@@ -100,6 +102,21 @@ def test_missing_extra_and_linked_files_are_found(name, release):
     os.rename(release / "release.json", release / "release.json.bak")
     with pytest.raises(InputError, match="holds no release"):
         verify_release(release)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda files: files[0].update(bytes=1), "README.txt has another size than stated"),
+        (lambda files: files.append(files[0]), "a file is listed twice"),
+    ],
+)
+def test_a_wrong_list_of_files_is_found(change, problem, release):
+    document = read_document(release)
+    change(document["files"])
+    document["signature"] = signature_of(document, SIGNER)
+    (release / "release.json").write_bytes(serialise(document))
+    assert problems(release) == [f"files: {problem}"]
 
 
 def test_a_file_that_does_not_belong_is_found(release):
@@ -241,19 +258,48 @@ def test_contradictions_within_a_statement_are_found(mode, path, value, check):
     assert check in failed(put(example_document(mode), path, value))
 
 
-def test_the_charges_must_pay_for_the_whole_release():
-    document = example_document("subsampled")
-    for path in ("charges.0.cost.epsilon", "after.cost.epsilon", "after.epsilon"):
-        less = value_at(document, f"ledger.{path}") - 0.5
-        document = put(document, f"ledger.{path}", less)
-    (finding,) = [finding for finding in document_findings(document) if not finding.ok]
-    assert finding.detail.startswith("the charges' epsilon add up to")
+def test_another_unit_is_found_although_the_stamp_repeats_it():
+    document = put(example_document("label"), "guarantee.unit", "nothing but other people")
+    document["stamp"] = stamp_of(document)
+    assert failed(document) == ["stamp"]
+
+
+def exchange_costs(ledger: dict[str, Any]) -> None:
+    one, other = ledger["charges"]
+    one["cost"], other["cost"] = other["cost"], one["cost"]
+
+
+def take_nothing(ledger: dict[str, Any]) -> None:
+    ledger["after"] = ledger["before"]
+
+
+def add_a_charge(ledger: dict[str, Any]) -> None:
+    cost = dict.fromkeys(("mu_squared", "epsilon", "delta"), 0.0)
+    ledger["charges"].append({"id": "charge-9", "cost": cost})
+
+
+def charge_less(ledger: dict[str, Any]) -> None:
+    for entry in (ledger["charges"][0]["cost"], ledger["after"]["cost"], ledger["after"]):
+        entry["epsilon"] -= 0.5
+
+
+@pytest.mark.parametrize(
+    ("mode", "change"),
+    [("moments", exchange_costs), ("full", take_nothing), ("full", add_a_charge),
+     ("subsampled", charge_less)],
+)  # fmt: skip
+def test_payments_that_do_not_add_up_are_found(mode, change):
+    """Each change is consistent with all but one of the checks."""
+    document = example_document(mode)
+    change(document["ledger"])
+    assert failed(document) == ["ledger"]
 
 
 def test_a_budget_overrun_is_found():
+    """The budget pays for this release alone, and the account has spent a tenth of it before."""
     document = example_document()
-    before = document["ledger"]["before"]
-    budget = {"epsilon": before["epsilon"], "mu_squared": before["cost"]["mu_squared"]}
+    promise = document["guarantee"]
+    budget = {"epsilon": promise["epsilon"], "mu_squared": promise["cost"]["mu_squared"]}
     findings = document_findings(put(document, "ledger.budget", budget))
     assert any("exceeds the budget" in finding.detail for finding in findings)
 

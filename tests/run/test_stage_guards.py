@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -95,6 +96,15 @@ def test_damaged_statistics_are_refused(summed, damage):
     if damage == "flipped":
         chunk.write_bytes(bytes(content))
     refused(summed.finalize(), 3, "chunk")
+    assert not summed.charges()
+
+
+def test_statistics_of_other_blocks_are_refused(summed):
+    header = summed.work / "statistics.zarr" / "zarr.json"
+    document = json.loads(header.read_text())
+    document["attributes"]["boundaries"][1] += 1
+    header.write_text(json.dumps(document))
+    refused(summed.finalize(), 3, "damaged or of another design")
     assert not summed.charges()
 
 

@@ -2,7 +2,7 @@
 
     python tests/cluster/golden/write_golden.py
 
-Read the differences before committing them: a job script is what a site runs.
+Read the differences before committing them, because sites run these job scripts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ GOLDEN = {"slurm": "slurm.sh", "pbs": "pbs.sh", "lsf": "lsf.sh", "sge": "sge.sh"
 
 
 def rendered(kind: str) -> str:
-    """What the example of a kind comes to, on any machine and for any user."""
+    """Return the output for the example of a kind, for any machine and any user's settings."""
     nobody = {"LSF_ENVDIR": os.devnull, "PBS_ACCOUNT": ""}
-    (defaults,) = dask.config.collect_yaml([_defaults()])
+    settings = Path(dask_jobqueue.__file__).with_name("jobqueue.yaml")
+    (defaults,) = dask.config.collect_yaml([str(settings)])
     with (
         mock.patch.dict(os.environ, nobody),
         mock.patch.object(sys, "executable", "PYTHON"),
@@ -38,11 +39,6 @@ def rendered(kind: str) -> str:
         )
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def _defaults() -> str:
-    """The file with dask-jobqueue's own settings, whatever this user's say."""
-    return str(Path(dask_jobqueue.__file__).with_name("jobqueue.yaml"))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     pip download --no-deps dask-kubernetes==2026.3.0
     python tests/cluster/operator/copy_crd.py dask_kubernetes-2026.3.0-py3-none-any.whl
 
-The wheel's own dependencies, forty packages, are not worth one schema. Descriptions are left out;
-nothing else is changed.
+This avoids forty packages, which the wheel depends on, for one schema. The copy has no
+descriptions and is otherwise unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COPY = Path(__file__).with_name("daskcluster.v1.json")
 
 
 def without_descriptions(schema: Any) -> Any:
-    """Leave out texts for people, but not a property that is called description."""
+    """Remove descriptions, but not a property that is called description."""
     if isinstance(schema, dict):
         return {
             key: without_descriptions(value)
@@ -34,7 +34,7 @@ def without_descriptions(schema: Any) -> Any:
 
 
 def main(wheel: Path) -> None:
-    """Write the copy, with where it is from."""
+    """Write the copy, with its source."""
     with zipfile.ZipFile(wheel) as archive:
         text = archive.read(INSIDE)
     resource = yaml.safe_load(text)

@@ -15,8 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from primo_scale.errors import InputError, InterruptedRun
 
 PROGRESS_FILE = "progress.json"
@@ -107,6 +105,8 @@ def read_progress(work_dir: Path) -> RunProgress | None:
     InputError
         The file is not one that a run writes.
     """
+    import msgspec  # not needed to verify a release, which imports this module
+
     path = work_dir / PROGRESS_FILE
     try:
         run = msgspec.json.decode(path.read_bytes(), type=RunProgress)
@@ -115,7 +115,7 @@ def read_progress(work_dir: Path) -> RunProgress | None:
         return run
     except FileNotFoundError:
         return None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of msgspec, or of a date
         raise InputError(
             "is damaged", where=path, remedy="The next run replaces it; the run is not harmed"
         ) from error

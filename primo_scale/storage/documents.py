@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from primo_scale.errors import InputError
 
 T = TypeVar("T")
@@ -22,9 +20,9 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
     path
         Existing file.
     parse
-        Function from the members of the object to the result. It raises ValueError, LookupError,
-        TypeError, AttributeError or `msgspec.ValidationError` where a member is missing or of
-        another type.
+        Function from the members of the object to the result. It raises ValueError (as msgspec
+        does), LookupError, TypeError or AttributeError where a member is missing or of another
+        type.
     remedy
         What the user can do about a damaged file, as a sentence.
 
@@ -40,7 +38,6 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
         return parse(document)
     except (
         ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
-        msgspec.ValidationError,
     ) as error:  # fmt: skip
         raise InputError("is damaged", where=path, remedy=remedy) from error
 

@@ -2,8 +2,9 @@
 
 A request says what to do, and a function does it: `release` publishes weights from PLINK files,
 `ingest`, `accumulate` and `finalize` are its three stages, and `plan` forecasts it. `open_release`
-reads a release, `verify` checks one, `open_genotypes` reads a genotype store. `party_roster`,
-`party_release` and `party_fit` serve several parties who hold columns of the same people.
+reads a release, `verify` checks one, `open_genotypes` reads a genotype store, and
+`from_pandas_plink` makes one from an array. `party_roster`, `party_release` and `party_fit` serve
+several parties who hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from primo_scale.version import __version__
 if TYPE_CHECKING:
     from primo_scale.errors import PrimoError
     from primo_scale.genotypes.dosage import open_genotypes
+    from primo_scale.genotypes.pandas_plink import from_pandas_plink
     from primo_scale.publication.open_party import PartyRelease, open_party_release
     from primo_scale.publication.open_release import Release, open_release
     from primo_scale.publication.verify import Verification, verify
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PrimoError": "errors",
+    "from_pandas_plink": "genotypes.pandas_plink",
     "open_genotypes": "genotypes.dosage",
     **dict.fromkeys(("PartyRelease", "open_party_release"), "publication.open_party"),
     **dict.fromkeys(("PartyModel", "party_fit"), "run.party_fit"),
@@ -66,6 +69,7 @@ __all__ = [
     "__version__",
     "accumulate",
     "finalize",
+    "from_pandas_plink",
     "ingest",
     "open_genotypes",
     "open_party_release",

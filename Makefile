@@ -9,7 +9,7 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint bench clean
+.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint reproduce bench clean
 .PHONY: test test-fast test-rest test-trials test-all
 
 setup: $(VENV)/.setup
@@ -86,6 +86,10 @@ lint: setup-dev
 # The JSON schema of release.json, from the dataclasses of primo_scale/publication/statement.py.
 schema: setup
 	$(BIN)/python -m primo_scale.publication.release_schema
+
+# A figure of a paper, such as FIGURE=wu-2; docs/papers has the results.
+reproduce: setup-dev
+	$(BIN)/python -m experiments.reproduce $(FIGURE)
 
 bench: setup-dev
 	for part in headline sweep biobank scaling ingest; do \

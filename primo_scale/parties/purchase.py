@@ -15,7 +15,7 @@ from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest, PayingCohort
+from primo_scale.ledger.spending import Charge, PayingCohort
 from primo_scale.parties.columns import PartyColumns
 from primo_scale.parties.exact_columns import Survey, people_of
 from primo_scale.parties.noise_scale import PartyNoise
@@ -109,15 +109,7 @@ def pay_for_values(
         values.survey.digest,
         {"query": "party release", "sigma": values.noise.sigma, **values.public},
     )
-    request = ChargeRequest(
-        paying_cohort.account,
-        digest,
-        promise.epsilon,
-        promise.delta,
-        values.noise.cost,
-        paying_cohort.people_digest,
-        paying_cohort.roster,
-    )
+    request = paying_cohort.request(digest, promise.epsilon, promise.delta, values.noise.cost)
     replayed = ledger.replayable_charge(request, stored_noise=noise_store.charges())
     if published is not None and (replayed is None or replayed.id != published):
         raise InputError(

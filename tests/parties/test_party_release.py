@@ -18,10 +18,12 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.outcomes.coding import BOUNDED_UNIT
+from primo_scale.parties import purchase
 from primo_scale.parties.random_signs import RandomSigns
 from primo_scale.parties.roster import read_roster
 from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_party import open_party_release
+from primo_scale.publication.recompute_profile import epsilon_of
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import verify
 from primo_scale.run.operations import ingest
@@ -30,6 +32,7 @@ from primo_scale.run.party_operations import party_release, party_roster
 from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
 from primo_scale.run.request_parts import GenotypeFiles
 from primo_scale.storage.encryption import make_key_file
+from primo_scale.storage.files import sha256_of_file
 
 PARTY_STEPS = tuple(step for step in STEPS if step is not PaymentStep.BLOCK_WRITTEN)
 
@@ -77,6 +80,16 @@ def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> Non
     assert abs(np.corrcoef(first[:, 0], second[:, 0])[0, 1]) < 0.25  # no shared noise
 
 
+def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(purchase, "_DRAWS_AT_A_TIME", N_PEOPLE // 2)
+    parties = make_parties(tmp_path)
+    release = party_release(request_of(parties[1], tmp_path))
+    noise = release.values - exact_units(tmp_path, parties[1])
+    check_noise(noise, release.document["mechanism"]["sigma"])
+    first, second = np.split(noise[:, 0], 2)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.3
+
+
 def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
     parties = make_parties(tmp_path)
     request = request_of(parties[0], tmp_path, mixtures=300, seed=SEED, person_columns=4)
@@ -95,6 +108,7 @@ def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) 
     with Ledger(directory / "ledger-one") as ledger:
         (balance,) = ledger.balances()
     assert [charge.state for charge in balance.charges] == [ChargeState.PUBLISHED]
+    assert not [*(directory / "release-one.work").rglob("*.key")]  # it would reveal the noise
     assert verify(again.directory, ledger=directory / "ledger-one").ok
     with pytest.raises(InputError, match="another release is published"):
         party_release(request_of(parties[0], directory, epsilon=4.0))
@@ -232,13 +246,43 @@ def test_a_signed_lie_is_found(released, tmp_path: Path, member, value) -> None:
         holder = holder[name]
     old = holder[member[-1]]
     holder[member[-1]] = type(old)(old * value)
-    with Ledger(directory / "ledger-one") as ledger:
-        document["signature"] = signature_of(document, Signer(ledger.public_key, ledger.sign))
-    (place / PARTY.name).write_bytes(serialise(document))
+    sign_again(directory, place, document)
     verdict = verify(place)
     assert not verdict.ok
     # Not only the texts differ: the numbers themselves are refuted.
     assert {finding.check for finding in verdict.problems} - {"contents", "stamp"}
+
+
+def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_path: Path) -> None:
+    directory, _, releases = released
+    place = tmp_path / "copy"
+    shutil.copytree(releases[0].directory, place)
+    document = json.loads((place / PARTY.name).read_bytes())
+    mu, delta = document["guarantee"]["mu"], document["guarantee"]["delta"]
+    document["person_columns"] = 1  # of two: epsilon seems to be smaller
+    document["guarantee"]["epsilon"] = epsilon_of(mu / 2**0.5, delta) * (1 + 1e-9)
+    sign_again(directory, place, document)
+    assert "mechanism" in {finding.check for finding in verify(place).problems}
+
+
+def test_values_of_another_shape_are_found(released, tmp_path: Path) -> None:
+    directory, _, releases = released
+    place = tmp_path / "copy"
+    shutil.copytree(releases[0].directory, place)
+    document = json.loads((place / PARTY.name).read_bytes())
+    np.save(place / "values.npy", releases[0].values[:-1])
+    (entry,) = (entry for entry in document["files"] if entry["name"] == "values.npy")
+    entry["sha256"] = sha256_of_file(place / "values.npy")
+    entry["bytes"] = (place / "values.npy").stat().st_size
+    sign_again(directory, place, document)
+    assert {finding.check for finding in verify(place).problems} == {"contents"}
+
+
+def sign_again(directory: Path, place: Path, document: dict) -> None:
+    """Write a changed party.json with a valid signature of the first party."""
+    with Ledger(directory / "ledger-one") as ledger:
+        document["signature"] = signature_of(document, Signer(ledger.public_key, ledger.sign))
+    (place / PARTY.name).write_bytes(serialise(document))
 
 
 def test_every_step_of_the_payment_is_passed_in_order(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev catalogue-tools demo schema mutation lint bench clean
+.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint reproduce bench clean
 .PHONY: test test-fast test-rest test-trials test-all
 
 setup: $(VENV)/.setup
@@ -36,12 +36,13 @@ else
 endif
 	@touch $@
 
-# The PGS Catalog's own tools, with which a slow test scores a release.
-catalogue-tools: .venv-catalogue/.setup
+# The PGS Catalog's own tools and pandas-plink, with which slow tests compare. Each needs an
+# environment of its own.
+other-environments: .venv-catalogue/.setup .venv-pandas_plink/.setup
 
-.venv-catalogue/.setup: tests/catalogue/requirements.txt
-	test -x .venv-catalogue/bin/python || $(PYTHON) -m venv .venv-catalogue
-	.venv-catalogue/bin/pip install -q -r tests/catalogue/requirements.txt
+.venv-catalogue/.setup .venv-pandas_plink/.setup: .venv-%/.setup: tests/%/requirements.txt
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install -q -r $<
 	@touch $@
 
 demo: setup
@@ -62,7 +63,7 @@ test-fast: setup-test
 
 # All others but the trials: they start services, kill processes, set clocks or repeat many draws.
 # Those that measure memory or wait for silence run one at a time.
-test-rest: setup-dev catalogue-tools
+test-rest: setup-dev other-environments
 	$(BIN)/python -m pytest $(PARALLEL) -m "not ($(QUICK)) and not alone and not trials"
 	$(BIN)/python -m pytest -m alone
 
@@ -86,10 +87,14 @@ lint: setup-dev
 schema: setup
 	$(BIN)/python -m primo_scale.publication.release_schema
 
+# A figure of a paper, such as FIGURE=wu-2; docs/papers has the results.
+reproduce: setup-dev
+	$(BIN)/python -m experiments.reproduce $(FIGURE)
+
 bench: setup-dev
 	for part in headline sweep biobank scaling ingest; do \
 	  $(BIN)/python -m benchmarks $$part --data bench-run \
 	    --results bench-run/results.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-catalogue demo-run bench-run
+	rm -rf $(VENV) .venv-catalogue .venv-pandas_plink demo-run bench-run

@@ -11,6 +11,8 @@ degrees of freedom. RMGM mixes the rows for real.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
@@ -68,22 +70,65 @@ def mixed_gram(rows: Float64, sd: float, n_mixtures: int, rng: np.random.Generat
     return np.asarray(released.T @ released)
 
 
-def errors(n_people: int, rng: np.random.Generator) -> dict[str, float]:
-    """Return ``||w - w*||`` of each method on one data set, and ``||w*||``."""
+@dataclass(frozen=True)
+class Trial:
+    """Result of one method on one data set.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    weights : ndarray of float64, shape (d,)
+        Estimated weights.
+    smallest_eigenvalue : float
+        Smallest magnitude of an eigenvalue of the Hessian matrix, per person.
+    """
+
+    method: str
+    weights: Float64
+    smallest_eigenvalue: float
+
+
+def synthetic_data(n_people: int, rng: np.random.Generator) -> tuple[Float64, Float64]:
+    """Return rows (X, y) of the paper's section 5.2, shape (n, d + 1), and w*, shape (d,)."""
     true = rng.uniform(-1 / N_ATTRIBUTES, 1 / N_ATTRIBUTES, N_ATTRIBUTES)
     X = rng.uniform(-1, 1, (n_people, N_ATTRIBUTES))
-    rows = np.column_stack([X, X @ true])
-    sd = papers.multi_party_noise(EPSILON, DELTA, LARGEST_PARTY)
+    return np.column_stack([X, X @ true]), true
+
+
+def trials(
+    rows: Float64, sd: float, mixtures: Sequence[int], rng: np.random.Generator
+) -> list[Trial]:
+    """Release rows with noise of sd `sd`, and fit the last column by every method.
+
+    RMGM-OLS is run with each number of mixtures in `mixtures`.
+    """
+    n_people = len(rows)
     ridge = papers.MULTI_PARTY_RIDGE * n_people
     plain = noisy_gram(rows, sd, rng)
+    grams = {"OLS": (rows.T @ rows, 0.0), "BGM-OLS": (plain, 0.0)}
+    grams["DGM-OLS"] = (plain, n_people * sd**2)
+    for count in mixtures:
+        name = "RMGM-OLS" if len(mixtures) == 1 else f"RMGM-OLS, k = {count}"
+        grams[name] = (mixed_gram(rows, sd, count, rng), 0.0)
+    found = []
+    for name, (gram, bias) in grams.items():
+        hessian = gram[:-1, :-1] - (bias - ridge) * np.eye(len(gram) - 1)
+        smallest = float(np.abs(np.linalg.eigvalsh(hessian)).min()) / n_people
+        found.append(Trial(name, least_squares(gram, debias=bias - ridge), smallest))
+    return found
+
+
+def errors(n_people: int, rng: np.random.Generator) -> dict[str, float]:
+    """Return ``||w - w*||`` of each method on one synthetic data set, and ``||w*||``."""
+    rows, true = synthetic_data(n_people, rng)
+    sd = papers.multi_party_noise(EPSILON, DELTA, LARGEST_PARTY)
     k = papers.multi_party_mixtures(n_people, EPSILON, DELTA)
-    mixed = mixed_gram(rows, sd, k, rng)
-    weights = {
-        "BGM-OLS": least_squares(plain, debias=-ridge),
-        "DGM-OLS": least_squares(plain, debias=n_people * sd**2 - ridge),
-        "RMGM-OLS": least_squares(mixed, debias=-ridge),
+    found = {
+        trial.method: float(np.linalg.norm(trial.weights - true))
+        for trial in trials(rows, sd, [k], rng)
+        if trial.method != "OLS"
     }
-    found = {name: float(np.linalg.norm(w - true)) for name, w in weights.items()}
     return {**found, "norm of w*": float(np.linalg.norm(true))}
 
 

@@ -2,7 +2,9 @@
 
 A request says what to do, and a function does it: `release` publishes weights from PLINK files,
 `ingest`, `accumulate` and `finalize` are its three stages, and `plan` forecasts it. `open_release`
-reads a release, `verify` checks one, `open_genotypes` reads a genotype store.
+reads a release, `verify` checks one, `open_genotypes` reads a genotype store, and
+`from_pandas_plink` makes one from an array. `party_roster`, `party_release` and `party_fit` serve
+several parties who hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -15,16 +17,26 @@ from primo_scale.version import __version__
 if TYPE_CHECKING:
     from primo_scale.errors import PrimoError
     from primo_scale.genotypes.dosage import open_genotypes
+    from primo_scale.genotypes.pandas_plink import from_pandas_plink
+    from primo_scale.publication.open_party import PartyRelease, open_party_release
     from primo_scale.publication.open_release import Release, open_release
     from primo_scale.publication.verify import Verification, verify
     from primo_scale.run.execution import Execution
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
+    from primo_scale.run.party_fit import PartyModel, party_fit
+    from primo_scale.run.party_operations import party_release, party_roster
+    from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
     from primo_scale.run.request_parts import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
 
 _HOMES = {
     "PrimoError": "errors",
+    "from_pandas_plink": "genotypes.pandas_plink",
     "open_genotypes": "genotypes.dosage",
+    **dict.fromkeys(("PartyRelease", "open_party_release"), "publication.open_party"),
+    **dict.fromkeys(("PartyModel", "party_fit"), "run.party_fit"),
+    **dict.fromkeys(("party_release", "party_roster"), "run.party_operations"),
+    **dict.fromkeys(("PartyFitRequest", "PartyReleaseRequest"), "run.party_requests"),
     "Release": "publication.open_release",
     "open_release": "publication.open_release",
     "Verification": "publication.verify",
@@ -45,6 +57,10 @@ __all__ = [
     "GenotypeFiles",
     "Model",
     "OutcomeTables",
+    "PartyFitRequest",
+    "PartyModel",
+    "PartyRelease",
+    "PartyReleaseRequest",
     "PrimoError",
     "Privacy",
     "Release",
@@ -53,9 +69,14 @@ __all__ = [
     "__version__",
     "accumulate",
     "finalize",
+    "from_pandas_plink",
     "ingest",
     "open_genotypes",
+    "open_party_release",
     "open_release",
+    "party_fit",
+    "party_release",
+    "party_roster",
     "plan",
     "release",
     "verify",

@@ -229,8 +229,10 @@ def released(cohort: Path, out: Path, genotypes: str = "cohort") -> ps.Release:
 
 def allow_file(pattern: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Extend the schema of release.json as `make schema` does for a new file."""
-    path.write_text(json_schema.SCHEMA_PATH.read_text().replace("^(README", f"^({pattern}|README"))
-    monkeypatch.setattr(json_schema, "SCHEMA_PATH", path)
+    path.write_text(
+        json_schema.RELEASE.schema_path.read_text().replace("^(README", f"^({pattern}|README")
+    )
+    monkeypatch.setattr(json_schema.DocumentKind, "schema_path", path)
     monkeypatch.setattr(json_schema, "_validator", cache(json_schema._validator.__wrapped__))
 
 

@@ -238,6 +238,12 @@ _method_options = under(
         help="Method of noise and weights; docs/methods.md has the table.",
     ),
     click.option(
+        "--gamma",
+        type=Number(min=0, max=1, min_open=True, max_open=True),
+        help="Share of mu^2 for the smallest eigenvalue in the method ada-ssp-budget "
+        "(default: 0.05).",
+    ),
+    click.option(
         "--shrinkage",
         type=click.Choice(SHRINKAGES),
         help="Shrinkage of noisy weights, where the method allows a choice (default: known-noise).",

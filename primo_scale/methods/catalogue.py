@@ -78,6 +78,9 @@ class Method:
         return Recipe(self.eigenvalue_share, copies, subsample)
 
 
+GAMMA_METHOD = "ada-ssp-budget"
+"""Method whose share of mu^2 for the smallest eigenvalue is a public parameter."""
+
 _REUSE_COV_GAUSS = Method(
     name="reuse-cov-gauss",
     privacy=_EVERY_UNIT,
@@ -127,11 +130,11 @@ _TABLE = (
         eigenvalue_share=1 / 3,
     ),
     Method(
-        name="ada-ssp-budget",
+        name=GAMMA_METHOD,
         privacy=_GENOTYPES_PRIVATE,
         estimator=ESTIMATORS["ridge-beyond-smallest-eigenvalue"],
-        summary="ridge from a private smallest eigenvalue, bought with 5% of the budget",
-        eigenvalue_share=0.05,
+        summary="ridge from a private smallest eigenvalue, bought with a share gamma of the budget",
+        eigenvalue_share=0.05,  # unless --gamma gives another
     ),
     Method(
         name="const-ssp-full",

@@ -34,7 +34,11 @@ SMALLEST_UNIT = 1 << 10
 """Smallest number of lattice units per standard deviation, so that truncation errors are at most
 1/1024 of a standard deviation."""
 
+BOUNDED_UNIT = 1 << 20
+"""Largest magnitude of a value that is coded by its bounds alone."""
+
 _Int16 = npt.NDArray[np.int16]
+_Int64 = npt.NDArray[np.int64]
 _Float64 = npt.NDArray[np.float64]
 _Bool = npt.NDArray[np.bool_]
 
@@ -194,6 +198,32 @@ def code_outcomes(
         phenotypes=tuple(phenotypes),
         unit=unit,
     )
+
+
+def code_within_bounds(
+    values: _Float64, phenotypes: Sequence[PhenotypeBounds]
+) -> tuple[_Int64, _Bool]:
+    """Code values by their public bounds alone, and find those that are not missing.
+
+    A value y becomes ``trunc(2^20 u)`` with ``u = (clamp(y) - midpoint) / half range`` in [-1, 1].
+
+    Parameters
+    ----------
+    values
+        Values, float64 of shape (people, l); nan where missing.
+    phenotypes
+        Public bounds of the l columns.
+
+    Returns
+    -------
+    tuple of ndarray of int64 and ndarray of bool, both of shape (people, l)
+        Codes, 0 where missing, and whether each value is observed.
+    """
+    lower, upper = _columns(phenotypes, "lower", "upper")
+    observed = code_outcomes(phenotypes, (), weight=1.0).observed(values)
+    u = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
+    units = np.clip(np.trunc(BOUNDED_UNIT * u), -BOUNDED_UNIT, BOUNDED_UNIT)
+    return np.where(observed, units, 0).astype(np.int64), observed
 
 
 def _common_unit(phenotypes: Sequence[PhenotypeBounds]) -> int:

@@ -1,9 +1,9 @@
 """Exact sums for the means and standard deviations of phenotypes. PRIVATE.
 
-The public bounds map a value y to ``u = (clamp(y) - midpoint) / half range`` in [-1, 1] and to
-``U = trunc(2^20 u)``. The sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, over people who have the
-phenotype, are integers of the same scale (docs/maths/counts-and-moments.md, Theorem 2). A missing
-value counts as 0 in all three sums.
+A value is coded within its public bounds as an integer U (`outcomes.coding.code_within_bounds`).
+The sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, over people who have the phenotype, are
+integers of the same scale (docs/maths/counts-and-moments.md, Theorem 2). A missing value counts as
+0 in all three sums.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import open_outcome_table
-
-UNIT = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +45,15 @@ def sum_moments(
     InputError
         The file is malformed or does not match the people, as `match_people` describes.
     """
-    coding = code_outcomes(phenotypes, (), weight=1.0)  # defines missing values
-    lower = np.array([p.lower for p in phenotypes])
-    upper = np.array([p.upper for p in phenotypes])
     sums = np.zeros((3, len(phenotypes)), dtype=np.int64)
     names = tuple(phenotype.name for phenotype in phenotypes)
     for matched in match_people(open_outcome_table(file), names, samples):
-        observed = coding.observed(matched.values)
-        within = np.clip(matched.values, lower, upper)
-        u = (within - (lower + upper) / 2) / ((upper - lower) / 2)
-        units = np.where(observed, np.clip(np.trunc(UNIT * u), -UNIT, UNIT), 0).astype(np.int64)
+        units, observed = code_within_bounds(matched.values, phenotypes)
         sums += np.stack(
-            [units.sum(axis=0), (units**2 // UNIT).sum(axis=0), UNIT * observed.sum(axis=0)]
+            [
+                units.sum(axis=0),
+                (units**2 // BOUNDED_UNIT).sum(axis=0),
+                BOUNDED_UNIT * observed.sum(axis=0),
+            ]
         )
     return RawMoments(sums)

@@ -8,8 +8,9 @@ order:
 ``CHARGE.key``
     The same key, renamed before the first draw. A run that dies while it draws noise is continued
     with the same noise.
-``CHARGE.zarr``
-    Private statistics. The key is removed after the ledger has recorded them.
+``CHARGE.zarr`` or ``CHARGE.npy``
+    Private statistics, or the noisy values of one party. The key is removed after the ledger has
+    recorded them.
 
 Two files beside the directory also name a charge. ``phenotype_moments.json`` holds the noisy
 phenotype moments that the charge bought, and ``statistics.charge`` names the charge of the only
@@ -78,8 +79,8 @@ class NoiseStore:
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
             drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
-        keys = {path.stem for path in self.directory.glob("*.key")}
-        return frozenset(drawn | keys) | self.unused_charges()
+        whole = (path.stem for end in ("npy", "key") for path in self.directory.glob(f"*.{end}"))
+        return frozenset(drawn.union(whole)) | self.unused_charges()
 
     def unused_charges(self) -> frozenset[str]:
         """Return the charges with a key from which nothing was drawn."""
@@ -91,7 +92,9 @@ class NoiseStore:
         Damaged phenotype moments raise an InputError.
         """
         found = {
-            path.stem: path for end in ("zarr", "key") for path in self.directory.glob(f"*.{end}")
+            path.stem: path
+            for end in ("zarr", "npy", "key")
+            for path in self.directory.glob(f"*.{end}")
         }
         if self.subsample_use_path.is_file():
             found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
@@ -114,6 +117,10 @@ class NoiseStore:
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
         return self.directory / f"{charge}.zarr"
+
+    def values_path(self, charge: str) -> Path:
+        """Return the path of a party's noisy values."""
+        return self.directory / f"{charge}.npy"
 
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
@@ -177,12 +184,12 @@ class NoiseStore:
                     f"Budget was spent, on charge {charge}: the same command continues with the "
                     "same noise and spends nothing more"
                 )
-            statistics = self.statistics_path(charge)
+            results = (self.statistics_path(charge), self.values_path(charge))
+            stored = next((path for path in results if path.exists()), self.moments_path)
             return (
                 f"Budget was spent, on charge {charge}, whose noise is stored at "
-                f"{statistics if statistics.exists() else self.moments_path}: while that is "
-                "intact, the same command spends nothing more; without it the same command pays "
-                "again"
+                f"{stored}: while that is intact, the same command spends nothing more; without "
+                "it the same command pays again"
             )
 
         with remedy_extended(spending, where=self.directory):
@@ -196,7 +203,7 @@ class NoiseStore:
         """
         if replayed is not None:
             store = self.statistics_path(replayed)
-            if is_drawn(store):
+            if is_drawn(store) or self.values_path(replayed).is_file():
                 return
             needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         refuse_full_disk(

@@ -23,8 +23,8 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import Charge, PayingCohort
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import LARGEST_VALUE, SMALLEST_UNIT
-from primo_scale.outcomes.moments import UNIT, RawMoments
+from primo_scale.outcomes.coding import BOUNDED_UNIT, LARGEST_VALUE, SMALLEST_UNIT
+from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore, NoisyMoments
 from primo_scale.privacy.receipt import Receipt, settle
@@ -103,7 +103,7 @@ def with_moments(
 ) -> tuple[PhenotypeBounds, ...]:
     """Return the bounds with noisy means and standard deviations, limited by the bounds."""
     return tuple(
-        _with_moments(bounds, *(sums[j] / UNIT for sums in moments.sums))
+        _with_moments(bounds, *(sums[j] / BOUNDED_UNIT for sums in moments.sums))
         for j, bounds in enumerate(phenotypes)
     )
 

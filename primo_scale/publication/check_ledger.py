@@ -9,10 +9,9 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Balance, Charge, ChargeState, total_cost
 from primo_scale.publication.document import Document
-from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_profile import close
-from primo_scale.publication.verify import read_document
+from primo_scale.publication.signed_document import kind_of, read_document
 from primo_scale.publication.wording import NOT_PRIVATE
 from primo_scale.storage.files import sha256_of_file
 
@@ -23,12 +22,13 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
     The ledger's chain of events must be intact, its key must have signed the release, and its
     charges must be those of the release. A file that is no ledger raises an InputError.
     """
-    document, schema = read_document(directory)
+    kind = kind_of(directory)
+    document, schema = read_document(directory, kind)
     if document is None:
         return [schema]
     if not document["private"]:
         return [Finding(False, "ledger file", f"a {NOT_PRIVATE} release has no ledger")]
-    digest = sha256_of_file(directory / RELEASE_FILE)
+    digest = sha256_of_file(directory / kind.name)
     with Ledger(ledger_file, create=False) as ledger:
         chain, key, balances = ledger.verify(), ledger.public_key, ledger.balances()
     named = document["signature"]["public_key"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -13,13 +13,37 @@ from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import best_match
 
 from primo_scale.errors import InputError
+from primo_scale.publication.file_names import PARTY_FILE, RELEASE_FILE
 from primo_scale.storage.files import sha256_of_json
 
 if TYPE_CHECKING:
     from primo_scale.publication.statement import Statement
 
-SCHEMA_VERSION = 3
-SCHEMA_PATH = Path(__file__).with_name("release.schema.json")
+
+@dataclass(frozen=True)
+class DocumentKind:
+    """Kind of signed document.
+
+    Attributes
+    ----------
+    name : str
+        File name of the document in its directory.
+    version : int
+        Version of its schema.
+    """
+
+    name: str
+    version: int
+
+    @property
+    def schema_path(self) -> Path:
+        """JSON schema of the document."""
+        return Path(__file__).with_name(self.name.replace(".json", ".schema.json"))
+
+
+RELEASE = DocumentKind(RELEASE_FILE, 3)
+PARTY = DocumentKind(PARTY_FILE, 1)
+
 # The digest is written into files that `files` lists, so it cannot cover these members.
 _NOT_STATED = ("files", "signature")
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 20, 300
@@ -30,7 +54,7 @@ Document = dict[str, Any]
 def statement_document(statement: Statement) -> Document:
     """Return the contents of release.json without `scoring`, `files` and `signature`."""
     fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
-    return {"schema_version": SCHEMA_VERSION, "stamp": statement.stamp, **fields}
+    return {"schema_version": RELEASE.version, "stamp": statement.stamp, **fields}
 
 
 def statement_digest(document: Document) -> str:
@@ -55,27 +79,27 @@ def serialise(document: Document) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
-def schema_problems(document: object) -> list[str]:
-    """Return the violations of release.schema.json."""
+def schema_problems(document: object, kind: DocumentKind = RELEASE) -> list[str]:
+    """Return the violations of the schema of a document."""
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version != SCHEMA_VERSION:
-        return [f"schema version {version}: this program reads version {SCHEMA_VERSION}"]
+    if isinstance(version, int) and version != kind.version:
+        return [f"schema version {version}: this program reads version {kind.version}"]
     # A crafted document can have millions of errors with messages as long as the document.
-    errors = islice(_validator().iter_errors(document), _MOST_PROBLEMS)
+    errors = islice(_validator(kind).iter_errors(document), _MOST_PROBLEMS)
     # For a member that may be null, the cause is in the other alternative, deeper in the document.
     causes = (best_match([error]) or error for error in errors)
     return sorted(f"{cause.json_path}: {cause.message}"[:_LONGEST_PROBLEM] for cause in causes)
 
 
-def check_schema(document: Document) -> None:
+def check_schema(document: Document, kind: DocumentKind = RELEASE) -> None:
     """Raise an InputError with the first violation of the schema, if there is one."""
-    problems = schema_problems(document)
+    problems = schema_problems(document, kind)
     if problems:
-        raise InputError("violates its schema", where="release.json", value=problems[0])
+        raise InputError("violates its schema", where=kind.name, value=problems[0])
 
 
 @cache
-def _validator() -> Draft202012Validator:
+def _validator(kind: DocumentKind) -> Draft202012Validator:
     # JSON Schema accepts 240.0 as an integer, but Python does not.
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
@@ -83,6 +107,6 @@ def _validator() -> Draft202012Validator:
     strict = validators.extend(  # type: ignore[no-untyped-call]
         Draft202012Validator, type_checker=types
     )
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = json.loads(kind.schema_path.read_text(encoding="utf-8"))
     validator: Draft202012Validator = strict(schema)
     return validator

@@ -1,4 +1,4 @@
-"""Names of the files of a release."""
+"""Names of the files of a release, and of a party's release."""
 
 RELEASE_FILE = "release.json"
 README_FILE = "README.txt"
@@ -7,4 +7,7 @@ COVARIATES_FILE = "covariates.tsv"
 CENTRE_FILE = "centre.afreq"
 REPORT_FILE = "report.html"
 LOG_FILE = "release.log"
+PARTY_FILE = "party.json"
+VALUES_FILE = "values.npy"
+COLUMNS_FILE = "columns.tsv"
 PGS_DIRECTORY = "pgs"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InputError
 from primo_scale.publication.file_names import COVARIATES_FILE, RELEASE_FILE, WEIGHTS_FILE
-from primo_scale.publication.verify import read_document
+from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.weights import WEIGHTS_HEADER
 
 if TYPE_CHECKING:

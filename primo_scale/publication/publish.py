@@ -28,8 +28,9 @@ from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.statement import Statement
-from primo_scale.publication.verify import read_document, verify_release
+from primo_scale.publication.verify import verify_release
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
@@ -98,13 +99,13 @@ def publish_release(
         log = render_log(document, digest=digest, options=repeated)
         (staging / LOG_FILE).write_bytes(log.encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
-        document["files"] = _file_entries(staging)
+        document["files"] = file_entries(staging)
         document["signature"] = None if signer is None else signature_of(document, signer)
         check_schema(document)
         (staging / RELEASE_FILE).write_bytes(serialise(document))
         _refuse_unverified(staging)
         if statement.private:  # only the owner may read weights without noise
-            _open_to_readers(staging)
+            open_to_readers(staging)
         announce_step(PaymentStep.RELEASE_STAGED)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
@@ -146,7 +147,8 @@ def _is_about(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-def _file_entries(directory: Path) -> list[Document]:
+def file_entries(directory: Path) -> list[Document]:
+    """Return name, SHA-256 and size of every file below a directory."""
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return [
         {
@@ -169,7 +171,8 @@ def _refuse_unverified(directory: Path) -> None:
         )
 
 
-def _open_to_readers(directory: Path) -> None:
+def open_to_readers(directory: Path) -> None:
+    """Let every user read a directory and its files."""
     directory.chmod(_DIRECTORY_MODE)
     for path in directory.rglob("*"):
         path.chmod(_DIRECTORY_MODE if path.is_dir() else _FILE_MODE)

@@ -9,7 +9,7 @@ from primo_scale.humanize import spent_in_words
 from primo_scale.publication.document import Document, people_in_words
 
 OPTIONS = (
-    "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "genome-build",
+    "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "gamma", "genome-build",
     "nominal-n", "subsample", "ref-freq", "non-private", "epsilon", "delta",
 )  # fmt: skip
 """Options of the command that a release publishes."""
@@ -92,6 +92,7 @@ def _stated(document: Document) -> dict[str, str]:
     stated |= {name: guarantee[name] for name in ("privacy", "adjacency")}
     stated |= {name: repr(guarantee[name]) for name in ("epsilon", "delta")}
     stated |= {"method": mechanism["method"], "shrinkage": document["estimation"]["estimator"]}
+    stated["gamma"] = repr(mechanism["eigenvalue_share"])
     people, subsample = document["cohort"]["nominal_n"], mechanism["subsample"]
     stated |= {"nominal-n": str(people), "subsample": str(subsample), "non-private": "no"}
     return on_one_line(stated)

@@ -1,7 +1,7 @@
-"""JSON schema of release.json, generated from the dataclasses of the statement.
+"""JSON schemas of release.json and party.json, generated from the dataclasses of the statements.
 
-``make schema`` writes release.schema.json. The schema is shipped as a file, because other tools
-read it and because a verifier needs no more than a JSON schema library.
+``make schema`` writes release.schema.json and party.schema.json. A schema is shipped as a file,
+because other tools read it and because a verifier needs no more than a JSON schema library.
 """
 
 from __future__ import annotations
@@ -14,10 +14,24 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from primo_scale.publication.document import SCHEMA_PATH, SCHEMA_VERSION
-from primo_scale.publication.file_names import LOG_FILE, README_FILE, REPORT_FILE
+from primo_scale.publication.document import PARTY, RELEASE
+from primo_scale.publication.file_names import (
+    COLUMNS_FILE,
+    LOG_FILE,
+    README_FILE,
+    REPORT_FILE,
+    VALUES_FILE,
+)
+from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.pgs import PGS_SUFFIX
-from primo_scale.publication.schema_types import AtLeastOne, Digest, Distinct, Natural, Text
+from primo_scale.publication.schema_types import (
+    AtLeastOne,
+    Digest,
+    Distinct,
+    Natural,
+    Text,
+    one_of,
+)
 from primo_scale.publication.signature import ALGORITHM
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.weights_files import WEIGHTS_FILES
@@ -81,36 +95,73 @@ class Signature:
 class _Envelope:
     """Members of release.json beside the statement."""
 
-    schema_version: Annotated[int, Meta(extra_json_schema={"const": SCHEMA_VERSION})]
+    schema_version: Annotated[int, Meta(extra_json_schema={"const": RELEASE.version})]
     stamp: Text
     scoring: Scoring
     files: Annotated[tuple[PublishedFile, ...], Meta(min_length=5)]
     signature: Signature | None
 
 
+@dataclass(frozen=True)
+class PartyFile:
+    """Name, digest and size of a file of a party's release."""
+
+    name: Annotated[str, one_of((README_FILE, COLUMNS_FILE, VALUES_FILE))]
+    sha256: Digest
+    bytes: Natural
+
+
+@dataclass(frozen=True)
+class _PartyEnvelope:
+    """Members of party.json beside the statement."""
+
+    schema_version: Annotated[int, Meta(extra_json_schema={"const": PARTY.version})]
+    stamp: Text
+    private: Annotated[bool, Meta(extra_json_schema={"const": True})]
+    files: Annotated[tuple[PartyFile, ...], Meta(min_length=3, max_length=3)]
+    signature: Signature
+
+
 def release_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of release.json."""
-    _, types = msgspec.json.schema_components((_Envelope, Statement), ref_template="#/$defs/{name}")
+    about = "Statement, scoring, files and signature of a release."
+    title = "Statement of a primo_scale release (release.json)"
+    return _joined_schema((_Envelope, Statement), title, about, _CONDITIONS)
+
+
+def party_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of party.json."""
+    about = "Statement, files and signature of the release of one party."
+    title = "Statement of a party's release (party.json)"
+    return _joined_schema((_PartyEnvelope, PartyStatement), title, about, {})
+
+
+def _joined_schema(
+    parts: tuple[type, type], title: str, about: str, conditions: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the schema of an object with the members of two dataclasses."""
+    _, types = msgspec.json.schema_components(parts, ref_template="#/$defs/{name}")
     for schema in types.values():
         schema["additionalProperties"] = False
         schema["description"] = schema["description"].splitlines()[0]
-    envelope, statement = types.pop(_Envelope.__name__), types.pop(Statement.__name__)
+    outer, inner = (types.pop(part.__name__) for part in parts)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **statement,
-        "title": "Statement of a primo_scale release (release.json)",
-        "description": "Statement, scoring, files and signature of a release.",
-        "properties": envelope["properties"] | statement["properties"],
-        "required": envelope["required"] + statement["required"],
-        **_CONDITIONS,
+        **inner,
+        "title": title,
+        "description": about,
+        "properties": outer["properties"] | inner["properties"],
+        "required": outer["required"] + inner["required"],
+        **conditions,
         "$defs": types,
     }
 
 
-def schema_text() -> str:
-    """Return the contents of release.schema.json, with one line for each member of a type."""
-    return re.sub(r"\n {4,}|\n {3}(?=[]}])", "", json.dumps(release_schema(), indent=1)) + "\n"
+def schema_text(schema: dict[str, Any]) -> str:
+    """Return the contents of a schema's file, with one line for each member of a type."""
+    return re.sub(r"\n {4,}|\n {3}(?=[]}])", "", json.dumps(schema, indent=1)) + "\n"
 
 
 if __name__ == "__main__":
-    SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")
+    for kind, schema in ((RELEASE, release_schema()), (PARTY, party_schema())):
+        kind.schema_path.write_text(schema_text(schema), encoding="utf-8")

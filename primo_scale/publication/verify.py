@@ -6,18 +6,15 @@ numbers in it (`primo_scale.publication.recompute`).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import pgs_names
 from primo_scale.publication.contents import contents_problems, text_problems
-from primo_scale.publication.document import Document, people_in_words, schema_problems, serialise
+from primo_scale.publication.document import PARTY, Document, people_in_words
 from primo_scale.publication.file_names import (
     LOG_FILE,
     PGS_DIRECTORY,
@@ -28,20 +25,22 @@ from primo_scale.publication.file_names import (
 from primo_scale.publication.finding import Finding, finding_of, some_of
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
-from primo_scale.publication.signature import signature_problem
+from primo_scale.publication.signed_document import (
+    check_files,
+    check_signature,
+    kind_of,
+    read_document,
+    verdict,
+)
+from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.publication.wording import (
-    NOT_PRIVATE,
     accountant_in_words,
     public_by_assumption,
     stamp_of,
     unit_in_words,
 )
-from primo_scale.storage.files import sha256_of_file
 from primo_scale.version import __version__
-
-_MOST_CONTAINERS = 1 << 20
-_UNCOMPUTABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Verification:
 def verify(
     directory: str | Path, *, public_key: str | None = None, ledger: str | Path | None = None
 ) -> Verification:
-    """Check a release, and recompute its guarantee from release.json.
+    """Check a release, or a party's release, and recompute its guarantee from its numbers.
 
     It needs nothing but the release: no genotypes, no ledger and no cluster. Of third-party
     packages it imports numpy, scipy, jsonschema, cryptography and jinja2.
@@ -105,12 +104,16 @@ def verify(
             remedy="The custodian sees it with primo-scale ledger show",
         )
     directory = Path(directory)
-    findings = verify_release(directory, public_key=public_key)
+    kind = kind_of(directory)
+    if kind is PARTY:
+        findings = verify_party(directory, public_key=public_key)
+    else:
+        findings = verify_release(directory, public_key=public_key)
     if ledger is not None:
         from primo_scale.publication.check_ledger import ledger_findings
 
         findings += ledger_findings(directory, Path(ledger))
-    document, _ = read_document(directory)
+    document, _ = read_document(directory, kind)
     return Verification(tuple(findings), bool(document and document["private"]))
 
 
@@ -143,12 +146,12 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
     document, schema = read_document(directory)
     if document is None:
         return [schema]
-    files = _check_files(directory, document)
-    signature = _verdict("signature", lambda: [_check_signature(document, public_key)])
+    files = check_files(directory, document)
+    signature = verdict("signature", lambda: [check_signature(document, public_key)])
     findings = [schema, files, *signature]
     if files.ok:
         trusted = public_key is not None and all(finding.ok for finding in signature)
-        findings += _verdict(
+        findings += verdict(
             "contents", lambda: _check_contents(directory, document, trusted=trusted)
         )
     return findings + document_findings(document)
@@ -163,88 +166,7 @@ def document_findings(document: Document) -> list[Finding]:
     }
     if document["private"]:
         checks["guarantee"] = lambda: guarantee_findings(document)
-    return [finding for name, check in checks.items() for finding in _verdict(name, check)]
-
-
-def _verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
-    """Return the findings of a check, or a problem if a crafted number makes it fail."""
-    try:
-        return check()
-    except _UNCOMPUTABLE as error:
-        return [finding_of(name, [f"cannot be checked: {error!r}"], "")]
-
-
-def read_document(directory: Path) -> tuple[Document | None, Finding]:
-    """Return the contents of release.json, or None if invalid, and the result of that check."""
-    document = None
-    try:
-        content = bounded_bytes(directory / RELEASE_FILE)
-    except ValueError as error:
-        return None, Finding(False, RELEASE_FILE, f"is {error}")
-    try:
-        if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
-            problem = f"holds more than {_MOST_CONTAINERS} objects and lists"
-        else:
-            document = json.loads(content, parse_constant=_refuse_constant)
-            problem = _form_problem(document, content)
-    except ValueError as error:
-        problem = f"is not JSON: {error}"
-    except RecursionError:
-        problem = "is nested too deeply to be read"
-    if problem:
-        return None, finding_of(RELEASE_FILE, [problem], "")
-    return document, Finding(True, RELEASE_FILE, "follows its schema")
-
-
-def _form_problem(document: Any, content: bytes) -> str:
-    """Return the violations of the schema or the canonical form, or an empty text."""
-    problems = schema_problems(document)
-    if problems:
-        return f"violates its schema: {some_of(problems)}"
-    try:
-        as_written = serialise(document)
-    except ValueError as error:  # 1e999 is valid JSON and is parsed as infinity
-        return f"holds a number that is not finite: {error}"
-    return "" if as_written == content else "is not in the canonical form"
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
-
-
-def _check_files(directory: Path, document: Document) -> Finding:
-    listed = {entry["name"]: entry for entry in document["files"]}
-    found = {
-        path.relative_to(directory).as_posix(): path
-        for path in directory.rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    }
-    found.pop(RELEASE_FILE, None)
-    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
-    problems += [f"{name} does not belong here" for name in sorted(found.keys() - listed.keys())]
-    if len(listed) != len(document["files"]):
-        problems.append("a file is listed twice")
-    for name in sorted(listed.keys() & found.keys()):
-        path = found[name]
-        if path.is_symlink() or not path.is_file():
-            problems.append(f"{name} is not a plain file")
-        elif path.stat().st_size != listed[name]["bytes"]:
-            problems.append(f"{name} has another size than stated")
-        elif sha256_of_file(path) != listed[name]["sha256"]:
-            problems.append(f"{name} was changed: its SHA-256 is not the stated one")
-    return finding_of(
-        "files", problems, f"{len(listed)} files with the stated SHA-256, and no others"
-    )
-
-
-def _check_signature(document: Document, public_key: str | None) -> Finding:
-    if not document["private"]:
-        problems = [] if public_key is None else [f"a {NOT_PRIVATE} release has no signature"]
-        return finding_of("signature", problems, f"none: {NOT_PRIVATE}")
-    problem = signature_problem(document, public_key)
-    key = document["signature"]["public_key"]
-    expected = "as expected" if public_key else "compare it with the custodian's key"
-    return finding_of("signature", [problem] if problem else [], f"by {key}, {expected}")
+    return [finding for name, check in checks.items() for finding in verdict(name, check)]
 
 
 def _check_words(document: Document) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ def make_statement(
         public_inputs=_public_inputs(design, genome_build),
         estimation=_estimation(solved),
         accuracy=_accuracy(design, payment),
-        ledger=None if payment is None else _ledger_entry(payment),
+        ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charges),
         public_by_assumption=(
             ()
             if payment is None
@@ -196,19 +196,27 @@ def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
     return said.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE)
 
 
-def _ledger_entry(payment: Payment) -> said.LedgerEntry:
-    balance = payment.balance
+def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.LedgerEntry:
+    """State what a release cost, and its account before and after it.
+
+    Parameters
+    ----------
+    balance
+        Balance of the account, with the charges of the release.
+    charges
+        Charges of the release.
+    """
     account, budget = balance.account, balance.budget
-    own = {charge.id for charge in payment.charges}
+    own = {charge.id for charge in charges}
     others = [charge.cost for charge in balance.charges if charge.id not in own]
-    paid = [charge.cost for charge in payment.charges]
+    paid = [charge.cost for charge in charges]
     return said.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or "unnamed",
         unit=str(account.unit),
         adjacency=str(account.adjacency),
         delta=budget.delta,
-        charges=tuple(said.LedgerCharge(c.id, _stated(c.cost)) for c in payment.charges),
+        charges=tuple(said.LedgerCharge(c.id, _stated(c.cost)) for c in charges),
         before=_balance(total_cost(others), budget.delta),
         after=_balance(total_cost([*others, *paid]), budget.delta),
         budget=said.LedgerBudget(budget.epsilon, budget.mu_squared),

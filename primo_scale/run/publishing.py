@@ -126,7 +126,7 @@ def refuse_damaged(out: Path) -> None:
 def _read_release(out: Path) -> dict[str, Any] | None:
     """Return the release.json at `out`, or None if that is no release or a damaged one."""
     from primo_scale.publication.file_names import RELEASE_FILE
-    from primo_scale.publication.verify import read_document
+    from primo_scale.publication.signed_document import read_document
 
     return read_document(out)[0] if (out / RELEASE_FILE).is_file() else None
 
@@ -265,6 +265,7 @@ def _public_options(design: Design, request: FinalizeRequest, build: str) -> dic
         "method": request.fit.method,
         "shrinkage": request.fit.shrinkage or "auto",
         "ridge": "auto" if request.fit.ridge is None else f"{request.fit.ridge:g}",
+        "gamma": None if request.fit.gamma is None else f"{request.fit.gamma!r}",
         "genome-build": build,
         "nominal-n": None if design.nominal_n is None else str(design.nominal_n),
         "subsample": None if design.subsample is None else str(design.subsample),

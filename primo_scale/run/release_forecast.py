@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.methods.catalogue import (
+    GAMMA_METHOD,
     METHODS,
     Method,
     choose_method,
@@ -50,7 +51,8 @@ def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
     Raises
     ------
     UsageError
-        The method is unknown, does not offer this kind of privacy, or allows no choice of rule.
+        The method is unknown, does not offer this kind of privacy, or allows no choice of rule or
+        of gamma.
     """
     if promise is None:
         if fit.shrinkage is not None:
@@ -62,6 +64,15 @@ def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
         method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
     else:
         method, reason = choose_method(promise, design.sizes)
+    if fit.gamma is not None:
+        if method.name != GAMMA_METHOD:
+            raise UsageError(
+                f"{method.name} has no share of the budget to set",
+                where="--gamma",
+                value=fit.gamma,
+                remedy=f"Leave it out, or give --method {GAMMA_METHOD}",
+            )
+        method = replace(method, eigenvalue_share=fit.gamma)
     return Chosen(method, reason, estimator_for(method, fit.estimator))
 
 

@@ -271,19 +271,26 @@ class Fit:
     ridge : float or None
         Penalty on coded genotypes, in the units of scikit-learn's ``Ridge(alpha)``; None stands for
         the automatic one.
+    gamma : float or None
+        Share of mu^2 that ``ada-ssp-budget`` spends on the smallest eigenvalue of X'X; None stands
+        for 5%.
 
     Raises
     ------
     UsageError
-        A negative or infinite penalty, or a penalty and a rule of shrinkage together.
+        A negative or infinite penalty, a penalty and a rule of shrinkage together, or a share that
+        is not between 0 and 1.
     """
 
     method: str = "auto"
     shrinkage: str | None = None
     ridge: float | None = field(default=None, converter=optional(float))
+    gamma: float | None = field(default=None, converter=optional(float))
 
     def __attrs_post_init__(self) -> None:
         check_number("--ridge", self.ridge, least=0)
+        if self.gamma is not None and not 0 < self.gamma < 1:
+            raise UsageError("is out of range", where="--gamma", value=self.gamma, limit="0 to 1")
         if self.ridge is not None and self.shrinkage is not None:
             raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
         check_choice("--shrinkage", self.shrinkage, ESTIMATORS)

@@ -73,8 +73,7 @@ def simulate(cohort: SimulatedCohort) -> int:
         cohort.phenotypes, cohort.prevalence, cohort.heritability, cohort.causal_fraction
     )
     n_people, files = cohort.samples, Fileset(cohort.out)
-    files.write_bed(genotype_slabs(mosaic, n_people), mosaic.n_variants, n_people)
-    files.write_bim(sites.variants)
+    files.write_genotypes(genotype_slabs(mosaic, n_people), sites.variants, n_people)
     effects = None
     if model.names:
         frequency = panel.a1_frequency[sites.panel_row]

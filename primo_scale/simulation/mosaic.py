@@ -26,9 +26,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes.write_fileset import GenotypeSlab
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.packed import MISSING, PackedGenotypes, packed_width
+from primo_scale.kernels.packed import MISSING, packed_width
 from primo_scale.machine import usable_cpus
 
 SLAB_BYTES = 16 << 20
@@ -91,17 +92,6 @@ class GenotypeScores(NamedTuple):
     variant: npt.NDArray[np.int64]
     score: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
-
-
-class GenotypeSlab(NamedTuple):
-    """Packed genotypes of consecutive people, the first a multiple of 4, at consecutive variants.
-
-    `packed` has shape (variants, ceil(people / 4)), with padding bits zero.
-    """
-
-    first_variant: int
-    first_person: int
-    packed: PackedGenotypes
 
 
 class _PeopleState(NamedTuple):

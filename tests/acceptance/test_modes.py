@@ -1,9 +1,11 @@
-"""A subsample.
+"""A subsample, and the share of a method.
 
 ``test_degenerate_cohorts.py`` releases a cohort with every kind of privacy and every method.
 """
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -33,3 +35,21 @@ def test_a_subsample_serves_one_release(cohort) -> None:
     refused = cohort.finalize(*second, "--cohort", "c")
     assert (refused.exit_code, len(cohort.charges())) == (3, 1)
     assert "the subsample has served a release already" in refused.stderr
+
+
+def test_gamma_is_stated_and_verified(cohort) -> None:
+    assert cohort.release("--method", "ada-ssp-budget", "--gamma", 0.2).exit_code == 0
+    assert all(finding.ok for finding in verify_release(cohort.out))
+    statement = json.loads((cohort.out / "release.json").read_bytes())
+    mechanism = statement["mechanism"]
+    eigenvalue = next(q for q in mechanism["queries"] if q["name"] == "smallest_eigenvalue")
+    spent = (eigenvalue["sensitivity"][0] / eigenvalue["sigma"][0]) ** 2
+    assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
+    assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2, rel=1e-6)
+    assert "gamma" in (cohort.out / "release.log").read_text()
+
+
+def test_gamma_belongs_to_one_method(cohort) -> None:
+    refused = cohort.release("--gamma", 0.2)
+    assert refused.exit_code == 2
+    assert "--gamma" in refused.stderr

@@ -1,6 +1,6 @@
 """The PGS Catalog's own tools read a release: format, match, score by plink2, aggregate.
 
-They run in an environment of their own, which ``make catalogue-tools`` creates.
+They run in an environment of their own, which ``make other-environments`` creates.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run one of the Catalog's tools."""
     path = shutil.which(name, path=TOOLS)
     if path is None:
-        missing(f"{name} (make catalogue-tools)")
+        missing(f"{name} (make other-environments)")
     words = [str(path), *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.moments import UNIT, sum_moments
+from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
+from primo_scale.outcomes.moments import sum_moments
 
 BOUNDS = (
     PhenotypeBounds("height", 100.0, 200.0, 150.0, 50.0, "quantitative"),

@@ -17,8 +17,9 @@ from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.outcomes.moments import UNIT, RawMoments
+from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy import phenotype_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoisyMoments

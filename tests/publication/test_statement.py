@@ -10,17 +10,19 @@ from release_examples import example_document
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import (
-    SCHEMA_PATH,
+    PARTY,
+    RELEASE,
     check_schema,
     schema_problems,
     statement_digest,
 )
-from primo_scale.publication.release_schema import release_schema
+from primo_scale.publication.release_schema import party_schema, release_schema
 from primo_scale.publication.wording import public_by_assumption, unit_in_words
 
 
 def test_the_shipped_schema_is_that_of_the_dataclasses():
-    assert json.loads(SCHEMA_PATH.read_text()) == release_schema(), "run make schema"
+    assert json.loads(RELEASE.schema_path.read_text()) == release_schema(), "run make schema"
+    assert json.loads(PARTY.schema_path.read_text()) == party_schema(), "run make schema"
 
 
 @pytest.mark.parametrize(

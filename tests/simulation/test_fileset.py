@@ -6,7 +6,7 @@ import bed_reader
 import numpy as np
 import pytest
 
-from primo_scale.simulation.fileset import Fileset
+from primo_scale.genotypes.write_fileset import write_bed
 from primo_scale.simulation.mosaic import genotype_slabs
 
 N_PEOPLE, N_VARIANTS = 1_003, 400
@@ -18,7 +18,7 @@ def test_bed_reader_reads_the_genotypes_of_every_stripe(
 ):
     mosaic = mosaic_of(missing_rate=0.05)
     slabs = genotype_slabs(mosaic, N_PEOPLE, people_per_stripe=people_per_stripe, slab_bytes=10_000)
-    Fileset(str(tmp_path / "cohort")).write_bed(slabs, N_VARIANTS, N_PEOPLE)
+    write_bed(tmp_path / "cohort.bed", slabs, (N_VARIANTS, N_PEOPLE))
     with bed_reader.open_bed(
         tmp_path / "cohort.bed", iid_count=N_PEOPLE, sid_count=N_VARIANTS
     ) as bed:
@@ -29,15 +29,15 @@ def test_bed_reader_reads_the_genotypes_of_every_stripe(
 
 def test_an_unfinished_bed_does_not_replace_an_earlier_one(tmp_path, mosaic_of):
     mosaic = mosaic_of()
-    files = Fileset(str(tmp_path / "cohort"))
-    files.write_bed(genotype_slabs(mosaic, 40), N_VARIANTS, 40)
-    before = files.path(".bed").read_bytes()
+    path = tmp_path / "cohort.bed"
+    write_bed(path, genotype_slabs(mosaic, 40), (N_VARIANTS, 40))
+    before = path.read_bytes()
 
     def broken():
         yield from genotype_slabs(mosaic, 80)
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        files.write_bed(broken(), N_VARIANTS, 80)
-    assert files.path(".bed").read_bytes() == before
+        write_bed(path, broken(), (N_VARIANTS, 80))
+    assert path.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["cohort.bed"]

@@ -1,0 +1,94 @@
+"""What a figure of a paper is, and how its runs are divided, resumed and put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import dask
+import pandas as pd
+
+Row = dict[str, float | int | str]
+
+_SEEDS_PER_TASK = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """Part of a figure: some repetitions of one setting.
+
+    Attributes
+    ----------
+    setting : mapping
+        Values of the setting, which are columns of the result.
+    seeds : range
+        Seeds of the repetitions.
+    """
+
+    setting: Mapping[str, float | int | str]
+    seeds: range
+
+    @property
+    def name(self) -> str:
+        """Name of the file of the result."""
+        values = "_".join(f"{name}={value}" for name, value in self.setting.items())
+        return f"{values}_seeds={self.seeds.start}-{self.seeds.stop}.csv"
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """Figure or table of a paper.
+
+    Attributes
+    ----------
+    title : str
+        Paper, number and content.
+    settings : tuple of mapping
+        Settings of the runs.
+    run : callable
+        Function from a task to rows of results.
+    draw : callable
+        Function that draws all rows to an SVG file.
+    repetitions : int
+        Number of repetitions in the paper, or what stands for it.
+    """
+
+    title: str
+    settings: tuple[Mapping[str, float | int | str], ...]
+    run: Callable[[Task], list[Row]]
+    draw: Callable[[pd.DataFrame, Path], None]
+    repetitions: int
+
+    def tasks(self, repetitions: int) -> Iterator[Task]:
+        """Yield the tasks of every setting."""
+        for setting in self.settings:
+            for start in range(0, repetitions, _SEEDS_PER_TASK):
+                yield Task(setting, range(start, min(start + _SEEDS_PER_TASK, repetitions)))
+
+
+def reproduce(figure: PaperFigure, name: str, out: Path, *, repetitions: int) -> pd.DataFrame:
+    """Run what is missing of a figure, in processes, and write NAME.csv and NAME.svg.
+
+    A task whose file exists is not run again, so that the same call continues after an
+    interruption, and a call with more repetitions extends the earlier one.
+    """
+    folder = out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = list(figure.tasks(repetitions))
+    missing = [task for task in tasks if not (folder / task.name).exists()]
+    dask.compute(
+        *(dask.delayed(_run_one)(figure.run, task, folder / task.name) for task in missing),
+        scheduler="processes",
+    )
+    rows = pd.concat([pd.read_csv(folder / task.name) for task in tasks], ignore_index=True)
+    rows.to_csv(out / f"{name}.csv", index=False)
+    figure.draw(rows, out / f"{name}.svg")
+    return rows
+
+
+def _run_one(run: Callable[[Task], list[Row]], task: Task, path: Path) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    pd.DataFrame(run(task)).to_csv(unfinished, index=False)
+    os.replace(unfinished, path)

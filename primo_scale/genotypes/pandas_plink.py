@@ -1,0 +1,151 @@
+"""Genotypes from a DataArray of pandas-plink (``read_plink1_bin``).
+
+The array is read block by block on threads of this process, whatever Dask cluster is in use, so
+that no genotype enters a task graph. It becomes a PLINK 1 fileset beside the store, from which the
+ingest makes the store with all its checks; the fileset is then deleted.
+
+pandas-plink reads other people's genotypes where a chunk of people does not begin at a multiple of
+4, the number of genotypes in a byte of a .bed file. Such chunks are refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from itertools import accumulate, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
+from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes
+from primo_scale.storage.files import files_private, make_private_directory
+
+if TYPE_CHECKING:
+    import xarray
+
+_DIMENSIONS = ("sample", "variant")
+_COORDINATES = ("fid", "iid", "gender", "chrom", "snp", "cm", "pos", "a0", "a1")
+# Codes of 0, 1 and 2 copies of the first allele, and of a missing genotype.
+_CODES, _MISSING = np.array([3, 2, 0], dtype=np.uint8), np.uint8(1)
+
+
+def from_pandas_plink(
+    genotypes: xarray.DataArray, out: str | Path, *, counted: Literal["a0", "a1"] = "a1"
+) -> GenotypeStore:
+    """Write the genotypes of a DataArray of pandas-plink to a packed store.
+
+    Parameters
+    ----------
+    genotypes : xarray.DataArray of float, dims (sample, variant)
+        Result of ``pandas_plink.read_plink1_bin``: copies of an allele, nan where missing.
+    out : path
+        Store to write (private), which `primo_scale.AccumulateRequest` takes.
+    counted : str
+        Allele that is counted, which was the argument ``ref`` of ``read_plink1_bin``: ``a1`` (its
+        default, column 6 of the .bim) or ``a0``. The array itself does not tell.
+
+    Raises
+    ------
+    InputError
+        The array has other dimensions or coordinates, a chunk of people does not begin at a
+        multiple of 4, a value is no number of copies, or the ingest refuses the genotypes.
+    ResourceError
+        The disk has too little space.
+    """
+    _check_form(genotypes)
+    out = Path(out)
+    with files_private():
+        place = make_private_directory(out.with_name(f"{out.name}.plink"))
+        prefix = place / "genotypes"
+        shape = (genotypes.sizes["variant"], genotypes.sizes["sample"])
+        write_bed(Path(f"{prefix}.bed"), _slabs(genotypes, counted), shape)
+        write_bim(Path(f"{prefix}.bim"), _variants(genotypes))
+        write_fam(Path(f"{prefix}.fam"), _samples(genotypes))
+        store = ingest([prefix], out, selection=Selection(), on_progress=lambda done, total: None)
+        shutil.rmtree(place)
+    return store
+
+
+def _check_form(genotypes: xarray.DataArray) -> None:
+    if genotypes.dims != _DIMENSIONS or not set(_COORDINATES) <= set(genotypes.coords):
+        raise InputError(
+            "is no DataArray of read_plink1_bin",
+            where="genotypes",
+            value=f"dimensions {', '.join(map(str, genotypes.dims))}",
+            expected=f"dimensions sample, variant, and {', '.join(_COORDINATES)}",
+            remedy="Give the result of pandas_plink.read_plink1_bin",
+        )
+    people = _chunks(genotypes, 0)
+    if any(chunk.start % GENOTYPES_PER_BYTE for chunk in people):
+        raise InputError(
+            "pandas-plink reads wrong genotypes in chunks of this number of people",
+            where="genotypes",
+            value=f"chunks of {people[0].stop} people",
+            limit="a multiple of 4",
+            remedy="Read it again, with chunk=Chunk(nsamples=1024)",
+        )
+
+
+def _chunks(genotypes: xarray.DataArray, axis: int) -> list[slice]:
+    """Return the chunks of an axis; an array in memory is one chunk."""
+    sizes = (genotypes.shape[axis],) if genotypes.chunks is None else genotypes.chunks[axis]
+    return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+
+def _slabs(genotypes: xarray.DataArray, counted: str) -> Iterator[GenotypeSlab]:
+    import dask
+
+    for people, variants in product(_chunks(genotypes, 0), _chunks(genotypes, 1)):
+        (values,) = dask.compute(genotypes.data[people, variants], scheduler="threads")
+        yield GenotypeSlab(variants.start, people.start, _packed(values.T, counted))
+
+
+def _packed(copies: npt.NDArray[np.floating], counted: str) -> PackedGenotypes:
+    """Pack copies of an allele, shape (variants, people), nan where missing."""
+    known = ~np.isnan(copies)
+    values = np.where(known, copies, 0)
+    wrong = values[~np.isin(values, (0, 1, 2))]
+    if len(wrong):
+        raise InputError(
+            "a genotype is no number of copies",
+            where="genotypes",
+            value=f"{wrong[0]:g}",
+            expected="0, 1, 2 or nan",
+        )
+    of_first = values.astype(np.intp) if counted == "a0" else 2 - values.astype(np.intp)
+    codes = np.where(known, _CODES[of_first], _MISSING)
+    padding = -codes.shape[1] % GENOTYPES_PER_BYTE
+    quads = np.pad(codes, ((0, 0), (0, padding))).reshape(len(codes), -1, GENOTYPES_PER_BYTE)
+    shifted = quads << np.arange(0, 2 * GENOTYPES_PER_BYTE, 2, dtype=np.uint8)
+    return np.ascontiguousarray(np.bitwise_or.reduce(shifted, axis=2).astype(np.uint8))
+
+
+def _variants(genotypes: xarray.DataArray) -> VariantTable:
+    def texts(name: str) -> npt.NDArray[np.object_]:
+        return genotypes[name].values.astype(str).astype(object)
+
+    return VariantTable(
+        chromosome=texts("chrom"),
+        identifier=texts("snp"),
+        centimorgan=genotypes["cm"].values.astype(np.float64),
+        position=genotypes["pos"].values.astype(np.int64),
+        allele1=texts("a0"),
+        allele2=texts("a1"),
+    )
+
+
+def _samples(genotypes: xarray.DataArray) -> SampleTable:
+    gender = genotypes["gender"].values.astype(str)
+    return SampleTable(
+        family=genotypes["fid"].values.astype(str).astype(object),
+        individual=genotypes["iid"].values.astype(str).astype(object),
+        sex=np.select([gender == "1", gender == "2"], [1, 2], 0).astype(np.int8),
+    )

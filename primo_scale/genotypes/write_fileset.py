@@ -1,0 +1,101 @@
+"""Writing of PLINK 1 filesets. A file gets its final name only when it is complete."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.machine import refuse_full_disk
+from primo_scale.storage.files import disk_errors_explained, file_published_at_end
+
+_BED_HEADER = b"\x6c\x1b\x01"  # magic, variant-major
+_PRIVATE = 0o600
+
+
+class GenotypeSlab(NamedTuple):
+    """Packed genotypes of consecutive people, the first a multiple of 4, at consecutive variants.
+
+    `packed` has shape (variants, ceil(people / 4)), with padding bits zero.
+    """
+
+    first_variant: int
+    first_person: int
+    packed: PackedGenotypes
+
+
+def write_bed(
+    path: Path, slabs: Iterable[GenotypeSlab], shape: tuple[int, int], *, mode: int = _PRIVATE
+) -> None:
+    """Write genotypes from slabs that together cover every variant of every person.
+
+    Parameters
+    ----------
+    path
+        File to write, with the permissions `mode`.
+    slabs
+        Parts of the genotypes, in any order.
+    shape
+        Numbers of variants and of people.
+
+    Raises
+    ------
+    ResourceError
+        The disk has too little free space. This is checked before the first write.
+    """
+    n_variants, width = shape[0], packed_width(shape[1])
+    with disk_errors_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_full_disk(
+        path,
+        len(_BED_HEADER) + n_variants * width,
+        what="the genotypes",
+        remedy="Take fewer people or variants, or choose another disk",
+    )
+    with file_published_at_end(path, mode=mode) as file:
+        file.write(_BED_HEADER)
+        for slab in slabs:
+            of_person = packed_width(slab.first_person)
+            start = len(_BED_HEADER) + slab.first_variant * width + of_person
+            whole_rows = slab.packed.shape[1] == width
+            for number, part in enumerate([slab.packed] if whole_rows else slab.packed):
+                file.seek(start + number * width)
+                file.write(part.data)
+
+
+def write_bim(path: Path, variants: VariantTable, *, mode: int = _PRIVATE) -> None:
+    """Write the variant table."""
+    columns = (
+        variants.chromosome,
+        variants.identifier,
+        [f"{distance:g}" for distance in variants.centimorgan],
+        variants.position,
+        variants.allele1,
+        variants.allele2,
+    )
+    write_rows(path, zip(*columns, strict=True), mode=mode)
+
+
+def write_fam(path: Path, samples: SampleTable) -> None:
+    """Write the sample table, without parents and phenotypes."""
+    people = zip(samples.family, samples.individual, samples.sex, strict=True)
+    write_rows(path, ((fid, iid, 0, 0, sex, -9) for fid, iid, sex in people))
+
+
+def write_rows(path: Path, rows: Iterable[Iterable[object]], *, mode: int = _PRIVATE) -> None:
+    """Write a table with tabs between the cells."""
+    with published_text(path, mode=mode) as file:
+        file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
+
+
+@contextmanager
+def published_text(path: Path, *, mode: int) -> Iterator[TextIO]:
+    """Yield a text file, which gets its final name when the block ends without an error."""
+    with file_published_at_end(path, mode=mode) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield text
+        text.detach()

@@ -1,0 +1,170 @@
+"""Payment for a party's noisy values, and the drawing of their noise, in the only safe order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from primo_scale.errors import InputError
+from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.lattice_noise import lattice_noise
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.ledger.spending import Charge, PayingCohort
+from primo_scale.parties.columns import PartyColumns
+from primo_scale.parties.exact_columns import Survey, people_of
+from primo_scale.parties.noise_scale import PartyNoise
+from primo_scale.parties.roster import Roster
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.storage.files import file_published_at_end, sha256_of_file
+
+_VALUE = np.dtype("<i8")
+_DRAWS_AT_A_TIME = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class PartyValues:
+    """Exact values that a party is about to release. PRIVATE.
+
+    Attributes
+    ----------
+    party : PartyColumns
+        Columns of the party.
+    roster : Roster
+        People of all parties.
+    survey : Survey
+        Result of the first pass over the columns.
+    noise : PartyNoise
+        Calibrated noise.
+    public : mapping of str
+        Public parameters that determine the release, as JSON values.
+    """
+
+    party: PartyColumns
+    roster: Roster
+    survey: Survey
+    noise: PartyNoise
+    public: Mapping[str, Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of the release."""
+        mixtures = self.survey.mixtures
+        return (len(self.roster) if mixtures is None else len(mixtures)), len(self.party.columns)
+
+
+def pay_for_values(
+    values: PartyValues,
+    promise: Promise,
+    noise_store: NoiseStore,
+    *,
+    ledger: Ledger,
+    paying_cohort: PayingCohort,
+    published: str | None = None,
+) -> tuple[Path, Receipt]:
+    """Store a key, reserve a charge, draw its noise once, and store the noisy values.
+
+    While the key or the noisy values are stored, the same request returns the same values at no
+    further cost.
+
+    Parameters
+    ----------
+    values
+        Exact values and their noise.
+    promise
+        Promise of the release.
+    noise_store
+        Keys and noisy values of the work directory.
+    ledger
+        Ledger that holds, or will hold, the account that pays.
+    paying_cohort
+        Account that pays, and the people of the release.
+    published
+        Charge of the release that exists already, which must be that of this request.
+
+    Returns
+    -------
+    tuple of Path and Receipt
+        File of the noisy values, int64 in the format of NumPy, and the receipt.
+
+    Raises
+    ------
+    BudgetRefused
+        The budget does not cover the release; no noise was drawn.
+    InputError
+        The stored values are not those that the ledger recorded, the ledger does not know them, or
+        another release exists already.
+    ResourceError
+        The disk has too little space.
+    """
+    ledger.refuse_unknown_charges(noise_store.used_charges())
+    digest = ledger.request_digest(
+        values.survey.digest,
+        {"query": "party release", "sigma": values.noise.sigma, **values.public},
+    )
+    request = paying_cohort.request(digest, promise.epsilon, promise.delta, values.noise.cost)
+    replayed = ledger.replayable_charge(request, stored_noise=noise_store.charges())
+    if published is not None and (replayed is None or replayed.id != published):
+        raise InputError(
+            "another release is published already",
+            value=f"charge {published}",
+            remedy="Choose another --out; a release is never overwritten",
+        )
+    size = values.shape[0] * values.shape[1] * _VALUE.itemsize
+    noise_store.refuse_full_disk(None if replayed is None else replayed.id, 2 * size)
+    receipt = settle(ledger, request, noise_store, further_cost=Cost(0.0))
+    charge = receipt.charge
+    with noise_store.payment_explained(charge.id):
+        path = noise_store.values_path(charge.id)
+        if not path.is_file():
+            _draw(values, charge, noise_store, path)
+        recorded = ledger.keyed_digest("party release", sha256_of_file(path).encode())
+        if charge.statistics_digest not in (None, recorded):
+            raise InputError(
+                "the noisy values are not those that the ledger recorded",
+                where=path,
+                value=charge.id,
+                remedy="Restore the file from a backup, or remove it",
+            )
+        ledger.mark_drawn(charge, recorded)
+        noise_store.remove_key(charge.id)
+        announce_step(PaymentStep.KEY_REMOVED)
+    return path, receipt
+
+
+def _draw(values: PartyValues, charge: Charge, noise_store: NoiseStore, path: Path) -> None:
+    source = KeystreamNoise(noise_store.open_key(charge.id))
+    announce_step(PaymentStep.DRAW_STARTED)
+    with file_published_at_end(path) as file:
+        header = _write_noise(file, values, source)
+        released = np.memmap(file, _VALUE, "r+", offset=header, shape=values.shape)
+        if values.survey.mixtures is not None:
+            released += values.survey.mixtures
+        else:
+            for people in people_of(values.party, values.roster):
+                released[people.positions] += people.units
+        released.flush()
+    announce_step(PaymentStep.STATISTICS_STORED)
+
+
+def _write_noise(file: BinaryIO, values: PartyValues, source: KeystreamNoise) -> int:
+    """Write noise alone, each piece under a label of its own; return the length of the header."""
+    n_rows, n_columns = values.shape
+    header = {"descr": _VALUE.str, "fortran_order": False, "shape": values.shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    header_bytes = file.tell()
+    step = max(1, _DRAWS_AT_A_TIME // n_columns)
+    for start in range(0, n_rows, step):
+        count = (min(start + step, n_rows) - start) * n_columns
+        label = f"party release, rows from {start}"
+        noise = lattice_noise(count, values.noise.sigma, source=source, label=label)
+        file.write(noise.astype(_VALUE).tobytes())
+    file.flush()
+    return header_bytes

@@ -1,0 +1,113 @@
+"""Reading of a signed document that may be forged, and checks of its files and signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from primo_scale.publication.bounded_text import bounded_bytes
+from primo_scale.publication.document import (
+    PARTY,
+    RELEASE,
+    Document,
+    DocumentKind,
+    schema_problems,
+    serialise,
+)
+from primo_scale.publication.finding import Finding, finding_of, some_of
+from primo_scale.publication.signature import signature_problem
+from primo_scale.publication.wording import NOT_PRIVATE
+from primo_scale.storage.files import sha256_of_file
+
+_MOST_CONTAINERS = 1 << 20
+_UNCOMPUTABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """Return the findings of a check, or a problem if a crafted number makes it fail."""
+    try:
+        return check()
+    except _UNCOMPUTABLE as error:
+        return [finding_of(name, [f"cannot be checked: {error!r}"], "")]
+
+
+def kind_of(directory: Path) -> DocumentKind:
+    """Return the kind of release that a directory holds; without a party.json, a whole release."""
+    return PARTY if (directory / PARTY.name).is_file() else RELEASE
+
+
+def read_document(directory: Path, kind: DocumentKind = RELEASE) -> tuple[Document | None, Finding]:
+    """Return the contents of a signed document, or None if invalid, and the result of the check."""
+    document = None
+    try:
+        content = bounded_bytes(directory / kind.name)
+    except ValueError as error:
+        return None, Finding(False, kind.name, f"is {error}")
+    try:
+        if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
+            problem = f"holds more than {_MOST_CONTAINERS} objects and lists"
+        else:
+            document = json.loads(content, parse_constant=_refuse_constant)
+            problem = _form_problem(document, content, kind)
+    except ValueError as error:
+        problem = f"is not JSON: {error}"
+    except RecursionError:
+        problem = "is nested too deeply to be read"
+    if problem:
+        return None, finding_of(kind.name, [problem], "")
+    return document, Finding(True, kind.name, "follows its schema")
+
+
+def _form_problem(document: Any, content: bytes, kind: DocumentKind) -> str:
+    """Return the violations of the schema or the canonical form, or an empty text."""
+    problems = schema_problems(document, kind)
+    if problems:
+        return f"violates its schema: {some_of(problems)}"
+    try:
+        as_written = serialise(document)
+    except ValueError as error:  # 1e999 is valid JSON and is parsed as infinity
+        return f"holds a number that is not finite: {error}"
+    return "" if as_written == content else "is not in the canonical form"
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def check_files(directory: Path, document: Document, kind: DocumentKind = RELEASE) -> Finding:
+    """Check that a directory holds the listed files, unchanged, and no others."""
+    listed = {entry["name"]: entry for entry in document["files"]}
+    found = {
+        path.relative_to(directory).as_posix(): path
+        for path in directory.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+    found.pop(kind.name, None)
+    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
+    problems += [f"{name} does not belong here" for name in sorted(found.keys() - listed.keys())]
+    if len(listed) != len(document["files"]):
+        problems.append("a file is listed twice")
+    for name in sorted(listed.keys() & found.keys()):
+        path = found[name]
+        if path.is_symlink() or not path.is_file():
+            problems.append(f"{name} is not a plain file")
+        elif path.stat().st_size != listed[name]["bytes"]:
+            problems.append(f"{name} has another size than stated")
+        elif sha256_of_file(path) != listed[name]["sha256"]:
+            problems.append(f"{name} was changed: its SHA-256 is not the stated one")
+    return finding_of(
+        "files", problems, f"{len(listed)} files with the stated SHA-256, and no others"
+    )
+
+
+def check_signature(document: Document, public_key: str | None) -> Finding:
+    """Check that the custodian signed a document."""
+    if not document["private"]:
+        problems = [] if public_key is None else [f"a {NOT_PRIVATE} release has no signature"]
+        return finding_of("signature", problems, f"none: {NOT_PRIVATE}")
+    problem = signature_problem(document, public_key)
+    key = document["signature"]["public_key"]
+    expected = "as expected" if public_key else "compare it with the custodian's key"
+    return finding_of("signature", [problem] if problem else [], f"by {key}, {expected}")

@@ -1,0 +1,176 @@
+"""Verification of a party's release without any other data.
+
+The guarantee is computed again from party.json, and shares no code with the calibration of the
+noise (docs/maths/parties.md).
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from primo_scale.publication.document import PARTY, Document
+from primo_scale.publication.file_names import COLUMNS_FILE, README_FILE, VALUES_FILE
+from primo_scale.publication.finding import Finding, finding_of
+from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
+from primo_scale.publication.recompute_ledger import ledger_problems
+from primo_scale.publication.recompute_profile import (
+    EPSILON_TOLERANCE,
+    TOLERANCE,
+    Lattice,
+    epsilon_of,
+    log_delta_on_lattice,
+)
+from primo_scale.publication.signed_document import (
+    check_files,
+    check_signature,
+    read_document,
+    verdict,
+)
+from primo_scale.publication.wording import (
+    accountant_in_words,
+    public_by_assumption,
+    stamp_of,
+)
+from primo_scale.version import __version__
+
+_UNIT = 1 << 20
+_COARSEST, _FINEST = 2.0**32, 2.0**58
+_VALUE = np.dtype("<i8")
+
+
+def verify_party(directory: Path, *, public_key: str | None = None) -> list[Finding]:
+    """Check a party's release.
+
+    Parameters
+    ----------
+    directory
+        Directory with party.json, which may be damaged or forged.
+    public_key
+        Public key of the custodian, in hexadecimal; None accepts a signature by any key.
+
+    Returns
+    -------
+    list of Finding
+        Results in the order of the checks. The release is valid if all are `ok`.
+    """
+    document, schema = read_document(directory, PARTY)
+    if document is None:
+        return [schema]
+    files = check_files(directory, document, PARTY)
+    signature = verdict("signature", lambda: [check_signature(document, public_key)])
+    findings = [schema, files, *signature]
+    if files.ok:
+        trusted = public_key is not None and all(finding.ok for finding in signature)
+        findings += verdict("contents", lambda: [_check_contents(directory, document, trusted)])
+    findings += verdict("stamp", lambda: [_check_words(document)])
+    return findings + verdict("guarantee", lambda: _guarantee(document))
+
+
+def _shape(document: Document) -> tuple[int, int]:
+    mixtures = document["mixtures"]
+    rows = document["n_people"] if mixtures is None else mixtures["count"]
+    return rows, len(document["columns"])
+
+
+def _check_contents(directory: Path, document: Document, trusted: bool) -> Finding:
+    """Check the other files; a README of another version only if no trusted signature covers it."""
+    expected = {COLUMNS_FILE: columns_table(document)}
+    if document["software"]["version"] == __version__ or not trusted:
+        expected[README_FILE] = render_party_readme(document)
+    problems = [
+        f"{name} differs from what this version renders from party.json"
+        for name, text in expected.items()
+        if (directory / name).read_bytes() != text.encode()
+    ]
+    names = [column["name"] for column in document["columns"]]
+    if len(set(names)) < len(names):
+        problems.append("two columns have the same name")
+    if any(not column["lower"] < column["upper"] for column in document["columns"]):
+        problems.append("the bounds of a column are not an increasing range")
+    problems += _values_problems(directory / VALUES_FILE, _shape(document))
+    return finding_of("contents", problems, "README, columns and values agree with party.json")
+
+
+def _values_problems(path: Path, shape: tuple[int, int]) -> list[str]:
+    with path.open("rb") as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            return [f"{path.name} is not in version 1.0 of NumPy's format"]
+        found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        size = file.tell() + math.prod(shape) * _VALUE.itemsize
+    if (found, fortran, dtype) != (shape, False, _VALUE) or path.stat().st_size != size:
+        return [f"{path.name} does not hold {shape[0]} rows of {shape[1]} 64-bit integers"]
+    return []
+
+
+def _check_words(document: Document) -> Finding:
+    guarantee = document["guarantee"]
+    privacy, adjacency = guarantee["privacy"], guarantee["adjacency"]
+    expected = stamp_of(document)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "stamp": (document["stamp"], expected),
+        "privacy": (privacy, "full"),
+        "adjacency": (adjacency, "replace-one"),
+        "unit": (guarantee["unit"], party_unit(document)),
+        "accountant": (guarantee["accountant"]["method"], accountant_in_words(subsampled=False)),
+        "assumptions": (
+            document["public_by_assumption"],
+            list(public_by_assumption(privacy, adjacency)),
+        ),
+    }
+    problems = [
+        f"the stated {name} is {found!r}, not {right!r}"
+        for name, (found, right) in pairs.items()
+        if found != right
+    ]
+    return finding_of("stamp", problems, expected)
+
+
+def _guarantee(document: Document) -> list[Finding]:
+    mechanism, guarantee = document["mechanism"], document["guarantee"]
+    (rows, count), covered = _shape(document), document["person_columns"]
+    mixed = 1 if document["mixtures"] is None else rows
+    sensitivity = 2 * _UNIT * math.sqrt(count * mixed)
+    mu_squared = (sensitivity / mechanism["sigma"]) ** 2
+    steps = mechanism["sigma"] * 2.0 ** mechanism["fine_bits"]
+    problems = [] if mechanism["unit"] == _UNIT else [f"unit {mechanism['unit']}, not {_UNIT}"]
+    if not _close(mechanism["sensitivity"], sensitivity):
+        problems.append(f"sensitivity {mechanism['sensitivity']:.12g}, not {sensitivity:.12g}")
+    if not _COARSEST <= steps <= _FINEST:
+        problems.append(f"sigma is {steps:.6g} steps of the noise lattice, needs 2^32 to 2^58")
+    if not _close(guarantee["mu"] ** 2, mu_squared):
+        problems.append(f"mu is {math.sqrt(mu_squared):.12g}, stated {guarantee['mu']:.12g}")
+    if not _close(guarantee["cost"]["mu_squared"], mu_squared):
+        problems.append("the cost is not mu^2")
+    if guarantee["cost"]["epsilon"] or guarantee["cost"]["delta"]:
+        problems.append("Gaussian noise has no separate cost (epsilon, delta)")
+    if covered < count:
+        problems.append(f"the promise covers {covered} of {count} columns")
+    mechanism_finding = finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}")
+    ledger = ledger_problems(document, [mu_squared])
+    return [
+        mechanism_finding,
+        _check_epsilon(document, math.sqrt(mu_squared * covered / count), steps),
+        finding_of("ledger", ledger, f"charge {document['ledger']['charges'][0]['id']}"),
+    ]
+
+
+def _check_epsilon(document: Document, mu: float, steps: float) -> Finding:
+    """Check epsilon of all columns that the promise covers, as upper and lower bound."""
+    epsilon, delta = document["guarantee"]["epsilon"], document["guarantee"]["delta"]
+    rows, count = _shape(document)
+    draws = rows * max(count, document["person_columns"])
+    least = epsilon_of(mu, delta)
+    problems = []
+    if log_delta_on_lattice(epsilon, mu, delta, Lattice(draws, steps)) > math.log(delta):
+        problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
+    elif least < epsilon * (1 - EPSILON_TOLERANCE):
+        problems.append(f"the noise corresponds to epsilon {least:.9g}, not {epsilon}")
+    return finding_of("epsilon", problems, f"recomputed {least:.9g} at delta {delta:.6g}")
+
+
+def _close(found: float, expected: float) -> bool:
+    return math.isclose(found, expected, rel_tol=TOLERANCE)

@@ -1,0 +1,239 @@
+"""Operations of a release by several parties: roster, release of one party, and joint model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian.lattice_noise import fine_bits
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.interruption import deferred
+from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.reader import find_paying_cohort
+from primo_scale.ledger.spending import PayingCohort
+from primo_scale.outcomes.bounds import read_phenotype_bounds
+from primo_scale.outcomes.coding import BOUNDED_UNIT
+from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.parties.columns import (
+    GenotypeColumns,
+    PartyColumns,
+    PhenotypeColumns,
+    individuals_of,
+)
+from primo_scale.parties.exact_columns import survey
+from primo_scale.parties.noise_scale import party_noise, party_sensitivity
+from primo_scale.parties.purchase import PartyValues, pay_for_values
+from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
+from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.publication import party_statement as said
+from primo_scale.publication.document import PARTY
+from primo_scale.publication.open_party import PartyRelease, open_party_release
+from primo_scale.publication.publish_party import publish_party_release
+from primo_scale.publication.samplers import KEYSTREAM
+from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import read_document
+from primo_scale.publication.statement import Software
+from primo_scale.publication.wording import public_by_assumption
+from primo_scale.run.describe_mechanism import state_guarantee
+from primo_scale.run.describe_release import state_ledger_entry
+from primo_scale.run.payments import log_payment
+from primo_scale.run.publishing import (
+    check_private_places,
+    exists_already,
+    refuse_unwritable,
+)
+from primo_scale.run.request_parts import StrPath
+from primo_scale.run.run_log import LOGGER, run_logged
+from primo_scale.run.work_directory import LOCK, NOISE
+from primo_scale.storage.files import (
+    exclusive_lock,
+    files_private,
+    make_private_directory,
+    sha256_of_file,
+)
+from primo_scale.version import __version__
+
+if TYPE_CHECKING:
+    from primo_scale.ledger.spending import Balance, Charge
+    from primo_scale.run.party_requests import PartyReleaseRequest
+
+_UNIT, _ADJACENCY = PrivacyUnit.FULL, Adjacency.REPLACE_ONE
+
+
+def party_roster(
+    people: StrPath, party_key: StrPath, out: StrPath, *, others: Iterable[StrPath] = ()
+) -> Roster:
+    """Write the roster of a party's people, or of the people whom all parties have.
+
+    Parameters
+    ----------
+    people
+        Phenotype table, or genotype store, of this party.
+    party_key
+        File of the key that the parties share.
+    out
+        Roster to write. PRIVATE: only the other parties may see it.
+    others
+        Rosters of the other parties.
+
+    Raises
+    ------
+    InputError
+        A file is malformed, or the parties have nobody in common.
+    """
+    with files_private():
+        roster = make_roster(_individuals(Path(people)), Path(party_key), list(map(Path, others)))
+        write_roster(roster, Path(out))
+    return roster
+
+
+def party_release(request: PartyReleaseRequest) -> PartyRelease:
+    """Publish noisy values of the columns that one party holds, or find them published.
+
+    Parameters
+    ----------
+    request
+        Columns, roster, promise and release directory.
+
+    Raises
+    ------
+    InputError, UsageError
+        Inputs that are malformed, do not belong together, or cannot be released.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        Too little disk space.
+    InterruptedRun
+        The run stopped; the same request continues it.
+    """
+    work_dir = request.work_dir
+    ledger = request.ledger or default_ledger_path()
+    check_private_places(request.out, {"--work-dir": work_dir, "--ledger": ledger})
+    published = _published_charge(request.out)
+    with files_private():
+        make_private_directory(work_dir)
+        with exclusive_lock(work_dir / LOCK), run_logged(work_dir, "party-release", request):
+            _release(request, ledger, published)
+    return open_party_release(request.out)
+
+
+def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | None) -> None:
+    party = _columns(request)
+    roster = read_roster(request.roster, request.party_key)
+    values = _values(request, party, roster)
+    n_known = len(values.survey.individuals)
+    LOGGER.info("%d of %d people of the roster are in the file", n_known, len(roster))
+    noise_store = NoiseStore(request.work_dir / NOISE)
+    promise = Promise(request.epsilon, request.delta, _UNIT, _ADJACENCY)
+    with Ledger(ledger_path, create=not noise_store.used_charges()) as ledger:
+        payer = _paying_cohort(ledger, roster, values.survey.individuals, request.cohort)
+        with deferred():
+            path, receipt = pay_for_values(
+                values, promise, noise_store,
+                ledger=ledger, paying_cohort=payer, published=published,
+            )  # fmt: skip
+            balance = ledger.balance(payer.account)
+            log_payment("values", receipt, balance)
+        if published is None:
+            statement = _statement(request, values, receipt.charge, balance)
+            signer = Signer(ledger.public_key, ledger.sign)
+            with noise_store.payment_explained(receipt.charge.id):
+                publish_party_release(request.out, path, statement, signer)
+        else:
+            LOGGER.info("%s: this release is published already", request.out)
+        ledger.mark_published(receipt.charge, sha256_of_file(request.out / PARTY.name))
+
+
+def _values(request: PartyReleaseRequest, party: PartyColumns, roster: Roster) -> PartyValues:
+    count, mixtures = len(party.columns), request.mixtures
+    covered = request.person_columns or count
+    if covered < count:
+        raise UsageError(
+            "the promise covers fewer columns than this party releases",
+            where="--person-columns",
+            value=covered,
+            limit=f"at least {count}",
+        )
+    noise = party_noise(
+        request.epsilon, request.delta,
+        n_columns=count, n_mixtures=mixtures, person_columns=covered,
+    )  # fmt: skip
+    public = {
+        "party": request.party,
+        "columns": [[one.name, one.lower, one.upper] for one in party.columns],
+        "mixtures": mixtures,
+        "seed": request.seed,
+        "person_columns": covered,
+    }
+    return PartyValues(party, roster, survey(party, roster, request.signs), noise, public)
+
+
+def _columns(request: PartyReleaseRequest) -> PartyColumns:
+    if request.genotypes is not None:
+        return GenotypeColumns(open_genotype_store(request.genotypes))
+    assert request.pheno is not None and request.pheno_bounds is not None
+    table = open_outcome_table(request.pheno)
+    names = request.pheno_name or table.names
+    table.check_names(names)
+    return PhenotypeColumns(table, read_phenotype_bounds(request.pheno_bounds, names))
+
+
+def _individuals(people: Path) -> list[str]:
+    """Return the IIDs of a phenotype table or a genotype store."""
+    if people.is_dir():
+        return list(open_genotype_store(people).samples.individual)
+    table = open_outcome_table(people)
+    return [iid for group in table.row_groups(()) for iid in individuals_of(group)]
+
+
+def _paying_cohort(
+    ledger: Ledger, roster: Roster, individuals: list[str], cohort: str | None
+) -> PayingCohort:
+    return find_paying_cohort(
+        ledger, roster.tag, individuals, cohort, unit=_UNIT, adjacency=_ADJACENCY
+    )
+
+
+def _statement(
+    request: PartyReleaseRequest, values: PartyValues, charge: Charge, balance: Balance
+) -> said.PartyStatement:
+    promise = Promise(request.epsilon, request.delta, _UNIT, _ADJACENCY)
+    count, sigma, signs = values.shape[1], values.noise.sigma, request.signs
+    return said.PartyStatement(
+        software=Software("primo_scale", __version__),
+        created=datetime.now(UTC).date().isoformat(),
+        party=request.party,
+        guarantee=state_guarantee(promise, charge.cost),
+        person_columns=request.person_columns or count,
+        n_people=len(values.roster),
+        alignment=values.roster.tag,
+        columns=tuple(said.PartyColumn(c.name, c.lower, c.upper) for c in values.party.columns),
+        mixtures=None if signs is None else said.Mixtures(signs.n_mixtures, signs.seed),
+        mechanism=said.PartyMechanism(
+            unit=BOUNDED_UNIT,
+            sensitivity=party_sensitivity(count, request.mixtures),
+            sigma=sigma,
+            fine_bits=fine_bits(sigma),
+            sampler=KEYSTREAM.name,
+            sampler_exactness=KEYSTREAM.exactness,
+            rng=KEYSTREAM.rng,
+        ),
+        ledger=state_ledger_entry(balance, (charge,)),
+        public_by_assumption=public_by_assumption(str(_UNIT), str(_ADJACENCY)),
+    )
+
+
+def _published_charge(out: Path) -> str | None:
+    """Return the charge of the party's release at `out`, or None where nothing is."""
+    if not out.exists() and not out.is_symlink():
+        refuse_unwritable(out)
+        return None
+    document = read_document(out, PARTY)[0] if (out / PARTY.name).is_file() else None
+    if document is None:
+        raise exists_already(out)
+    return str(document["ledger"]["charges"][0]["id"])

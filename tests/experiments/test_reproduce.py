@@ -1,0 +1,81 @@
+"""Figures of the papers: what is run, resumed and drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from experiments import papers_constants as papers
+from experiments.reproduce import FIGURES, main
+from experiments.reproduction import PaperFigure, Task, reproduce
+from experiments.wu_figures import read_table, run_synthetic, run_table
+
+
+def squares(task):
+    return [{**task.setting, "seed": seed, "square": seed**2} for seed in task.seeds]
+
+
+def broken(task):
+    raise ZeroDivisionError
+
+
+def draw(rows, path):
+    path.write_text(f"{len(rows)} rows")
+
+
+FIGURE = PaperFigure("squares", ({"a": 1}, {"a": 2}), squares, draw, repetitions=25)
+
+
+def test_a_figure_is_continued_and_extended(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        reproduce(PaperFigure("x", FIGURE.settings, broken, draw, 25), "f", tmp_path, repetitions=9)
+    assert not list((tmp_path / "f").glob("*.csv"))
+    first = reproduce(FIGURE, "f", tmp_path, repetitions=10)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "f").glob("*.csv")}
+    whole = reproduce(FIGURE, "f", tmp_path, repetitions=FIGURE.repetitions)
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    assert (len(first), len(whole)) == (20, 50)
+    assert set(whole.seed) == set(range(25))
+    pd.testing.assert_frame_equal(whole, pd.read_csv(tmp_path / "f.csv"))
+    assert (tmp_path / "f.svg").read_text() == "50 rows"
+
+
+@pytest.mark.parametrize(("name", "n_training", "n_attributes"), [("insurance", 1070, 9),
+                                                                 ("bike", 13903, 13)])  # fmt: skip
+def test_tables_have_the_papers_sizes(name, n_training, n_attributes):
+    values, n_parties = read_table(name)
+    assert (round(0.8 * len(values)), values.shape[1] - 1) == (n_training, n_attributes)
+    assert n_parties == 5
+    assert values.min() == 0
+    assert values.max() == 1
+
+
+def test_losses_on_insurance_are_ordered_as_in_the_paper():
+    rows = pd.DataFrame(run_table(Task({"data": "insurance", "epsilon": 1.0}, range(5))))
+    losses = rows.groupby("method").loss.median()
+    assert losses["OLS"] == pytest.approx(0.009, abs=0.002)
+    assert losses["OLS"] < losses["BGM-OLS"] < 0.12 < losses["DGM-OLS"]
+
+
+def test_synthetic_errors_are_those_of_a_direct_simulation():
+    """The law of BGM's Gram matrix against rows with noise, on the same kind of data."""
+    rows = pd.DataFrame(run_synthetic(Task({"n": 3000, "epsilon": 1.0}, range(20))))
+    means = rows.groupby("method").error.mean()
+    assert means["OLS"] < 1e-4  # the outcome has no noise; the ridge is 1e-5
+    sd, direct = papers.multi_party_noise(1.0, 1e-5, 2), []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        true = rng.uniform(-0.1, 0.1, 10)
+        X = rng.uniform(-1, 1, (3000, 10))
+        noisy = np.column_stack([X, X @ true]) + sd * rng.standard_normal((3000, 11))
+        weights = np.linalg.lstsq(noisy[:, :10], noisy[:, 10], rcond=None)[0]
+        direct.append(np.linalg.norm(weights - true))
+    assert means["BGM-OLS"] == pytest.approx(np.mean(direct), rel=0.1)
+
+
+def test_every_figure_has_a_title_and_runs(tmp_path):
+    assert all(figure.title and figure.settings for figure in FIGURES.values())
+    result = CliRunner().invoke(main, ["nothing"])
+    assert result.exit_code == 2

@@ -1,0 +1,86 @@
+"""Genotypes from arrays of the form that pandas-plink's ``read_plink1_bin`` returns.
+
+``tests/pandas_plink`` compares with pandas-plink itself, in an environment of its own.
+"""
+
+from __future__ import annotations
+
+import dask.array
+import numpy as np
+import pytest
+import xarray
+from bed_reader import open_bed
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.dosage import open_genotypes
+from primo_scale.genotypes.pandas_plink import from_pandas_plink
+
+
+@pytest.fixture
+def array_of(reference):
+    """Return a function that reads a fileset into an array as read_plink1_bin does."""
+
+    def read(name: str, *, counted: str = "a1", chunks=(1024, 1024)) -> xarray.DataArray:
+        prefix = reference / "data" / "edge" / "plink_made" / name
+        with open_bed(f"{prefix}.bed") as bed:
+            first = bed.read(dtype="float32")
+        bim, fam = (np.loadtxt(f"{prefix}.{end}", dtype=str, ndmin=2).T for end in ("bim", "fam"))
+        values = first if counted == "a0" else 2 - first
+        return xarray.DataArray(
+            dask.array.from_array(values, chunks=chunks),
+            dims=("sample", "variant"),
+            coords={
+                **{
+                    n: ("sample", column) for n, column in zip(("fid", "iid"), fam[:2], strict=True)
+                },
+                "gender": ("sample", fam[4]),
+                "chrom": ("variant", bim[0]),
+                "snp": ("variant", bim[1]),
+                "cm": ("variant", bim[2].astype(float)),
+                "pos": ("variant", bim[3].astype(int)),
+                "a0": ("variant", bim[4]),
+                "a1": ("variant", bim[5]),
+            },
+        )
+
+    return read
+
+
+@pytest.mark.parametrize("counted", ["a0", "a1"])
+@pytest.mark.parametrize("name", ["base_n43_m61", "n40_m61", "n41_m61", "n1_m61", "n43_m1"])
+def test_the_store_has_the_genotypes_that_bed_reader_reads(
+    name, counted, array_of, reference, tmp_path
+):
+    array = array_of(name, counted=counted, chunks=(16, 20))
+    store = from_pandas_plink(array, tmp_path / "store", counted=counted)
+    with open_bed(reference / "data" / "edge" / "plink_made" / f"{name}.bed") as bed:
+        expected = bed.read(dtype="int8")
+    dosages = open_genotypes(tmp_path / "store")
+    np.testing.assert_array_equal(dosages.values.T, np.where(expected == -127, -1, expected))
+    assert store.samples.individual.tolist() == array.iid.values.tolist()
+    assert store.samples.sex.tolist() == [int(sex) for sex in array.gender.values]
+    assert store.variants.allele1.tolist() == array.a0.values.tolist()
+    assert store.variants.position.tolist() == array.pos.values.tolist()
+    assert {path.name for path in tmp_path.iterdir()} == {"store"}
+
+
+def test_chunks_that_pandas_plink_reads_wrongly_are_refused(array_of, tmp_path):
+    with pytest.raises(InputError, match="multiple of 4"):
+        from_pandas_plink(array_of("base_n43_m61", chunks=(10, 20)), tmp_path / "store")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dosage_or_another_array_is_refused(array_of, tmp_path):
+    array = array_of("n40_m61")
+    with pytest.raises(InputError, match="no number of copies"):
+        from_pandas_plink(array * 0.5, tmp_path / "store")
+    for other in (array.T, array.drop_vars("snp")):
+        with pytest.raises(InputError, match="read_plink1_bin"):
+            from_pandas_plink(other, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_array_in_memory_and_a_second_call_give_the_same_store(array_of, tmp_path):
+    first = from_pandas_plink(array_of("base_n43_m61"), tmp_path / "store")
+    again = from_pandas_plink(array_of("base_n43_m61").compute(), tmp_path / "store")
+    assert again.identity_digest == first.identity_digest

@@ -1,0 +1,90 @@
+"""pandas-plink reads the fixtures: its genotypes are ours, but for the chunks that we refuse.
+
+It runs in an environment of its own, which ``make other-environments`` creates.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import dask.array
+import numpy as np
+import pytest
+import xarray
+from presence import missing
+
+from primo_scale.errors import PrimoError
+from primo_scale.genotypes.dosage import open_genotypes
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.pandas_plink import from_pandas_plink
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-pandas_plink" / "bin" / "python"
+EDGE = ROOT / "tests" / "reference" / "data" / "edge" / "plink_made"
+FILESETS = sorted(path.stem for path in EDGE.glob("*.bed"))
+# Read by pandas-plink as if nothing were wrong with them; both plinks refuse them too.
+REFUSED_BY_US_ALONE = {
+    "bim_split_chromosome",
+    "sexchr_numeric_split",
+    "bad_bim_missing_col", "bad_bim_short", "bad_fam_long_same_bytes", "bad_trailing_byte",
+    "fam_dup_sample",
+}  # fmt: skip
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+
+def read_all(folder: Path, people_per_chunk: int) -> Path:
+    if not PYTHON.exists():
+        missing("pandas-plink (make other-environments)")
+    script = Path(__file__).with_name("read_with_pandas_plink.py")
+    prefixes = [str(EDGE / name) for name in FILESETS]
+    command = [str(PYTHON), str(script), str(folder), str(people_per_chunk), *prefixes]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def read_by_pandas_plink(tmp_path_factory):
+    return read_all(tmp_path_factory.mktemp("read"), 16)
+
+
+def array_of(path: Path, people_per_chunk: int = 16) -> xarray.DataArray:
+    found = dict(np.load(path))
+    values = dask.array.from_array(found.pop("genotypes"), chunks=(people_per_chunk, 16))
+    of_people = ("sample", "fid", "iid", "father", "mother", "gender", "trait")
+    coords = {n: ("sample" if n in of_people else "variant", v) for n, v in found.items()}
+    return xarray.DataArray(values, dims=("sample", "variant"), coords=coords)
+
+
+def ours(name: str, folder: Path) -> np.ndarray:
+    ingest([EDGE / name], folder / "ours", selection=Selection(), on_progress=lambda *_: None)
+    return open_genotypes(folder / "ours").values
+
+
+@pytest.mark.parametrize("name", FILESETS)
+def test_it_reads_the_genotypes_that_we_read(name, read_by_pandas_plink, tmp_path):
+    path = read_by_pandas_plink / f"{name}.npz"
+    try:
+        expected = ours(name, tmp_path)
+    except PrimoError:
+        assert path.exists() == (name in REFUSED_BY_US_ALONE)
+        return
+    if name == "bad_bim_nonint_pos":  # plink reads the leading integer, pandas-plink refuses it
+        assert not path.exists()
+        return
+    from_pandas_plink(array_of(path), tmp_path / "theirs")
+    np.testing.assert_array_equal(open_genotypes(tmp_path / "theirs").values, expected)
+
+
+def test_it_reads_other_genotypes_in_the_chunks_that_we_refuse(tmp_path):
+    """If this fails, pandas-plink is mended, and chunks need no longer be refused."""
+    read_all(tmp_path, 10)
+    path = tmp_path / "base_n43_m61.npz"
+    wrong = np.load(path)["genotypes"]
+    first = ours("base_n43_m61", tmp_path).astype(float)
+    right = np.where(first < 0, np.nan, 2 - first)
+    assert not np.array_equal(wrong.T, right, equal_nan=True)
+    with pytest.raises(PrimoError, match="multiple of 4"):
+        from_pandas_plink(array_of(path, 10), tmp_path / "store")

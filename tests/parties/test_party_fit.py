@@ -1,0 +1,84 @@
+"""Weights from released columns, against reference vectors and least squares."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+from primo_scale.parties.fit import JoinedColumns, PartyMethod, fit_outcome, join_columns
+
+
+@pytest.fixture(scope="module")
+def vector(reference):
+    return np.load(reference / "vectors" / "11_wu.npz")
+
+
+@pytest.mark.parametrize("method", ["bgm", "dgm", "rmgm"])
+def test_reference_vector(vector, method: str) -> None:
+    D, sd = vector["D"], float(vector["sd"])
+    released = D + sd * vector["R"]
+    if PartyMethod(method).fits_mixtures:
+        released = vector["B"] @ D / math.sqrt(len(vector["B"])) + sd * vector["Rk"]
+    unit = 2.0**40
+    joined = join_columns(
+        [np.rint(released[:, :2] * unit).astype(np.int64),
+         np.rint(released[:, 2:] * unit).astype(np.int64)],
+        [unit, unit], [sd, sd], np.ones(len(released)),
+    )  # fmt: skip
+    fit = fit_outcome(
+        joined, 4, [0, 1, 2, 3], debiased=PartyMethod(method).is_debiased,
+        ridge=1e-5 * len(D), constant=False,
+    )  # fmt: skip
+    np.testing.assert_allclose(fit.weights, vector[f"out_{method}"], rtol=1e-6)
+
+
+def exact(rows: np.ndarray) -> JoinedColumns:
+    values = np.column_stack([np.ones(len(rows)), rows])
+    return JoinedColumns(values.T @ values, np.zeros(values.shape[1]), len(rows))
+
+
+def test_without_noise_it_is_least_squares() -> None:
+    rows = np.random.default_rng(5).normal(1, 1, (300, 4))
+    fit = fit_outcome(exact(rows), 3, [0, 1, 2], debiased=True)
+    model = LinearRegression().fit(rows[:, :3], rows[:, 3])
+    np.testing.assert_allclose(fit.weights, model.coef_, rtol=1e-9)
+    assert fit.intercept == pytest.approx(model.intercept_)
+    ridge = fit_outcome(exact(rows), 3, [0, 2], debiased=False, ridge=40.0, constant=False)
+    expected = Ridge(alpha=40.0, fit_intercept=False).fit(rows[:, [0, 2]], rows[:, 3]).coef_
+    np.testing.assert_allclose(ridge.weights, expected, rtol=1e-9)
+
+
+def test_debiasing_removes_the_bias_and_the_floor_guards_it() -> None:
+    rng = np.random.default_rng(11)
+    n, sd, true = 40_000, 1.0, np.array([0.5, -0.25])
+    X = rng.uniform(-1, 1, (n, 2))
+    rows = np.column_stack([X, X @ true])
+    found = {method: [] for method in ("bgm", "dgm")}
+    for _ in range(20):
+        noisy = rows + sd * rng.standard_normal(rows.shape)
+        values = np.column_stack([np.ones(n), noisy])
+        joined = JoinedColumns(values.T @ values, np.array([0.0, sd, sd, sd]), n)
+        for method, weights in found.items():
+            fit = fit_outcome(joined, 2, [0, 1], debiased=PartyMethod(method).is_debiased)
+            weights.append(fit.weights)
+    means = {method: np.mean(weights, axis=0) for method, weights in found.items()}
+    np.testing.assert_allclose(means["dgm"], true, atol=0.02)
+    # E[x^2] / (E[x^2] + sd^2) of the true weights: a quarter.
+    np.testing.assert_allclose(means["bgm"], true / 4, atol=0.01)
+
+
+def test_an_indefinite_matrix_gives_bounded_weights() -> None:
+    rng = np.random.default_rng(2)
+    n, sd = 400, 5.0
+    worst = 0.0
+    for _ in range(50):
+        rows = rng.uniform(-1, 1, (n, 4)) + sd * rng.standard_normal((n, 4))
+        values = np.column_stack([np.ones(n), rows])
+        joined = JoinedColumns(values.T @ values, np.array([0, sd, sd, sd, sd]), n)
+        fit = fit_outcome(joined, 3, [0, 1, 2], debiased=True)
+        assert fit.eigenvalues[0] < fit.floor
+        worst = max(worst, float(np.abs(fit.weights).max()))
+    assert worst < 2

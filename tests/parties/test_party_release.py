@@ -1,0 +1,322 @@
+"""A party's release from its table to the joint model: values, payment, verification, crashes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bed_reader import open_bed
+from crash import KILLED, STEPS, killed_at, steps_passed
+from party_examples import N_PEOPLE, SEED, make_parties, request_of, write_table
+from scipy.stats import chi2, kstest
+
+from primo_scale.errors import BudgetRefused, InputError, UsageError
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.payment_steps import PaymentStep
+from primo_scale.ledger.spending import ChargeState
+from primo_scale.outcomes.coding import BOUNDED_UNIT
+from primo_scale.parties import purchase
+from primo_scale.parties.random_signs import RandomSigns
+from primo_scale.parties.roster import read_roster
+from primo_scale.publication.document import PARTY, serialise
+from primo_scale.publication.open_party import open_party_release
+from primo_scale.publication.recompute_profile import epsilon_of
+from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.verify import verify
+from primo_scale.run.operations import ingest
+from primo_scale.run.party_fit import party_fit
+from primo_scale.run.party_operations import party_release, party_roster
+from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
+from primo_scale.run.request_parts import GenotypeFiles
+from primo_scale.storage.encryption import make_key_file
+from primo_scale.storage.files import sha256_of_file
+
+PARTY_STEPS = tuple(step for step in STEPS if step is not PaymentStep.BLOCK_WRITTEN)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """Releases of rows by three parties, and their directory."""
+    directory = tmp_path_factory.mktemp("parties")
+    parties = make_parties(directory)
+    return directory, parties, [party_release(request_of(one, directory)) for one in parties]
+
+
+def exact_units(directory: Path, party) -> np.ndarray:
+    """Return the coded values in the order of the roster, read by NumPy alone."""
+    people, *_ = zip(
+        *(line.split() for line in party.table.read_text().splitlines()[1:]), strict=True
+    )
+    values = np.loadtxt(party.table, skiprows=1, usecols=range(1, 1 + len(party.columns)), ndmin=2)
+    rows = (directory / "bounds.txt").read_text().splitlines()[1:]
+    limits = {name: (float(low), float(high)) for name, low, high in map(str.split, rows)}
+    lower, upper = np.array([limits[name] for name in party.columns]).T
+    u = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
+    ordered = np.empty_like(u)
+    roster = read_roster(directory / "roster", directory / "key")
+    ordered[roster.positions(people)] = np.trunc(u * BOUNDED_UNIT)
+    return ordered
+
+
+def check_noise(noise: np.ndarray, sigma: float) -> None:
+    """Reject noise of another scale or shape, and correct noise with probability 1e-6."""
+    size, total = noise.size, float((noise.astype(float) ** 2).sum()) / sigma**2
+    assert chi2.ppf(5e-7, size) < total < chi2.ppf(1 - 5e-7, size)
+    assert kstest(noise.ravel() / sigma, "norm").pvalue > 1e-6
+
+
+def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> None:
+    directory, parties, releases = released
+    for party, release in zip(parties, releases, strict=True):
+        noise = release.values - exact_units(directory, party)
+        sigma = release.document["mechanism"]["sigma"]
+        check_noise(noise, sigma)
+        with pytest.raises(AssertionError):
+            check_noise(noise, 0.8 * sigma)
+    first, second = (r.values / r.document["mechanism"]["sigma"] for r in releases[1:])
+    assert abs(np.corrcoef(first[:, 0], second[:, 0])[0, 1]) < 0.25  # no shared noise
+
+
+def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(purchase, "_DRAWS_AT_A_TIME", N_PEOPLE // 2)
+    parties = make_parties(tmp_path)
+    release = party_release(request_of(parties[1], tmp_path))
+    noise = release.values - exact_units(tmp_path, parties[1])
+    check_noise(noise, release.document["mechanism"]["sigma"])
+    first, second = np.split(noise[:, 0], 2)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.3
+
+
+def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
+    parties = make_parties(tmp_path)
+    request = request_of(parties[0], tmp_path, mixtures=300, seed=SEED, person_columns=4)
+    release = party_release(request)
+    signs = RandomSigns(SEED, 300).of_people(np.arange(N_PEOPLE))
+    exact = signs.T @ exact_units(tmp_path, parties[0])
+    check_noise(release.values - exact, release.document["mechanism"]["sigma"])
+    assert verify(request.out, ledger=request.ledger).ok
+
+
+def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) -> None:
+    directory, parties, releases = released
+    before = (releases[0].directory / "party.json").read_bytes()
+    again = party_release(request_of(parties[0], directory))
+    assert (again.directory / "party.json").read_bytes() == before
+    with Ledger(directory / "ledger-one") as ledger:
+        (balance,) = ledger.balances()
+    assert [charge.state for charge in balance.charges] == [ChargeState.PUBLISHED]
+    assert not [*(directory / "release-one.work").rglob("*.key")]  # it would reveal the noise
+    assert verify(again.directory, ledger=directory / "ledger-one").ok
+    with pytest.raises(InputError, match="another release is published"):
+        party_release(request_of(parties[0], directory, epsilon=4.0))
+    with pytest.raises(BudgetRefused):
+        party_release(request_of(parties[0], directory, out=directory / "second"))
+
+
+def test_the_order_of_the_file_and_people_outside_the_roster_change_nothing(
+    released, tmp_path: Path
+) -> None:
+    directory, parties, releases = released
+    header, *lines = parties[0].table.read_text().splitlines()
+    shuffled = tmp_path / "shuffled.tsv"
+    shuffled.write_text("\n".join([header, "X1 0.5 0.5", *reversed(lines)]) + "\n")
+    work = tmp_path / "work"
+    shutil.copytree(directory / "release-one.work", work)
+    request = request_of(parties[0], directory, pheno=shuffled, work_dir=work)
+    assert party_release(request).directory == releases[0].directory  # the same request: replayed
+
+
+def test_a_person_whom_a_party_does_not_know_gets_noise_alone(tmp_path: Path) -> None:
+    parties = make_parties(tmp_path)
+    lines = parties[1].table.read_text().splitlines()
+    dropped = [line.split()[0] for line in lines[1:301]]
+    parties[1].table.write_text("\n".join([lines[0], *lines[301:]]) + "\n")
+    request = request_of(parties[1], tmp_path, mixtures=None)
+    release = party_release(request)
+    roster = read_roster(tmp_path / "roster", tmp_path / "key")
+    values = release.values[roster.positions(dropped)]
+    check_noise(values, release.document["mechanism"]["sigma"])
+
+
+def test_a_person_in_two_rows_is_refused_before_any_payment(tmp_path: Path) -> None:
+    parties = make_parties(tmp_path)
+    with parties[1].table.open("a") as table:
+        table.write(parties[1].table.read_text().splitlines()[5] + "\n")
+    with pytest.raises(InputError, match="two rows"):
+        party_release(request_of(parties[1], tmp_path))
+    assert not (tmp_path / "ledger-two").exists()
+
+
+def test_joint_model_finds_the_effects_and_states_the_persons_promise(
+    released, tmp_path: Path
+) -> None:
+    _, _, releases = released
+    places = [release.directory for release in releases]
+    model = party_fit(
+        PartyFitRequest(releases=places, outcome="y", out=tmp_path / "model", method="bgm")
+    )
+    assert set(model.weights) == {"a", "b", "c"}
+    # Three parties, each epsilon 5: together far more, at most their sum.
+    assert 8 < model.epsilon < 15
+    lines = (tmp_path / "model" / "weights.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["term", "intercept", "a", "b", "c"]
+    rows = [release.values / release.scale for release in releases]
+    design = np.column_stack([np.ones(N_PEOPLE), *rows[:2]])
+    weights = np.linalg.lstsq(design, rows[2][:, 0], rcond=None)[0]
+    halves = np.array([1.0, 1.0, 10.0])  # of a, b, c; that of y is 2
+    expected = 2 * weights[1:] / halves
+    np.testing.assert_allclose([model.weights[n] for n in "abc"], expected, rtol=1e-8)
+    assert model.intercept == pytest.approx(5 + 2 * weights[0])
+
+
+def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: Path) -> None:
+    directory, parties, releases = released
+    with pytest.raises(UsageError, match="rows of people"):
+        party_fit(PartyFitRequest(
+            releases=[r.directory for r in releases], outcome="y", out=tmp_path / "m",
+            method="rmgm",
+        ))  # fmt: skip
+    people = write_table(
+        tmp_path / "few.tsv", [f"P{i:04d}" for i in range(500)], {"q": np.zeros(500)}
+    )
+    party_roster(people, directory / "key", tmp_path / "roster")
+    changes = {"roster": tmp_path / "roster", "out": tmp_path / "r", "ledger": tmp_path / "l"}
+    other = party_release(request_of(parties[2], directory, **changes))
+    with pytest.raises(InputError, match="do not belong together"):
+        party_fit(PartyFitRequest(
+            releases=[releases[0].directory, other.directory], outcome="y", out=tmp_path / "m",
+            method="dgm",
+        ))  # fmt: skip
+
+
+def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -> None:
+    fileset = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
+    genotypes = ingest(GenotypeFiles(fileset), tmp_path / "store")
+    make_key_file(tmp_path / "key")
+    party_roster(tmp_path / "store", tmp_path / "key", tmp_path / "roster")
+    release = party_release(PartyReleaseRequest(
+        party="site", genotypes=tmp_path / "store", roster=tmp_path / "roster",
+        party_key=tmp_path / "key", epsilon=5, delta=1e-5, ledger=tmp_path / "ledger",
+        out=tmp_path / "release",
+    ))  # fmt: skip
+    dosages = open_bed(f"{fileset}.bed").read(dtype="float64")
+    exact = np.where(np.isnan(dosages), 0, dosages - 1) * BOUNDED_UNIT
+    roster = read_roster(tmp_path / "roster", tmp_path / "key")
+    values = release.values[roster.positions(list(genotypes.samples.individual))]
+    check_noise(values - exact, release.document["mechanism"]["sigma"])
+    assert [c["name"] for c in release.document["columns"]] == list(genotypes.variants.identifier)
+
+
+@pytest.mark.parametrize("name", ["README.txt", "columns.tsv", "values.npy", "party.json"])
+def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
+    place = tmp_path / "copy"
+    shutil.copytree(released[2][0].directory, place)
+    content = bytearray((place / name).read_bytes())
+    content[-3] ^= 1
+    (place / name).write_bytes(bytes(content))
+    assert not verify(place).ok
+    with pytest.raises(InputError):
+        open_party_release(place)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        (("mechanism", "sigma"), 0.5),
+        (("mechanism", "sensitivity"), 0.5),
+        (("guarantee", "epsilon"), 0.9),
+        (("guarantee", "epsilon"), 1.1),
+        (("guarantee", "delta"), 0.1),
+        (("guarantee", "mu"), 0.9),
+        (("person_columns",), 2),
+        (("ledger", "budget", "epsilon"), 0.5),
+        (("mechanism", "unit"), 2),
+    ],
+)
+def test_a_signed_lie_is_found(released, tmp_path: Path, member, value) -> None:
+    directory, _, releases = released
+    place = tmp_path / "copy"
+    shutil.copytree(releases[0].directory, place)
+    document = json.loads((place / PARTY.name).read_bytes())
+    holder = document
+    for name in member[:-1]:
+        holder = holder[name]
+    old = holder[member[-1]]
+    holder[member[-1]] = type(old)(old * value)
+    sign_again(directory, place, document)
+    verdict = verify(place)
+    assert not verdict.ok
+    # Not only the texts differ: the numbers themselves are refuted.
+    assert {finding.check for finding in verdict.problems} - {"contents", "stamp"}
+
+
+def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_path: Path) -> None:
+    directory, _, releases = released
+    place = tmp_path / "copy"
+    shutil.copytree(releases[0].directory, place)
+    document = json.loads((place / PARTY.name).read_bytes())
+    mu, delta = document["guarantee"]["mu"], document["guarantee"]["delta"]
+    document["person_columns"] = 1  # of two: epsilon seems to be smaller
+    document["guarantee"]["epsilon"] = epsilon_of(mu / 2**0.5, delta) * (1 + 1e-9)
+    sign_again(directory, place, document)
+    assert "mechanism" in {finding.check for finding in verify(place).problems}
+
+
+def test_values_of_another_shape_are_found(released, tmp_path: Path) -> None:
+    directory, _, releases = released
+    place = tmp_path / "copy"
+    shutil.copytree(releases[0].directory, place)
+    document = json.loads((place / PARTY.name).read_bytes())
+    np.save(place / "values.npy", releases[0].values[:-1])
+    (entry,) = (entry for entry in document["files"] if entry["name"] == "values.npy")
+    entry["sha256"] = sha256_of_file(place / "values.npy")
+    entry["bytes"] = (place / "values.npy").stat().st_size
+    sign_again(directory, place, document)
+    assert {finding.check for finding in verify(place).problems} == {"contents"}
+
+
+def sign_again(directory: Path, place: Path, document: dict) -> None:
+    """Write a changed party.json with a valid signature of the first party."""
+    with Ledger(directory / "ledger-one") as ledger:
+        document["signature"] = signature_of(document, Signer(ledger.public_key, ledger.sign))
+    (place / PARTY.name).write_bytes(serialise(document))
+
+
+def test_every_step_of_the_payment_is_passed_in_order(tmp_path: Path) -> None:
+    parties = make_parties(tmp_path)
+    assert steps_passed(party_release, request_of(parties[0], tmp_path)) == list(PARTY_STEPS)
+
+
+@pytest.mark.parametrize("step", PARTY_STEPS)
+def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: PaymentStep) -> None:
+    parties = make_parties(tmp_path)
+    request = request_of(parties[0], tmp_path)
+    assert killed_at(step, party_release, request) == KILLED
+    release = party_release(request)
+    with Ledger(request.ledger) as ledger:
+        (balance,) = ledger.balances()
+    assert [charge.state for charge in balance.charges] == [ChargeState.PUBLISHED]
+    assert verify(release.directory, ledger=request.ledger).ok
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mixtures": 10},
+        {"seed": SEED},
+        {"seed": "short", "mixtures": 3},
+        {"person_columns": 1},
+        {"pheno": None},
+        {"pheno_bounds": None},
+        {"epsilon": -1.0},
+        {"genotypes": "store"},
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, changes) -> None:
+    parties = make_parties(tmp_path)
+    with pytest.raises(UsageError):
+        party_release(request_of(parties[0], tmp_path, **changes))
+    assert not (tmp_path / "ledger-one").exists()

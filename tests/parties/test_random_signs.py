@@ -1,0 +1,46 @@
+"""Random signs: a function of seed and position, fair, and independent between people."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from primo_scale.parties.random_signs import RandomSigns
+
+SEED = "00112233445566778899aabbccddeeff"
+
+
+@pytest.mark.parametrize("n_mixtures", [1, 7, 256, 257, 700])
+def test_signs_do_not_depend_on_pieces_or_order(n_mixtures: int) -> None:
+    signs = RandomSigns(SEED, n_mixtures)
+    whole = signs.of_people(np.arange(50))
+    assert whole.shape == (50, n_mixtures)
+    assert set(np.unique(whole)) <= {-1.0, 1.0}
+    order = np.random.default_rng(1).permutation(50)
+    np.testing.assert_array_equal(signs.of_people(order), whole[order])
+    np.testing.assert_array_equal(signs.of_people(np.arange(20, 30)), whole[20:30])
+
+
+def test_signs_are_those_of_numpys_stream_from_the_start() -> None:
+    stream = np.random.Philox(key=int(SEED, 16), counter=0).random_raw(4 * 30).view(np.uint8)
+    expected = 2.0 * np.unpackbits(stream).reshape(30, 256) - 1
+    np.testing.assert_array_equal(RandomSigns(SEED, 256).of_people(np.arange(30)), expected)
+
+
+def test_signs_are_fair_and_uncorrelated() -> None:
+    signs = RandomSigns(SEED, 300).of_people(np.arange(4000))
+    heads = int((signs > 0).sum())
+    assert binomtest(heads, signs.size).pvalue > 1e-6
+    products = signs.T @ signs / np.sqrt(len(signs))
+    off = products[np.triu_indices(300, 1)]
+    assert abs(off.std() - 1) < 0.03
+    assert np.abs(off).max() < 6
+    between = (signs[:-1] * signs[1:]).sum() / np.sqrt(signs[1:].size)
+    assert abs(between) < 6
+
+
+def test_another_seed_gives_other_signs() -> None:
+    one = RandomSigns(SEED, 256).of_people(np.arange(40))
+    other = RandomSigns(SEED[::-1], 256).of_people(np.arange(40))
+    assert abs((one * other).mean()) < 0.06

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from experiments import papers_constants as papers
 from experiments.gaussian_noise import Float64
@@ -90,6 +89,8 @@ def run_table(task: Task) -> list[Row]:
 
 def draw_figure_2(rows: pd.DataFrame, path: Path) -> None:
     """Draw P(||w - w*|| > beta) and E||w - w*|| against n, with standard errors."""
+    from matplotlib.figure import Figure  # not needed to run
+
     figure = Figure(figsize=(4 * len(EPSILONS), 3 * (len(BETAS) + 1)), layout="constrained")
     axes = figure.subplots(len(BETAS) + 1, len(EPSILONS), sharex=True)
     for column, epsilon in enumerate(EPSILONS):
@@ -112,6 +113,8 @@ def draw_figure_2(rows: pd.DataFrame, path: Path) -> None:
 
 def draw_figure_3(rows: pd.DataFrame, path: Path) -> None:
     """Draw the error against the smallest eigenvalue of the Hessian matrix."""
+    from matplotlib.figure import Figure  # not needed to run
+
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for method in METHODS[1:]:
@@ -124,6 +127,8 @@ def draw_figure_3(rows: pd.DataFrame, path: Path) -> None:
 
 def draw_table_1(rows: pd.DataFrame, path: Path) -> None:
     """Draw the losses with standard errors, the best k of RMGM, and the paper's numbers."""
+    from matplotlib.figure import Figure  # not needed to run
+
     figure = Figure(figsize=(5 * len(_TABLE_1), 4), layout="constrained")
     for axes, (data, printed) in zip(
         figure.subplots(1, len(_TABLE_1)), _TABLE_1.items(), strict=True

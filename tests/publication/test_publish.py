@@ -31,8 +31,8 @@ from primo_scale.publication.publish import is_same_release, publish_release
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.weights_files import WEIGHTS_FILES
 
-STEPS = (*WEIGHTS_FILES, "render_report", "render_readme", "_file_entries", "signature_of",
-         "check_schema", "verify_release", "_open_to_readers")  # fmt: skip
+STEPS = (*WEIGHTS_FILES, "render_report", "render_readme", "file_entries", "signature_of",
+         "check_schema", "verify_release", "open_to_readers")  # fmt: skip
 
 
 def test_the_directory_is_that_of_the_contract(pristine):

@@ -12,6 +12,7 @@ from bed_reader import open_bed
 from crash import KILLED, STEPS, killed_at, steps_passed
 from party_examples import N_PEOPLE, SEED, make_parties, request_of, write_table
 from scipy.stats import chi2, kstest
+from tiers import thinned
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.ledger.ledger import Ledger
@@ -290,7 +291,7 @@ def test_every_step_of_the_payment_is_passed_in_order(tmp_path: Path) -> None:
     assert steps_passed(party_release, request_of(parties[0], tmp_path)) == list(PARTY_STEPS)
 
 
-@pytest.mark.parametrize("step", PARTY_STEPS)
+@pytest.mark.parametrize("step", thinned(PARTY_STEPS, every=3))
 def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: PaymentStep) -> None:
     parties = make_parties(tmp_path)
     request = request_of(parties[0], tmp_path)

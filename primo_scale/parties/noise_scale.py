@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.privacy.scales import rounded_up
 
@@ -50,10 +52,17 @@ def party_noise(
     Raises
     ------
     UsageError
-        Epsilon or delta is out of range.
+        Epsilon or delta is out of range, or the noise would be too large for the sampler.
     """
     mu = release_mu(epsilon, delta)
     sigma = rounded_up(party_sensitivity(person_columns, n_mixtures) / mu)
+    if sigma > LARGEST_FINE_SIGMA:
+        raise UsageError(
+            "the noise scale cannot be sampled exactly",
+            value=sigma,
+            limit=f"{LARGEST_FINE_SIGMA:g}",
+            remedy="Raise --epsilon, or release fewer columns or mixtures",
+        )
     return PartyNoise(sigma, Cost(mu**2 * n_columns / person_columns))
 
 

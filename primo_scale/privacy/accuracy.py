@@ -101,7 +101,7 @@ def expected_r2_sum(
     Returns
     -------
     float
-        At least d: each variant has a squared correlation of 1 with itself.
+        Sum, which is at least d because each variant has a squared correlation of 1 with itself.
     """
     total = float(len(position))
     for start, stop in pairwise(blocks):

@@ -57,7 +57,7 @@ def clip_response(
     clip : float
         Bound b on the row norm, in standard deviations divided by sqrt(l).
     levels : sequence of (float, float) or None
-        For a binary phenotype, its two values in standard deviations from its mean; None for a
+        Two values of a binary phenotype, in standard deviations from its mean; None for a
         phenotype that is assumed to be normal.
     observed_share : ndarray of float64, shape (l,)
         Share of people in whom each phenotype is observed, in (0, 1].

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from primo_scale.publication.file_names import (
     RELEASE_FILE,
     REPORT_FILE,
 )
+from primo_scale.publication.finding import Finding
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
@@ -103,7 +104,7 @@ def publish_release(
         document["signature"] = None if signer is None else signature_of(document, signer)
         check_schema(document)
         (staging / RELEASE_FILE).write_bytes(serialise(document))
-        _refuse_unverified(staging)
+        refuse_unverified(verify_release(staging))
         if statement.private:  # only the owner may read weights without noise
             open_to_readers(staging)
         announce_step(PaymentStep.RELEASE_STAGED)
@@ -160,8 +161,9 @@ def file_entries(directory: Path) -> list[Document]:
     ]
 
 
-def _refuse_unverified(directory: Path) -> None:
-    problems = [finding for finding in verify_release(directory) if not finding.ok]
+def refuse_unverified(findings: Iterable[Finding]) -> None:
+    """Raise an InputError with the first check that a release to be published does not pass."""
+    problems = [finding for finding in findings if not finding.ok]
     if problems:
         raise InputError(
             f"the release does not pass its own verification: {problems[0].check}",

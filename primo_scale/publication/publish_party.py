@@ -7,13 +7,12 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from primo_scale.errors import InputError
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.document import PARTY, Document, check_schema, serialise
 from primo_scale.publication.file_names import COLUMNS_FILE, PARTY_FILE, README_FILE, VALUES_FILE
 from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
 from primo_scale.publication.party_statement import PartyStatement
-from primo_scale.publication.publish import file_entries, open_to_readers
+from primo_scale.publication.publish import file_entries, open_to_readers, refuse_unverified
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.wording import stamp_of
@@ -60,14 +59,7 @@ def publish_party_release(
         document["signature"] = signature_of(document, signer)
         check_schema(document, PARTY)
         (staging / PARTY_FILE).write_bytes(serialise(document))
-        problems = [finding for finding in verify_party(staging) if not finding.ok]
-        if problems:
-            raise InputError(
-                f"the release does not pass its own verification: {problems[0].check}",
-                where="release",
-                value=problems[0].detail,
-                remedy="Nothing was published. Please report this error",
-            )
+        refuse_unverified(verify_party(staging))
         open_to_readers(staging)
         announce_step(PaymentStep.RELEASE_STAGED)
     announce_step(PaymentStep.RELEASE_PUBLISHED)

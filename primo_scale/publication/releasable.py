@@ -128,14 +128,19 @@ def refuse_formulas(
         ("chromosome", variants.chromosome, "Leave its variants out with --exclude"),
     )
     for what, texts, remedy in columns:
-        for text in texts:
-            if text.startswith(_BEGINS_A_FORMULA) and len(text) > 1:
-                raise InputError(
-                    f"a {what} begins with =, +, - or @, which spreadsheets execute as a formula",
-                    where="release",
-                    value=repr(text),
-                    remedy=remedy,
-                )
+        refuse_formula_texts(what, texts, remedy)
+
+
+def refuse_formula_texts(what: str, texts: Iterable[str], remedy: str) -> None:
+    """Raise an InputError with the first of the texts, which are a `what`, that is a formula."""
+    for text in texts:
+        if text.startswith(_BEGINS_A_FORMULA) and len(text) > 1:
+            raise InputError(
+                f"a {what} begins with =, +, - or @, which spreadsheets execute as a formula",
+                where="release",
+                value=repr(text),
+                remedy=remedy,
+            )
 
 
 def _examples(names: Sequence[str]) -> str:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.reader import find_paying_cohort
+from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.ledger.spending import PayingCohort
-from primo_scale.outcomes.bounds import read_phenotype_bounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties.columns import (
@@ -34,6 +35,11 @@ from primo_scale.publication import party_statement as said
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_party import PartyRelease, open_party_release
 from primo_scale.publication.publish_party import publish_party_release
+from primo_scale.publication.releasable import (
+    check_column_names,
+    check_variant_identifiers,
+    refuse_formula_texts,
+)
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.signed_document import read_document
@@ -41,6 +47,7 @@ from primo_scale.publication.statement import Software
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
+from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.payments import log_payment
 from primo_scale.run.publishing import (
     check_private_places,
@@ -63,6 +70,7 @@ if TYPE_CHECKING:
     from primo_scale.run.party_requests import PartyReleaseRequest
 
 _UNIT, _ADJACENCY = PrivacyUnit.FULL, Adjacency.REPLACE_ONE
+_MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
 
 
 def party_roster(
@@ -139,6 +147,8 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
             )  # fmt: skip
             balance = ledger.balance(payer.account)
             log_payment("values", receipt, balance)
+        if not balance.affords(Cost(0.0)):
+            raise lowered_budget(ledger_path, balance)
         if published is None:
             statement = _statement(request, values, receipt.charge, balance)
             signer = Signer(ledger.public_key, ledger.sign)
@@ -174,13 +184,28 @@ def _values(request: PartyReleaseRequest, party: PartyColumns, roster: Roster) -
 
 
 def _columns(request: PartyReleaseRequest) -> PartyColumns:
-    if request.genotypes is not None:
-        return GenotypeColumns(open_genotype_store(request.genotypes))
-    assert request.pheno is not None and request.pheno_bounds is not None
-    table = open_outcome_table(request.pheno)
-    names = request.pheno_name or table.names
-    table.check_names(names)
-    return PhenotypeColumns(table, read_phenotype_bounds(request.pheno_bounds, names))
+    """Return the columns to release, after refusing names that no release can carry."""
+    party: PartyColumns
+    tables = request.tables
+    if tables is not None:
+        party = PhenotypeColumns(open_outcome_table(tables.pheno), phenotype_bounds(tables))
+    elif request.genotypes is not None:
+        store = open_genotype_store(request.genotypes)
+        check_variant_identifiers(store.variants.identifier)
+        party = GenotypeColumns(store)
+    else:
+        raise UsageError("a release has the columns of --pheno or of --genotypes")
+    if len(party.columns) > _MOST_COLUMNS:
+        raise UsageError(
+            "a release of one party has too many columns",
+            value=len(party.columns),
+            limit=_MOST_COLUMNS,
+            remedy="Release fewer columns, or use primo-scale release",
+        )
+    names = [column.name for column in party.columns]
+    check_column_names("column", names)
+    refuse_formula_texts("column name", names, "Rename the column")
+    return party
 
 
 def _individuals(people: Path) -> list[str]:

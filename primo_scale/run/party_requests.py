@@ -10,10 +10,10 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import release_mu
 from primo_scale.parties.fit import PartyMethod
 from primo_scale.parties.random_signs import SEED_DIGITS, RandomSigns
-from primo_scale.run.design import Budget
-from primo_scale.run.request_parts import StrPath, budget_from, check_number, regular_file
+from primo_scale.run.request_parts import OutcomeTables, StrPath, check_number, regular_file
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -87,29 +87,36 @@ class PartyReleaseRequest:
     mixtures: int | None = None
     seed: str | None = field(default=None, converter=optional(_seed))
     person_columns: int | None = None
-    work_dir: Path = field(converter=optional(Path), default=None)
+    work_dir: Path = field(converter=Path)
     ledger: Path | None = field(default=None, converter=optional(regular_file))
     cohort: str | None = None
 
+    @work_dir.default
+    def _beside_the_release(self) -> Path:
+        return self.out.with_name(self.out.name + ".work")
+
     def __attrs_post_init__(self) -> None:
-        if self.work_dir is None:
-            object.__setattr__(self, "work_dir", self.out.with_name(f"{self.out.name}.work"))
+        if not self.party.strip() or not self.party.isprintable():
+            raise UsageError(
+                "is no name of a party",
+                where="--party",
+                value=repr(self.party),
+                remedy="Give printable text on one line",
+            )
         check_number("--mixtures", self.mixtures, least=1)
         check_number("--person-columns", self.person_columns, least=1)
-        self.budget  # noqa: B018  # checked here
-        if (self.pheno is None) == (self.genotypes is None):
+        release_mu(self.epsilon, self.delta)
+        if (self.tables is None) == (self.genotypes is None):
             raise UsageError("a release has the columns of --pheno or of --genotypes, not of both")
-        if (self.pheno is None) != (self.pheno_bounds is None):
-            raise UsageError("--pheno and --pheno-bounds go together", remedy="Give both")
         if (self.mixtures is None) != (self.seed is None):
             raise UsageError("--mixtures and --seed go together", remedy="Give both")
 
     @property
-    def budget(self) -> Budget:
-        """(epsilon, delta) of the release."""
-        budget = budget_from(self.epsilon, self.delta, non_private=False)
-        assert budget is not None
-        return budget
+    def tables(self) -> OutcomeTables | None:
+        """Table of the columns with its public bounds, or None where genotypes are released."""
+        if self.pheno is None:
+            return None
+        return OutcomeTables(self.pheno, self.pheno_bounds, pheno_name=self.pheno_name)
 
     @property
     def signs(self) -> RandomSigns | None:

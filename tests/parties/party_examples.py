@@ -55,18 +55,18 @@ def make_parties(directory: Path, *, seed: int = 7) -> tuple[Party, ...]:
     return tuple(parties)
 
 
-def request_of(party: Party, directory: Path, **changes: object) -> PartyReleaseRequest:
+def request_of(owner: Party, directory: Path, **changes: object) -> PartyReleaseRequest:
     """Return the request of one party's release, with a ledger of its own."""
     given = {
-        "party": party.name,
+        "party": owner.name,
         "roster": directory / "roster",
         "party_key": directory / "key",
-        "pheno": party.table,
+        "pheno": owner.table,
         "pheno_bounds": directory / "bounds.txt",
-        "pheno_name": party.columns,
+        "pheno_name": owner.columns,
         "epsilon": 5.0,
         "delta": 1e-5,
-        "ledger": directory / f"ledger-{party.name}",
-        "out": directory / f"release-{party.name}",
+        "ledger": directory / f"ledger-{owner.name}",
+        "out": directory / f"release-{owner.name}",
     }
     return PartyReleaseRequest(**{**given, **changes})

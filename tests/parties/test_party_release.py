@@ -314,6 +314,9 @@ def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: Pay
         {"pheno_bounds": None},
         {"epsilon": -1.0},
         {"genotypes": "store"},
+        {"party": ""},
+        {"party": "two\nlines"},
+        {"epsilon": 1e-12, "person_columns": 10**12},
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, changes) -> None:

@@ -52,20 +52,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Effort:
-    """Parameters of an audit.
+    """Parameters of an audit."""
 
-    Attributes
-    ----------
-    runs
-        Number of releases drawn over each of the two cohorts of a pair.
-    false_alarm
-        Largest probability that a sound mechanism fails the audit.
-    noise
-        Function that returns the noise of one run, such as the result of `pooled_noise`.
-    """
-
-    runs: int
-    false_alarm: float
+    runs: int  # releases drawn over each of the two cohorts of a pair
+    false_alarm: float  # largest probability that a sound mechanism fails the audit
+    # Function that returns the noise of one run, such as the result of `pooled_noise`.
     noise: NoiseOfRun
 
 

@@ -56,24 +56,13 @@ class CovariateCoding:
 
 @dataclass(frozen=True)
 class OutcomeCoding:
-    """Public coding of the q outcome columns (constant, covariates, phenotypes) as int16.
+    """Public coding of the q outcome columns (constant, covariates, phenotypes) as int16."""
 
-    Attributes
-    ----------
-    constant : int
-        Lattice value kappa of the constant column.
-    covariates : tuple of CovariateCoding
-        Coding of each covariate.
-    phenotypes : tuple of PhenotypeBounds
-        Bounds of each phenotype y, which becomes ``trunc((clamp(y) - mean) / sd * unit)``.
-    unit : int
-        Number of lattice units s_y per sd of every phenotype.
-    """
-
-    constant: int
+    constant: int  # lattice value kappa of the constant column
     covariates: tuple[CovariateCoding, ...]
+    # Bounds of each phenotype y, which becomes ``trunc((clamp(y) - mean) / sd * unit)``.
     phenotypes: tuple[PhenotypeBounds, ...]
-    unit: int
+    unit: int  # number of lattice units s_y per sd of every phenotype
 
     @property
     def n_columns(self) -> int:

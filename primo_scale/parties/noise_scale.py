@@ -18,18 +18,10 @@ from primo_scale.privacy.scales import rounded_up
 
 @dataclass(frozen=True)
 class PartyNoise:
-    """Noise on every released value of one party.
+    """Noise on every released value of one party."""
 
-    Attributes
-    ----------
-    sigma : float
-        Standard deviation in lattice units, rounded up.
-    cost : Cost
-        Cost of this party's release.
-    """
-
-    sigma: float
-    cost: Cost
+    sigma: float  # standard deviation in lattice units, rounded up
+    cost: Cost  # of this party's release
 
 
 def party_noise(

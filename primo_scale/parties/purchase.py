@@ -31,27 +31,13 @@ _DRAWS_AT_A_TIME = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class PartyValues:
-    """Exact values that a party is about to release. PRIVATE.
-
-    Attributes
-    ----------
-    party : PartyColumns
-        Columns of the party.
-    roster : Roster
-        People of all parties.
-    survey : Survey
-        Result of the first pass over the columns.
-    noise : PartyNoise
-        Calibrated noise.
-    public : mapping of str
-        Public parameters that determine the release, as JSON values.
-    """
+    """Exact values that a party is about to release. PRIVATE."""
 
     party: PartyColumns
     roster: Roster
     survey: Survey
     noise: PartyNoise
-    public: Mapping[str, Any]
+    public: Mapping[str, Any]  # public parameters that determine the release, as JSON values
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -28,18 +28,10 @@ _PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """People of all parties, in the order that every party uses.
+    """People of all parties, in the order that every party uses."""
 
-    Attributes
-    ----------
-    people : ndarray of bytes, shape (n,)
-        Keyed hashes of the IIDs, 32 hexadecimal digits each, sorted.
-    key : bytes
-        Secret key of the hashes.
-    """
-
-    people: Hashes
-    key: bytes
+    people: Hashes  # keyed hashes of the IIDs, 32 hexadecimal digits each, sorted, shape (n,)
+    key: bytes  # secret, of the hashes
 
     def __len__(self) -> int:
         """Return the number of people n."""

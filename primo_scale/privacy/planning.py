@@ -40,30 +40,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PublicSizes:
-    """Public sizes that the planner depends on.
+    """Public sizes that the planner depends on."""
 
-    Attributes
-    ----------
-    n_samples, n_variants, n_phenotypes
-        Numbers of people, variants and phenotypes. The number of people is nominal if the true one
-        is private.
-    largest_block
-        Number of variants in the largest LD block; `n_variants` for a dense X'X.
-    row_norm
-        N_x, bound on the squared norm of a lattice genotype row.
-    variant_variance
-        Mean public variance of a coded variant, in squared lattice units.
-    phenotype_scale
-        Number of lattice steps s_y per standard deviation of a phenotype.
-    """
-
-    n_samples: int
+    n_samples: int  # nominal if the true number of people is private
     n_variants: int
     n_phenotypes: int
-    largest_block: int
-    row_norm: int
-    variant_variance: float
-    phenotype_scale: int
+    largest_block: int  # variants in the largest LD block; `n_variants` for a dense X'X
+    row_norm: int  # N_x, bound on the squared norm of a lattice genotype row
+    variant_variance: float  # mean public variance of a coded variant, in squared lattice units
+    phenotype_scale: int  # lattice steps s_y per standard deviation of a phenotype
 
 
 def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:

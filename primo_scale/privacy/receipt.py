@@ -14,21 +14,12 @@ from primo_scale.privacy.noise_store import NoiseStore
 
 @dataclass(frozen=True)
 class Receipt:
-    """Receipt of a payment.
+    """Receipt of a payment."""
 
-    Attributes
-    ----------
-    charge
-        Charge in the ledger. Its noise is stored, or must be drawn once.
-    opened_budget
-        Value of `Reservation.opened_budget`.
-    summary
-        Description of the payment for the user.
-    """
-
+    # Charge in the ledger. Its noise is stored, or must be drawn once.
     charge: Charge
-    opened_budget: bool
-    summary: str
+    opened_budget: bool  # as in `Reservation`
+    summary: str  # for the user
 
 
 def settle(

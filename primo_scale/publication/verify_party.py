@@ -43,19 +43,9 @@ _VALUE = np.dtype("<i8")
 
 
 def verify_party(directory: Path, *, public_key: str | None = None) -> list[Finding]:
-    """Check a party's release.
+    """Return the results of all checks of a party's release, which may be damaged or forged.
 
-    Parameters
-    ----------
-    directory
-        Directory with party.json, which may be damaged or forged.
-    public_key
-        Public key of the custodian, in hexadecimal; None accepts a signature by any key.
-
-    Returns
-    -------
-    list of Finding
-        Results in the order of the checks. The release is valid if all are `ok`.
+    `public_key` is that of the custodian, in hexadecimal; None accepts a signature by any key.
     """
     document, schema = read_document(directory, PARTY)
     if document is None:

@@ -92,17 +92,10 @@ def check_before_work(
 ) -> PlannedRun:
     """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
-    Phenotype moments are paid for later, because no size depends on them.
-
-    Parameters
-    ----------
-    store : GenotypeStore
-        Genotypes, or the tables of genotypes that are still to be ingested.
-    request : AccumulateRequest
-        Request to sum. Its work directory need not exist; the results of an earlier run in it
-        are taken into account.
-    release : FinalizeRequest or None
-        Request of the release that the same run makes.
+    Phenotype moments are paid for later, because no size depends on them. `store` may hold only the
+    tables of genotypes that are still to be ingested. The work directory need not exist; the
+    results of an earlier run in it are taken into account. `release` is the request of the release
+    that the same run makes, or None.
 
     Raises
     ------

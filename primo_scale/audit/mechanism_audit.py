@@ -112,18 +112,9 @@ class Audit:
 
 
 def audit(mechanism: Mechanism, pairs: tuple[NeighbourPair, ...], effort: Effort) -> Audit:
-    """Return lower bounds on the epsilon of a mechanism, from its draws.
+    """Return lower bounds on the epsilon of a mechanism, from its draws over pairs of neighbours.
 
-    Source: docs/audit.md.
-
-    Parameters
-    ----------
-    mechanism
-        Mechanism calibrated to the bounds of the pairs.
-    pairs
-        Pairs of neighbours to distinguish.
-    effort
-        Number of runs and confidence.
+    The mechanism is calibrated to the bounds of the pairs. Source: docs/audit.md.
     """
     share = effort.false_alarm / len(pairs)
     per_pair = replace(effort, false_alarm=share)

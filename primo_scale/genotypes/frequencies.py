@@ -84,16 +84,10 @@ class _PanelRow:
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
-    A row of the panel matches a variant with the same identifier and the same two alleles, in
-    either order. Alleles other than A/T and C/G also match on the other strand. If the panel
-    repeats an identifier, the row with matching alleles counts. The identifier ``.`` never matches.
-
-    Parameters
-    ----------
-    path
-        Table of a public panel, written by ``plink2 --freq`` (.afreq, or .afreq.gz).
-    variants
-        Variants of the cohort.
+    The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz). A row matches a variant with
+    the same identifier and the same two alleles, in either order. Alleles other than A/T and C/G
+    also match on the other strand. If the panel repeats an identifier, the row with matching
+    alleles counts. The identifier ``.`` never matches.
 
     Raises
     ------

@@ -195,18 +195,8 @@ def code_within_bounds(
     """Code values by their public bounds alone, and find those that are not missing.
 
     A value y becomes ``trunc(2^20 u)`` with ``u = (clamp(y) - midpoint) / half range`` in [-1, 1].
-
-    Parameters
-    ----------
-    values
-        Values, float64 of shape (people, l); nan where missing.
-    phenotypes
-        Public bounds of the l columns.
-
-    Returns
-    -------
-    tuple of ndarray of int64 and ndarray of bool, both of shape (people, l)
-        Codes, 0 where missing, and whether each value is observed.
+    The values are float64 of shape (people, l), nan where missing. The result has the codes, 0
+    where missing, and whether each value is observed, both of this shape.
     """
     lower, upper = _columns(phenotypes, "lower", "upper")
     observed = code_outcomes(phenotypes, (), weight=1.0).observed(values)

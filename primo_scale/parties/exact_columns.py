@@ -42,16 +42,7 @@ class Survey:
 
 
 def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Survey:
-    """Read a party's columns once.
-
-    Parameters
-    ----------
-    party
-        Columns of the party.
-    roster
-        People of all parties.
-    signs
-        Signs of the mixtures to sum, or None for no mixtures.
+    """Read a party's columns once, and sum mixtures with `signs`, if there are any.
 
     Raises
     ------

@@ -110,10 +110,8 @@ def fit_outcome(
     ----------
     joined
         Inner products of all released columns.
-    outcome
-        Index of the outcome among the columns, from 0, without the constant.
-    predictors
-        Indices of the predictors.
+    outcome, predictors
+        Indices among the columns, from 0, without the constant.
     debiased
         Whether the noise's own part of the Hessian matrix is subtracted.
     ridge

@@ -58,27 +58,9 @@ def pay_for_values(
     """Store a key, reserve a charge, draw its noise once, and store the noisy values.
 
     While the key or the noisy values are stored, the same request returns the same values at no
-    further cost.
-
-    Parameters
-    ----------
-    values
-        Exact values and their noise.
-    promise
-        Promise of the release.
-    noise_store
-        Keys and noisy values of the work directory.
-    ledger
-        Ledger that holds, or will hold, the account that pays.
-    paying_cohort
-        Account that pays, and the people of the release.
-    published
-        Charge of the release that exists already, which must be that of this request.
-
-    Returns
-    -------
-    tuple of Path and Receipt
-        File of the noisy values, int64 in the format of NumPy, and the receipt.
+    further cost. `published` is the charge of the release that exists already, which must be that
+    of this request. The result is the file of the noisy values, int64 in the format of NumPy, and
+    the receipt.
 
     Raises
     ------

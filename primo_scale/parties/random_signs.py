@@ -29,10 +29,7 @@ class RandomSigns:
     def of_people(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the signs -1 and 1 of people, float64 of shape (people, k).
 
-        Parameters
-        ----------
-        positions
-            Positions of the people in the roster, int64 of shape (people,).
+        `positions` are those of the people in the roster, int64 of shape (people,).
         """
         counts = math.ceil(self.n_mixtures / _BITS_PER_COUNT)
         words = np.empty((len(positions), 4 * counts), dtype="<u8")

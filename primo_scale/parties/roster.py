@@ -64,16 +64,9 @@ def hash_people(individuals: Iterable[str], key: bytes) -> Hashes:
 
 
 def make_roster(individuals: Sequence[str], key_file: Path, others: Iterable[Path] = ()) -> Roster:
-    """Return the roster of the people who are also in all `others`.
+    """Return the roster of the people who are also in all `others`, roster files of other parties.
 
-    Parameters
-    ----------
-    individuals
-        IIDs of this party's people.
-    key_file
-        File of the key that the parties share.
-    others
-        Roster files of the other parties.
+    `key_file` holds the key that the parties share.
 
     Raises
     ------

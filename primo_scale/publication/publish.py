@@ -53,13 +53,14 @@ def publish_release(
     *,
     signer: Signer | None,
 ) -> Path:
-    """Write, verify and publish a release atomically.
+    """Write, verify and publish a release atomically, and return `directory`.
+
+    The files are written to a sibling directory, which is renamed at the end.
 
     Parameters
     ----------
     directory : Path
-        Directory to create. The files are written to a sibling directory, which is renamed at the
-        end.
+        Directory to create.
     weights : ScoringWeights
         Weights to release; private weights are the output of a mechanism, never of raw statistics.
     statement : Statement
@@ -69,11 +70,6 @@ def publish_release(
         caller omits paths and other values of the custodian.
     signer : Signer or None
         Key that signs a private release; None for a release that is NOT PRIVATE.
-
-    Returns
-    -------
-    Path
-        `directory`.
 
     Raises
     ------

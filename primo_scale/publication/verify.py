@@ -118,20 +118,10 @@ def verify(
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
-    """Check a whole release.
+    """Return the results of all checks of a whole release, which may be damaged or forged.
 
-    Parameters
-    ----------
-    directory : Path
-        Release directory, which may be damaged or forged.
-    public_key : str or None
-        Public key of the custodian, in hexadecimal; None accepts a signature by any key.
-
-    Returns
-    -------
-    list of Finding
-        Results in the order of the checks. The release is valid if all are `ok`. A check is omitted
-        if it depends on an earlier one that failed.
+    `public_key` is that of the custodian, in hexadecimal; None accepts a signature by any key. A
+    check is omitted if it depends on an earlier one that failed.
 
     Raises
     ------

@@ -153,6 +153,7 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
     partial_sums, finished = directory / "partials.zarr", directory / "statistics.zarr"
 
     def accumulated() -> float:
+        """Return the seconds of one accumulation that starts from an empty work directory."""
         for path in (partial_sums, finished):
             shutil.rmtree(path, ignore_errors=True)
         return seconds_of(

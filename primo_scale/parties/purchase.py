@@ -22,7 +22,7 @@ from primo_scale.parties.noise_scale import PartyNoise
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.privacy.receipt import Receipt, record_drawn, settle
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 
 _VALUE = np.dtype("<i8")
@@ -93,17 +93,8 @@ def pay_for_values(
         path = noise_store.values_path(charge.id)
         if not path.is_file():
             _draw(values, charge, noise_store, path)
-        recorded = ledger.keyed_digest("party release", sha256_of_file(path).encode())
-        if charge.statistics_digest not in (None, recorded):
-            raise InputError(
-                "the noisy values are not those that the ledger recorded",
-                where=path,
-                value=charge.id,
-                remedy="Restore the file from a backup, or remove it",
-            )
-        ledger.mark_drawn(charge, recorded)
-        noise_store.remove_key(charge.id)
-        announce_step(PaymentStep.KEY_REMOVED)
+        digest = ledger.keyed_digest("party release", sha256_of_file(path).encode())
+        record_drawn(ledger, charge, digest, noise_store, stored=path)
     return path, receipt
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import InputError
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.document import (
     Document,
@@ -22,7 +21,7 @@ from primo_scale.publication.file_names import (
     RELEASE_FILE,
     REPORT_FILE,
 )
-from primo_scale.publication.finding import Finding
+from primo_scale.publication.finding import Finding, refuse_problems
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
@@ -159,14 +158,12 @@ def file_entries(directory: Path) -> list[Document]:
 
 def refuse_unverified(findings: Iterable[Finding]) -> None:
     """Raise an InputError with the first check that a release to be published does not pass."""
-    problems = [finding for finding in findings if not finding.ok]
-    if problems:
-        raise InputError(
-            f"the release does not pass its own verification: {problems[0].check}",
-            where="release",
-            value=problems[0].detail,
-            remedy="Nothing was published. Please report this error",
-        )
+    refuse_problems(
+        findings,
+        "the release does not pass its own verification",
+        where="release",
+        remedy="Nothing was published. Please report this error",
+    )
 
 
 def open_to_readers(directory: Path) -> None:

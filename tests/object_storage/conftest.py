@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 from bucket_runs import COHORT, PANEL, run
 from faulty_proxy import SECRET, FaultyProxy
-from free_ports import free_ports
 from presence import missing
+from processes import free_ports
 
 from primo_scale.storage import bucket_store
 from primo_scale.storage.locations import ObjectUrl

@@ -88,7 +88,11 @@ class PlannedRun:
 
 
 def check_before_work(
-    store: GenotypeStore, request: AccumulateRequest, release: FinalizeRequest | None
+    store: GenotypeStore,
+    request: AccumulateRequest,
+    release: FinalizeRequest | None,
+    *,
+    read_values: bool = True,
 ) -> PlannedRun:
     """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
@@ -103,6 +107,9 @@ def check_before_work(
         are taken into account.
     release : FinalizeRequest or None
         Request of the release that the same run makes.
+    read_values : bool
+        Whether to read all values of the outcomes, so that an error appears now. A run that
+        aligns the outcomes next finds it as soon.
 
     Raises
     ------
@@ -143,7 +150,7 @@ def check_before_work(
         summation = forecast_summation(store, design, execution, work_dir, needs)
     if release is not None:
         refuse_small_memory(needs)
-    if not (summed or aligned):
+    if read_values and not (summed or aligned):
         _read_tables(store, tables, coding)
     return PlannedRun(design, matched, chosen, accuracy, summation, needs)
 

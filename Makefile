@@ -9,7 +9,7 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint reproduce bench clean
+.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint reproduce reproduce-quick bench clean
 .PHONY: test test-fast test-rest test-trials test-all
 
 setup: $(VENV)/.setup
@@ -92,6 +92,10 @@ schema: setup
 # side-by-side by Opacus and diffprivlib need `make .venv-baselines/.setup` first.
 reproduce: setup-dev
 	$(BIN)/python -m experiments.reproduce $(FIGURE)
+
+# A reduced grid of every figure.
+reproduce-quick: setup-dev
+	$(BIN)/python -m experiments.reproduce all --quick
 
 bench: setup-dev
 	for part in headline sweep biobank scaling ingest; do \

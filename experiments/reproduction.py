@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dask
 import pandas as pd
 
 Row = dict[str, float | int | str]
+Setting = Mapping[str, float | int | str]
 
 _SEEDS_PER_TASK = 10
 
@@ -27,7 +28,7 @@ class Task:
         Seeds of the repetitions.
     """
 
-    setting: Mapping[str, float | int | str]
+    setting: Setting
     seeds: range
 
     @property
@@ -53,13 +54,24 @@ class PaperFigure:
         Function that draws all rows to an SVG file.
     repetitions : int
         Number of repetitions in the paper, or what stands for it.
+    quick_settings : tuple of mapping
+        Settings of a reduced grid of minutes at most; empty for all settings.
+    quick_repetitions : int
+        Number of repetitions of the reduced grid.
     """
 
     title: str
-    settings: tuple[Mapping[str, float | int | str], ...]
+    settings: tuple[Setting, ...]
     run: Callable[[Task], list[Row]]
     draw: Callable[[pd.DataFrame, Path], None]
     repetitions: int
+    quick_settings: tuple[Setting, ...] = ()
+    quick_repetitions: int = 3
+
+    def reduced(self) -> PaperFigure:
+        """Return the figure with its reduced grid instead of the paper's."""
+        settings = self.quick_settings or self.settings
+        return replace(self, settings=settings, repetitions=self.quick_repetitions)
 
     def tasks(self, repetitions: int) -> Iterator[Task]:
         """Yield the tasks of every setting."""

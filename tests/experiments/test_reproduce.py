@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,6 +75,20 @@ def test_synthetic_errors_are_those_of_a_direct_simulation():
         weights = np.linalg.lstsq(noisy[:, :10], noisy[:, 10], rcond=None)[0]
         direct.append(np.linalg.norm(weights - true))
     assert means["BGM-OLS"] == pytest.approx(np.mean(direct), rel=0.1)
+
+
+def test_the_reduced_grid_is_part_of_the_frame(tmp_path, monkeypatch):
+    quick = replace(FIGURE, quick_settings=({"a": 2},), quick_repetitions=4)
+    monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": FIGURE})
+    assert CliRunner().invoke(main, ["all", "--quick", "--out", str(tmp_path)]).exit_code == 0
+    assert set(pd.read_csv(tmp_path / "quick" / "f.csv").a) == {2}
+    assert {len(pd.read_csv(tmp_path / "quick" / f"{name}.csv")) for name in "fg"} == {4, 6}
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=[*FIGURES])
+def test_reduced_grids_are_smaller(figure):
+    quick = figure.reduced()
+    assert len(quick.settings) * quick.repetitions < len(figure.settings) * figure.repetitions
 
 
 def test_an_unknown_figure_is_refused_with_the_names_of_all():

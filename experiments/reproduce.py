@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from experiments import wu_figures
+from experiments import primo_baselines, side_by_side, wu_figures
 from experiments.reproduction import reproduce
 
-FIGURES = {**wu_figures.FIGURES}
+FIGURES = {**primo_baselines.FIGURES, **side_by_side.FIGURES, **wu_figures.FIGURES}
 
 
 @click.command()

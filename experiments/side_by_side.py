@@ -1,0 +1,111 @@
+"""All methods on the same cohorts at the same promise for a person, scored in fresh people.
+
+Genotypes are pairs of the unlinked haplotypes of `experiments.haplotypes`, centred; effects are
+normal, and every outcome has heritability 0.3. Each repetition draws 20,000 people for the methods,
+and 5,000 more for R^2.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from experiments.baselines import (
+    Fits,
+    Trial,
+    best_of_grids,
+    by_diffprivlib,
+    by_dp_sgd,
+    by_parties,
+    measured,
+    naive,
+    non_private,
+    product,
+)
+from experiments.figure_drawing import Panel, draw
+from experiments.gaussian_noise import Float64
+from experiments.haplotypes import Cohort, Sizes, simulate
+from experiments.other_libraries import INSTALLED, WITHOUT
+from experiments.reproduction import PaperFigure, Row, Setting, Task
+
+EPSILON = 5.0
+N_PEOPLE, N_FRESH = 20_000, 5_000
+_HERITABILITY = 0.3
+_VARIANTS, _OUTCOMES = (25, 200), (1, 10, 100)
+METHODS = (
+    "OLS",
+    "ridge",
+    "label DP",
+    "full DP",
+    "feature DP",
+    "DP-SGD",
+    "naive",
+    "RMGM",
+    "diffprivlib",
+)
+
+
+def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]:
+    """Draw the cohort of one repetition, and fresh people with the same effects."""
+    d, n_outcomes = int(setting["d"]), int(setting["l"])
+    haplotypes = simulate(Sizes(2 * (N_PEOPLE + N_FRESH), d), rng).haplotypes
+    X = haplotypes[0::2] + haplotypes[1::2]
+    effects = rng.standard_normal((d, n_outcomes)) * math.sqrt(_HERITABILITY / X.var(axis=0).sum())
+    Y = X @ effects + math.sqrt(1 - _HERITABILITY) * rng.standard_normal((len(X), n_outcomes))
+    return _cohort(X[:N_PEOPLE], Y[:N_PEOPLE]), _cohort(X[N_PEOPLE:], Y[N_PEOPLE:])
+
+
+def _cohort(X: Float64, Y: Float64) -> Cohort:
+    return Cohort(X, Y, X.T @ X, X.T @ Y)
+
+
+def fits_here(trial: Trial) -> Fits:
+    """Return the methods that need no other environment."""
+    plain = non_private(trial, _HERITABILITY)
+    return {**plain, **product(trial), **naive(trial), **by_parties(trial), **by_dp_sgd(trial)}
+
+
+def run(task: Task) -> list[Row]:
+    """Return R^2 in fresh people, pooled over outcomes, of every method."""
+    rows: list[Row] = []
+    for seed in task.seeds:
+        sizes = [int(task.setting[name]) for name in ("d", "l")]
+        cohort, fresh = cohorts(task.setting, np.random.default_rng([seed, *sizes]))
+        trial = Trial(cohort, EPSILON, 1 / cohort.n**2, seed)
+        fits = by_diffprivlib(trial) if task.setting["by"] == "diffprivlib" else fits_here(trial)
+        rows += [
+            {**task.setting, "seed": seed, **row} for row in measured(fits, fresh.pooled_r_squared)
+        ]
+    return rows
+
+
+def draw_figure(rows: pd.DataFrame, path: Path) -> None:
+    """Draw R^2 against the number of outcomes, at the best hyperparameters."""
+    best = best_of_grids(rows, ["d", "l"])
+    panels = [
+        Panel(own, "l", "R^2", METHODS, f"d = {d}", y_limits=(-0.05, 0.35))
+        for d, own in best.groupby("d")
+    ]
+    draw([panels], path)
+
+
+_LIBRARIES = ("here", "diffprivlib") if INSTALLED else ("here",)
+
+FIGURES = {
+    "side-by-side": PaperFigure(
+        f"Every method on the same cohorts, scored in fresh people{WITHOUT}",
+        tuple(
+            {"d": d, "l": count, "by": by}
+            for d in _VARIANTS
+            for count in _OUTCOMES
+            for by in _LIBRARIES
+        ),
+        run,
+        draw_figure,
+        repetitions=5,
+        quick_settings=tuple({"d": 25, "l": count, "by": "here"} for count in _OUTCOMES[:2]),
+    )
+}

@@ -29,7 +29,7 @@ from experiments.baselines import (
 )
 from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import Float64
-from experiments.haplotypes import Cohort, centred
+from experiments.haplotypes import Cohort, centred, cohort_of
 from experiments.other_libraries import INSTALLED, WITHOUT
 from experiments.reproduction import PaperFigure, Row, Setting, Task
 from primo_scale.gaussian.sensitivity import Adjacency
@@ -66,13 +66,13 @@ def images(data: str, rng: np.random.Generator) -> Float64:
     return np.asarray(load_digits().data / 16)
 
 
-def cohort_of(setting: Setting, rng: np.random.Generator) -> Cohort:
+def image_cohort(setting: Setting, rng: np.random.Generator) -> Cohort:
     """Draw the outcomes of one repetition."""
     X = centred(images(str(setting["data"]), rng))
     weights = rng.standard_normal((X.shape[1], int(setting["l"])))
     signal = X @ (weights / np.linalg.norm(weights, axis=0))
     Y = centred(signal + signal.std() * rng.standard_normal(signal.shape))
-    return Cohort(X, Y, X.T @ X, X.T @ Y)
+    return cohort_of(X, lambda: [(X, Y)])
 
 
 def fits_here(trial: Trial) -> Fits:
@@ -98,7 +98,7 @@ def run(task: Task) -> list[Row]:
     """Return the in-sample R^2, pooled over outcomes, of every method."""
     rows: list[Row] = []
     for seed in task.seeds:
-        cohort = cohort_of(task.setting, np.random.default_rng([seed, int(task.setting["l"])]))
+        cohort = image_cohort(task.setting, np.random.default_rng([seed, int(task.setting["l"])]))
         trial = Trial(cohort, EPSILON, 1 / cohort.n**2, seed)
         fits = by_opacus(trial) if task.setting["by"] == "Opacus" else fits_here(trial)
         rows += [

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import click
 
-from experiments import primo_baselines, side_by_side, wu_figures
+from experiments import primo_baselines, primo_figures, side_by_side, wu_figures
 from experiments.reproduction import reproduce
 
-FIGURES = {**primo_baselines.FIGURES, **side_by_side.FIGURES, **wu_figures.FIGURES}
+FIGURES = {
+    **wu_figures.FIGURES,
+    **primo_figures.FIGURES,
+    **primo_baselines.FIGURES,
+    **side_by_side.FIGURES,
+}
 
 
 @click.command()

@@ -26,15 +26,15 @@ from experiments.baselines import (
     product,
 )
 from experiments.figure_drawing import Panel, draw
-from experiments.gaussian_noise import Float64
-from experiments.haplotypes import Cohort, Sizes, simulate
+from experiments.haplotypes import Cohort, Sizes, cohort_of, simulate
 from experiments.other_libraries import INSTALLED, WITHOUT
 from experiments.reproduction import PaperFigure, Row, Setting, Task
 
 EPSILON = 5.0
 N_PEOPLE, N_FRESH = 20_000, 5_000
+_OWN, _FRESH = slice(N_PEOPLE), slice(N_PEOPLE, None)
 _HERITABILITY = 0.3
-_VARIANTS, _OUTCOMES = (25, 200), (1, 10, 100)
+_VARIANTS, _OUTCOMES = (5, 25, 200), (1, 10, 100)
 METHODS = (
     "OLS",
     "ridge",
@@ -55,11 +55,8 @@ def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]
     X = haplotypes[0::2] + haplotypes[1::2]
     effects = rng.standard_normal((d, n_outcomes)) * math.sqrt(_HERITABILITY / X.var(axis=0).sum())
     Y = X @ effects + math.sqrt(1 - _HERITABILITY) * rng.standard_normal((len(X), n_outcomes))
-    return _cohort(X[:N_PEOPLE], Y[:N_PEOPLE]), _cohort(X[N_PEOPLE:], Y[N_PEOPLE:])
-
-
-def _cohort(X: Float64, Y: Float64) -> Cohort:
-    return Cohort(X, Y, X.T @ X, X.T @ Y)
+    own, fresh = ((X[part], Y[part]) for part in (_OWN, _FRESH))
+    return cohort_of(own[0], lambda: [own]), cohort_of(fresh[0], lambda: [fresh])
 
 
 def fits_here(trial: Trial) -> Fits:

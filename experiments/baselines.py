@@ -46,7 +46,7 @@ _Y_BOUND = 3.0  # standard deviations
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Repetition:
     """One repetition: a cohort, the promise for it, and the seed of all noise."""
 
     cohort: Cohort
@@ -75,90 +75,100 @@ class Trial:
         return _Y_BOUND * self.cohort.phenotype_sd
 
 
-def non_private(trial: Trial, heritability: float) -> Fits:
+def non_private(repetition: Repetition, heritability: float) -> Fits:
     """Return OLS, and ridge regression with the penalty of effects of a known variance."""
     left = (1 - heritability) / heritability
-    penalty = left * float(np.trace(trial.cohort.gram)) / trial.cohort.n
+    penalty = left * float(np.trace(repetition.cohort.gram)) / repetition.cohort.n
     return {
-        "OLS": partial(published.least_squares, trial.cohort),
-        "ridge": partial(published.ridge, trial.cohort, penalty),
+        "OLS": partial(published.least_squares, repetition.cohort),
+        "ridge": partial(published.ridge, repetition.cohort, penalty),
     }
 
 
-def naive(trial: Trial) -> Fits:
+def naive(repetition: Repetition) -> Fits:
     """Return the product of one private regression for each outcome, with an oracle's ridge."""
-    promise = (trial.epsilon, trial.delta)
-    noise = (trial.draws("cross"), *promise, trial.rng("gram"))
-    return {"naive": partial(published.naive, trial.cohort, *noise)}
+    promise = (repetition.epsilon, repetition.delta)
+    noise = (repetition.draws("cross"), *promise, repetition.rng("gram"))
+    return {"naive": partial(published.naive, repetition.cohort, *noise)}
 
 
-def product(trial: Trial) -> Fits:
+def product(repetition: Repetition) -> Fits:
     """Return the product's default methods for its three privacy units."""
-    return {f"{unit.value} DP": partial(_product, trial, unit) for unit in PrivacyUnit}
+    return {f"{unit.value} DP": partial(_product, repetition, unit) for unit in PrivacyUnit}
 
 
-def _product(trial: Trial, unit: PrivacyUnit) -> Float64:
-    promise = Promise(trial.epsilon, trial.delta, unit)
+def _product(repetition: Repetition, unit: PrivacyUnit) -> Float64:
+    promise = Promise(repetition.epsilon, repetition.delta, unit)
     feature = unit is PrivacyUnit.FEATURE
-    bound = None if feature else ours.planned_phenotype_bound(trial.cohort, promise)
-    draws = trial.draws("product")
-    noisy = ours.release(trial.cohort, draws, promise, phenotype_bound=bound)
+    bound = None if feature else ours.planned_phenotype_bound(repetition.cohort, promise)
+    draws = repetition.draws("product")
+    noisy = ours.release(repetition.cohort, draws, promise, phenotype_bound=bound)
     method = "reuse-cov-proj-y" if feature else "reuse-cov-gauss"
-    return product_weights(noisy, trial.cohort, ESTIMATORS["known-noise"], method=method)
+    return product_weights(noisy, repetition.cohort, ESTIMATORS["known-noise"], method=method)
 
 
-def by_dp_sgd(trial: Trial, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Fits:
+def by_dp_sgd(repetition: Repetition, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Fits:
     """Return DP-SGD for each point of the grid."""
-    X, Y = trial.cohort.haplotypes, trial.cohort.phenotypes
+    X, Y = repetition.cohort.haplotypes, repetition.cohort.phenotypes
     name = "DP-SGD" if adjacency is Adjacency.REPLACE_ONE else "DP-SGD (add-remove)"
     fits: Fits = {}
     for training in TRAININGS:
         steps = training.steps * Y.shape[1]
-        z = noise_multiplier(trial.epsilon, trial.delta, n_steps=steps, adjacency=adjacency)
-        fits[f"{name}, {training}"] = partial(dp_sgd, X, Y, training, z, trial.rng(str(training)))
+        z = noise_multiplier(
+            repetition.epsilon, repetition.delta, n_steps=steps, adjacency=adjacency
+        )
+        fits[f"{name}, {training}"] = partial(
+            dp_sgd, X, Y, training, z, repetition.rng(str(training))
+        )
     return fits
 
 
-def by_opacus(trial: Trial) -> Fits:
+def by_opacus(repetition: Repetition) -> Fits:
     """Return DP-SGD by Opacus, with the noise that its accountant states."""
-    X, Y = trial.cohort.haplotypes, trial.cohort.phenotypes
+    X, Y = repetition.cohort.haplotypes, repetition.cohort.phenotypes
     fits: Fits = {}
     for training in _OPACUS_TRAININGS:
         clip, rate = training.absolute(X, Y)
         inputs = {"X": X, "Y": Y, "steps": training.steps, "clip": clip, "rate": rate}
-        promise = {"epsilon": trial.epsilon, "delta": trial.delta, "seed": trial.seed}
+        promise = {
+            "epsilon": repetition.epsilon,
+            "delta": repetition.delta,
+            "seed": repetition.seed,
+        }
         fits[f"Opacus (add-remove), {training}"] = partial(
             fit_by, "opacus_dp_sgd", **inputs, **promise
         )
     return fits
 
 
-def by_diffprivlib(trial: Trial) -> Fits:
+def by_diffprivlib(repetition: Repetition) -> Fits:
     """Return diffprivlib's LinearRegression, one fit for all outcomes at (epsilon, 0)."""
-    cohort = trial.cohort
-    inputs = {"X": cohort.haplotypes, "Y": cohort.phenotypes, "x_bounds": trial.x_bounds}
-    others = {"y_bound": trial.y_bound, "epsilon": trial.epsilon, "seed": trial.seed}
+    cohort = repetition.cohort
+    inputs = {"X": cohort.haplotypes, "Y": cohort.phenotypes, "x_bounds": repetition.x_bounds}
+    others = {"y_bound": repetition.y_bound, "epsilon": repetition.epsilon, "seed": repetition.seed}
     return {"diffprivlib": partial(fit_by, "diffprivlib_regression", **inputs, **others)}
 
 
-def by_parties(trial: Trial) -> Fits:
+def by_parties(repetition: Repetition) -> Fits:
     """Return RMGM-OLS for two numbers of mixtures: the genotypes and outcomes are two parties'.
 
     The noise keeps the promise for a person, who is at both parties (docs/maths/parties.md).
     """
-    return {f"RMGM, k x {factor}": partial(_by_parties, trial, factor) for factor in (1, 4)}
+    return {f"RMGM, k x {factor}": partial(_by_parties, repetition, factor) for factor in (1, 4)}
 
 
-def _by_parties(trial: Trial, factor: int) -> Float64:
-    cohort, bounds = trial.cohort, trial.x_bounds
-    rows = np.hstack([cohort.haplotypes / bounds, cohort.phenotypes / trial.y_bound]).clip(-1, 1)
+def _by_parties(repetition: Repetition, factor: int) -> Float64:
+    cohort, bounds = repetition.cohort, repetition.x_bounds
+    rows = np.hstack([cohort.haplotypes / bounds, cohort.phenotypes / repetition.y_bound]).clip(
+        -1, 1
+    )
     n, width = rows.shape
-    sd = 2 * math.sqrt(width) / mu_for(trial.epsilon, trial.delta)
+    sd = 2 * math.sqrt(width) / mu_for(repetition.epsilon, repetition.delta)
     balanced = n * float((rows**2).mean()) / sd**2
     k = factor * max(round(balanced), 2 * width)
-    gram, d = mixed_gram(rows, sd, k, trial.rng("parties")), len(bounds)
+    gram, d = mixed_gram(rows, sd, k, repetition.rng("parties")), len(bounds)
     weights = np.linalg.solve(gram[:d, :d], gram[:d, d:])
-    return np.asarray(weights * (trial.y_bound / bounds[:, None]))
+    return np.asarray(weights * (repetition.y_bound / bounds[:, None]))
 
 
 def measured(fits: Fits, score: Callable[[Float64], float]) -> Iterator[Row]:

@@ -1,12 +1,12 @@
 """DP-SGD for least squares, one outcome after the other, with one guarantee for all of them.
 
-Every step uses all people (a full batch), which costs the least accuracy for a given guarantee and
-has exact accounting: T steps for each of l outcomes are one Gaussian mechanism with
-``mu = 2 sqrt(l T) / z`` under replace-one, and half of that under add-remove, where ``z C`` is the
-standard deviation of the noise on a sum of gradients that are clipped to the norm C. The gradient
-of a person is ``x (x.w - y)``, so it is clipped by clipping the residual. The outcomes run side by
-side, each with its own clipping and noise, as in a loop over outcomes. `experiments.opacus_dp_sgd`
-is the same algorithm by Opacus.
+Every step uses all people, a full batch, for which the accounting is exact. Smaller batches were no
+more accurate (docs/papers/baselines.md). T steps for each of l outcomes are one Gaussian mechanism
+with ``mu = 2 sqrt(l T) / z`` under replace-one, and half of that under add-remove, where ``z C`` is
+the standard deviation of the noise on a sum of gradients that are clipped to the norm C. The
+gradient of a person is ``x (x.w - y)``, so it is clipped by clipping the residual. The outcomes run
+side by side, each with its own clipping and noise, as in a loop over outcomes.
+`experiments.opacus_dp_sgd` is the same algorithm by Opacus.
 """
 
 from __future__ import annotations

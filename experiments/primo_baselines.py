@@ -19,7 +19,7 @@ import pandas as pd
 from experiments import published_methods as published
 from experiments.baselines import (
     Fits,
-    Trial,
+    Repetition,
     best_of_grids,
     by_dp_sgd,
     by_opacus,
@@ -75,18 +75,18 @@ def image_cohort(setting: Setting, rng: np.random.Generator) -> Cohort:
     return cohort_of(X, lambda: [(X, Y)])
 
 
-def fits_here(trial: Trial) -> Fits:
+def fits_here(repetition: Repetition) -> Fits:
     """Return the methods that need no other environment."""
-    cohort = trial.cohort
-    noise = published.printed_noise(cohort, trial.epsilon, trial.delta)
-    draws = trial.draws("printed")
+    cohort = repetition.cohort
+    noise = published.printed_noise(cohort, repetition.epsilon, repetition.delta)
+    draws = repetition.draws("printed")
     radius = float(np.sqrt(cohort.phenotypes.size)) * noise.largest_value
     return {
         "OLS": partial(published.least_squares, cohort),
-        "full DP": product(trial)["full DP"],
-        **naive(trial),
-        **by_dp_sgd(trial),
-        **by_dp_sgd(trial, Adjacency.ADD_REMOVE),
+        "full DP": product(repetition)["full DP"],
+        **naive(repetition),
+        **by_dp_sgd(repetition),
+        **by_dp_sgd(repetition, Adjacency.ADD_REMOVE),
         "ReuseCovGauss as printed": partial(published.algorithm_1, cohort, draws, noise),
         "ReuseCovProj_X as printed": partial(
             published.projection_x, cohort, draws, noise, radius=radius
@@ -99,8 +99,8 @@ def run(task: Task) -> list[Row]:
     rows: list[Row] = []
     for seed in task.seeds:
         cohort = image_cohort(task.setting, np.random.default_rng([seed, int(task.setting["l"])]))
-        trial = Trial(cohort, EPSILON, 1 / cohort.n**2, seed)
-        fits = by_opacus(trial) if task.setting["by"] == "Opacus" else fits_here(trial)
+        repetition = Repetition(cohort, EPSILON, 1 / cohort.n**2, seed)
+        fits = by_opacus(repetition) if task.setting["by"] == "Opacus" else fits_here(repetition)
         rows += [
             {**task.setting, "seed": seed, **row} for row in measured(fits, cohort.pooled_r_squared)
         ]

@@ -15,7 +15,7 @@ import pandas as pd
 
 from experiments.baselines import (
     Fits,
-    Trial,
+    Repetition,
     best_of_grids,
     by_diffprivlib,
     by_dp_sgd,
@@ -59,10 +59,16 @@ def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]
     return cohort_of(own[0], lambda: [own]), cohort_of(fresh[0], lambda: [fresh])
 
 
-def fits_here(trial: Trial) -> Fits:
+def fits_here(repetition: Repetition) -> Fits:
     """Return the methods that need no other environment."""
-    plain = non_private(trial, _HERITABILITY)
-    return {**plain, **product(trial), **naive(trial), **by_parties(trial), **by_dp_sgd(trial)}
+    plain = non_private(repetition, _HERITABILITY)
+    return {
+        **plain,
+        **product(repetition),
+        **naive(repetition),
+        **by_parties(repetition),
+        **by_dp_sgd(repetition),
+    }
 
 
 def run(task: Task) -> list[Row]:
@@ -71,8 +77,12 @@ def run(task: Task) -> list[Row]:
     for seed in task.seeds:
         sizes = [int(task.setting[name]) for name in ("d", "l")]
         cohort, fresh = cohorts(task.setting, np.random.default_rng([seed, *sizes]))
-        trial = Trial(cohort, EPSILON, 1 / cohort.n**2, seed)
-        fits = by_diffprivlib(trial) if task.setting["by"] == "diffprivlib" else fits_here(trial)
+        repetition = Repetition(cohort, EPSILON, 1 / cohort.n**2, seed)
+        fits = (
+            by_diffprivlib(repetition)
+            if task.setting["by"] == "diffprivlib"
+            else fits_here(repetition)
+        )
         rows += [
             {**task.setting, "seed": seed, **row} for row in measured(fits, fresh.pooled_r_squared)
         ]

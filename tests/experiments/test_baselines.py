@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from experiments import primo_baselines, side_by_side
-from experiments.baselines import Trial, best_of_grids, by_dp_sgd, by_parties, product
+from experiments.baselines import Repetition, best_of_grids, by_dp_sgd, by_parties, product
 from experiments.haplotypes import Sizes, simulate
 from experiments.reproduction import Task
 
@@ -36,14 +36,16 @@ def test_dp_sgd_wins_for_one_outcome_of_many_pixels():
     assert means["DP-SGD"] < means["DP-SGD (add-remove)"]
 
 
-def test_images_are_read_from_an_idx_file(tmp_path):
-    pixels = np.arange(24, dtype=np.uint8).reshape(2, 12)
-    header = np.array([2051, 2, 4, 3], ">i4").tobytes()
+def test_mnist_is_read_from_the_file_that_the_environment_names(tmp_path, monkeypatch):
+    pixels = np.arange(5400 * 6, dtype=np.uint32).astype(np.uint8).reshape(5400, 6)
+    header = np.array([2051, 5400, 2, 3], ">i4").tobytes()
     for name, opened in (("images-idx3-ubyte", open), ("images-idx3-ubyte.gz", gzip.open)):
         with opened(tmp_path / name, "wb") as file:
             file.write(header + pixels.tobytes())
-        found = primo_baselines.read_idx_images(tmp_path / name)
-        np.testing.assert_array_equal(found, pixels / 255)
+        monkeypatch.setenv("MNIST", str(tmp_path / name))
+        found = primo_baselines.images("mnist", np.random.default_rng(1)) * 255
+        assert found.shape == (5000, 6)
+        assert {*map(tuple, found)} <= {*map(tuple, pixels.astype(float))}
 
 
 def test_fresh_people_have_the_stated_heritability():
@@ -60,8 +62,8 @@ def scores():
     cohort = simulate(Sizes(5000, 20, 4), np.random.default_rng(3))
     found = {}
     for epsilon in (5.0, 0.1):
-        trial = Trial(cohort, epsilon, 1e-7, seed=1)
-        fits = {**product(trial), **by_dp_sgd(trial), **by_parties(trial)}
+        repetition = Repetition(cohort, epsilon, 1e-7, seed=1)
+        fits = {**product(repetition), **by_dp_sgd(repetition), **by_parties(repetition)}
         found[epsilon] = {name: cohort.pooled_r_squared(fit()) for name, fit in fits.items()}
     return pd.DataFrame(found)
 

@@ -110,7 +110,7 @@ def run(task: Task) -> list[Row]:
 def draw_figure(rows: pd.DataFrame, path: Path) -> None:
     """Draw R^2 against the number of outcomes, at the best hyperparameters."""
     best = best_of_grids(rows, ["data", "l"])
-    draw([[Panel(best, "l", "R^2", METHODS, best.data[0], y_limits=(-0.2, 0.6))]], path)
+    draw([[Panel(best, "l", "R^2", METHODS, best.data[0], y_limits=(-1, 0.6))]], path)
 
 
 _DATA = "mnist" if "MNIST" in os.environ else "digits"

@@ -35,9 +35,8 @@ N_PEOPLE, N_FRESH = 20_000, 5_000
 _OWN, _FRESH = slice(N_PEOPLE), slice(N_PEOPLE, None)
 _HERITABILITY = 0.3
 _VARIANTS, _OUTCOMES = (5, 25, 200), (1, 10, 100)
+_AXES, _LIMITS = ("log", "log"), (1e-4, 1.0)
 METHODS = (
-    "OLS",
-    "ridge",
     "label DP",
     "full DP",
     "feature DP",
@@ -90,10 +89,12 @@ def run(task: Task) -> list[Row]:
 
 
 def draw_figure(rows: pd.DataFrame, path: Path) -> None:
-    """Draw R^2 against the number of outcomes, at the best hyperparameters."""
-    best = best_of_grids(rows, ["d", "l"])
+    """Draw the loss of R^2 against OLS in the same repetition, at the best hyperparameters."""
+    best, repetition = best_of_grids(rows, ["d", "l"]), ["d", "l", "seed"]
+    reached = best[best.method == "OLS"].set_index(repetition)["R^2"].rename("OLS")
+    best["loss of R^2"] = best.join(reached, on=repetition)["OLS"] - best["R^2"]
     panels = [
-        Panel(own, "l", "R^2", METHODS, f"d = {d}", y_limits=(-0.05, 0.35))
+        Panel(own, "l", "loss of R^2", METHODS, f"d = {d}", _AXES, _LIMITS)
         for d, own in best.groupby("d")
     ]
     draw([panels], path)

@@ -98,7 +98,7 @@ reproduce-quick: setup-dev
 	$(BIN)/python -m experiments.reproduce all --quick
 
 bench: setup-dev
-	for part in headline sweep biobank scaling ingest; do \
+	for part in headline sweep biobank scaling ingest subsample; do \
 	  $(BIN)/python -m benchmarks $$part --data bench-run \
 	    --results bench-run/results.json || exit 1; done
 

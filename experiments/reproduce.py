@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from experiments import primo_figures, wu_figures
+from experiments import primo_figures, primo_rates, wu_figures
 from experiments.reproduction import reproduce
 
-FIGURES = {**wu_figures.FIGURES, **primo_figures.FIGURES}
+FIGURES = {**wu_figures.FIGURES, **primo_figures.FIGURES, **primo_rates.FIGURES}
 
 
 @click.command()

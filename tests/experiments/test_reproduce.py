@@ -77,12 +77,26 @@ def test_synthetic_errors_are_those_of_a_direct_simulation():
     assert means["BGM-OLS"] == pytest.approx(np.mean(direct), rel=0.1)
 
 
-def test_the_reduced_grid_is_part_of_the_frame(tmp_path, monkeypatch):
+def test_the_command_runs_the_reduced_grid_of_all_figures(tmp_path, monkeypatch):
     quick = replace(FIGURE, quick_settings=({"a": 2},), quick_repetitions=4)
     monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": FIGURE})
+    runs = {}
+
+    def record(figure, name, out, *, repetitions):
+        runs[name] = ([*figure.tasks(repetitions)], out)
+        return pd.DataFrame()
+
+    monkeypatch.setattr("experiments.reproduce.reproduce", record)
     assert CliRunner().invoke(main, ["all", "--quick", "--out", str(tmp_path)]).exit_code == 0
-    assert set(pd.read_csv(tmp_path / "quick" / "f.csv").a) == {2}
-    assert {len(pd.read_csv(tmp_path / "quick" / f"{name}.csv")) for name in "fg"} == {4, 6}
+    both = [Task({"a": 1}, range(3)), Task({"a": 2}, range(3))]
+    folder = tmp_path / "quick"
+    assert runs == {"f": ([Task({"a": 2}, range(4))], folder), "g": (both, folder)}
+
+
+def test_repetitions_are_divided_between_tasks():
+    tasks = [*replace(FIGURE, seeds_per_task=4).tasks(9)]
+    assert [task.seeds for task in tasks[:3]] == [range(4), range(4, 8), range(8, 9)]
+    assert len(tasks) == 6
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=[*FIGURES])

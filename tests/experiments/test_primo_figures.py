@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 from experiments import papers_constants as papers
-from experiments import primo_cohorts
+from experiments import primo_cohorts, primo_rates
+from experiments.gaussian_noise import symmetric_upper
 from experiments.primo_cohorts import CohortSettings, draw_cohort, genotypes, perceptron
 from experiments.primo_figures import run_accuracy
 from experiments.reproduction import Task
+from primo_scale.methods.projection import project_phenotypes
 
 SETTING = {"features": "gaussian", "outcomes": "linear", "n": 2000, "l": 101}
 FULL = "product: full privacy"
@@ -126,3 +128,44 @@ def test_twice_the_noise_costs_the_product_twice_the_loss_at_least():
     for method in (FULL, "product: label privacy", "product: label privacy, projected"):
         assert once[GAUSS] == twice[GAUSS]
         assert twice[method] > 2 * once[method]
+
+
+def test_worst_excess_is_that_of_simulated_releases():
+    """The formula against Algorithm 1 run on exact statistics, at one point of the family."""
+    rng = np.random.default_rng(5)
+    sizes, s, ridge = primo_rates.Sizes(10_000, 6, 4000, 1.0), 0.01, 0.02
+    scales = papers.primo_algorithm_1(5.0, 1e-9)
+    weights = rng.standard_normal((6, 4000))
+    weights /= np.linalg.norm(weights, axis=0)
+    e1 = scales.gram / sizes.n * symmetric_upper(6, rng)
+    noisy = s * weights + scales.cross / sizes.n * math.sqrt(4000) * rng.standard_normal((6, 4000))
+    fitted = np.linalg.solve((s + ridge) * np.eye(6) + e1, noisy)
+    expected = s * ((fitted - weights) ** 2).sum(axis=0).mean()
+    found = primo_rates.excess_loss("Gauss", sizes, np.linalg.eigvalsh(e1), (s, 4000.0), ridge)
+    assert found == pytest.approx(expected, rel=0.03)  # 24,000 normal numbers: standard error 1%
+
+
+def test_projected_excess_is_that_of_a_simulated_projection():
+    """Y of rank 30 with equal eigenvalues, by the product's projection."""
+    rng = np.random.default_rng(6)
+    sizes, s, ridge = primo_rates.Sizes(3000, 20, 1000, 1.0), 0.05, 0.02
+    range_of_y = np.linalg.qr(rng.standard_normal((1000, 300)))[0]
+    weights = rng.standard_normal((20, 300)) @ range_of_y.T
+    weights *= math.sqrt(1000) / np.linalg.norm(weights)
+    sigma = papers.primo_algorithm_1(5.0, 1e-9).cross / 3000 * math.sqrt(1000)
+    noisy = s * weights + sigma * rng.standard_normal((20, 1000))
+    outcome_gram = 1000 / 300 * range_of_y @ range_of_y.T  # Y'Y/n; the radius is |X| = 1
+    projection = project_phenotypes(outcome_gram, [noisy], 1.0)
+    assert projection.multiplier > 0
+    fitted = noisy @ projection.matrix / (s + ridge)
+    expected = s * ((fitted - weights) ** 2).sum() / 1000
+    found = primo_rates.excess_loss("Proj_Y", sizes, np.zeros(20), (s, 300.0), ridge)
+    assert found == pytest.approx(expected, rel=0.05)  # 6,000 normal numbers: standard error 2%
+
+
+@pytest.mark.parametrize("row", [1, 2])
+def test_rates_of_full_privacy_are_those_of_table_1(row):
+    for axis, printed in primo_rates.TABLE[row].exponents.items():
+        task = Task({"row": row, "axis": axis}, range(1))
+        measured = primo_rates.exponent(pd.DataFrame(primo_rates.run_rates(task)))
+        assert measured == pytest.approx(printed, abs=0.2)

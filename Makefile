@@ -9,7 +9,7 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint reproduce bench clean
+.PHONY: setup setup-test setup-dev other-environments demo schema mutation lint reproduce reproduce-quick bench clean
 .PHONY: test test-fast test-rest test-trials test-all
 
 setup: $(VENV)/.setup
@@ -36,11 +36,12 @@ else
 endif
 	@touch $@
 
-# The PGS Catalog's own tools and pandas-plink, with which slow tests compare. Each needs an
-# environment of its own.
-other-environments: .venv-catalogue/.setup .venv-pandas_plink/.setup
+# The PGS Catalog's own tools and pandas-plink, with which slow tests compare, and baselines of
+# experiments (Opacus, diffprivlib). Each needs an environment of its own.
+OTHERS := .venv-catalogue/.setup .venv-pandas_plink/.setup .venv-baselines/.setup
+other-environments: $(OTHERS)
 
-.venv-catalogue/.setup .venv-pandas_plink/.setup: .venv-%/.setup: tests/%/requirements.txt
+$(OTHERS): .venv-%/.setup: tests/%/requirements.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install -q -r $<
 	@touch $@
@@ -87,9 +88,14 @@ lint: setup-dev
 schema: setup
 	$(BIN)/python -m primo_scale.publication.release_schema
 
-# A figure of a paper, such as FIGURE=wu-2; docs/papers has the results.
+# A figure of a paper, such as FIGURE=wu-2; docs/papers has the results. Rows of primo-6 and
+# side-by-side by Opacus and diffprivlib need `make .venv-baselines/.setup` first.
 reproduce: setup-dev
 	$(BIN)/python -m experiments.reproduce $(FIGURE)
+
+# A reduced grid of every figure.
+reproduce-quick: setup-dev
+	$(BIN)/python -m experiments.reproduce all --quick
 
 bench: setup-dev
 	for part in headline sweep biobank scaling ingest subsample; do \
@@ -97,4 +103,4 @@ bench: setup-dev
 	    --results bench-run/results.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-catalogue .venv-pandas_plink demo-run bench-run
+	rm -rf $(VENV) $(dir $(OTHERS)) demo-run bench-run

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import papers_constants as papers
+from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import Float64
 from experiments.multi_party import DELTA, LARGEST_PARTY, synthetic_data, trials
 from experiments.reproduction import PaperFigure, Row, Task
@@ -89,64 +92,45 @@ def run_table(task: Task) -> list[Row]:
 
 def draw_figure_2(rows: pd.DataFrame, path: Path) -> None:
     """Draw P(||w - w*|| > beta) and E||w - w*|| against n, with standard errors."""
-    from matplotlib.figure import Figure  # not needed to run
-
-    figure = Figure(figsize=(4 * len(EPSILONS), 3 * (len(BETAS) + 1)), layout="constrained")
-    axes = figure.subplots(len(BETAS) + 1, len(EPSILONS), sharex=True)
-    for column, epsilon in enumerate(EPSILONS):
-        for method in METHODS:
-            own = rows[(rows.epsilon == epsilon) & (rows.method == method)]
-            for row, beta in enumerate(BETAS):
-                beyond = (own.error > beta).groupby(own.n)
-                mean = beyond.mean()
-                spread = np.sqrt(mean * (1 - mean) / beyond.size())
-                axes[row, column].errorbar(mean.index, mean, spread, label=method, marker=".")
-                axes[row, column].set_ylabel(f"P(error > {beta:g})")
-            by_n = own.groupby("n").error
-            spread = by_n.std() / np.sqrt(by_n.size())
-            axes[-1, column].errorbar(by_n.mean().index, by_n.mean(), spread, marker=".")
-        axes[-1, column].set(xscale="log", yscale="log", xlabel="n", ylabel="mean error")
-        axes[0, column].set_title(f"epsilon = {epsilon:g}")
-    axes[0, 0].legend()
-    figure.savefig(path)
+    beyond = {f"P(error > {beta:g})": rows.error > beta for beta in BETAS}
+    epsilons = rows.assign(**beyond).groupby("epsilon", sort=False)
+    panels = [
+        [Panel(own, "n", name, METHODS, f"epsilon = {epsilon:g}") for epsilon, own in epsilons]
+        for name in beyond
+    ]
+    means = [Panel(own, "n", "error", METHODS, scales=("log", "log")) for _, own in epsilons]
+    draw([*panels, means], path)
 
 
 def draw_figure_3(rows: pd.DataFrame, path: Path) -> None:
     """Draw the error against the smallest eigenvalue of the Hessian matrix."""
-    from matplotlib.figure import Figure  # not needed to run
 
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    for method in METHODS[1:]:
-        own = rows[rows.method == method]
-        axes.scatter(own.eigenvalue, own.error, s=8, label=method)
-    axes.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue|", ylabel="error")
-    axes.legend()
-    figure.savefig(path)
+    def scatter(axes: Any) -> None:
+        for method in METHODS[1:]:
+            own = rows[rows.method == method]
+            axes.plot(own.eigenvalue, own.error, ".", label=method)
+        axes.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue|", ylabel="error")
+
+    draw([[scatter]], path)
 
 
 def draw_table_1(rows: pd.DataFrame, path: Path) -> None:
     """Draw the losses with standard errors, the best k of RMGM, and the paper's numbers."""
-    from matplotlib.figure import Figure  # not needed to run
 
-    figure = Figure(figsize=(5 * len(_TABLE_1), 4), layout="constrained")
-    for axes, (data, printed) in zip(
-        figure.subplots(1, len(_TABLE_1)), _TABLE_1.items(), strict=True
-    ):
+    def losses(data: str, own_rows: pd.DataFrame, axes: Any) -> None:
         for place, epsilon in enumerate(EPSILONS):
-            own = rows[(rows.data == data) & (rows.epsilon == epsilon)]
+            own = own_rows[own_rows.epsilon == epsilon]
             means = own.groupby("method").loss.agg(["mean", "sem"])
-            mixed = means[means.index.str.startswith("RMGM")]
-            best = mixed["mean"].idxmin()
+            best = means[means.index.str.startswith("RMGM")]["mean"].idxmin()
             shown = means.loc[["DGM-OLS", best, "BGM-OLS"]]
             x = place + np.array([-0.2, 0, 0.2])
             axes.errorbar(x, shown["mean"], shown["sem"], fmt="o", color="C0")
-            axes.scatter(x, printed[place], marker="x", color="C1")
+            axes.plot(x, _TABLE_1[data][place], "x", color="C1")
         axes.set_xticks(range(len(EPSILONS)), [f"epsilon {e:g}\nDGM RMGM BGM" for e in EPSILONS])
-        axes.set(
-            yscale="log", ylabel="squared loss", title=f"{data}: ours (dots), the paper's (crosses)"
-        )
-    figure.savefig(path)
+        title = f"{data}: ours (dots), the paper's (crosses)"
+        axes.set(yscale="log", ylabel="squared loss", title=title)
+
+    draw([[partial(losses, data, rows[rows.data == data]) for data in rows.data.unique()]], path)
 
 
 FIGURES = {
@@ -156,6 +140,7 @@ FIGURES = {
         run_synthetic,
         draw_figure_2,
         repetitions=1000,
+        quick_settings=tuple({"n": n, "epsilon": e} for n in (10_000, 100_000) for e in EPSILONS),
     ),
     "wu-3": PaperFigure(
         "Wu et al., Figure 3 (a): error against the smallest eigenvalue",
@@ -163,6 +148,8 @@ FIGURES = {
         run_synthetic,
         draw_figure_3,
         repetitions=1000,
+        quick_settings=({"n": 100_000, "epsilon": 1.0},),
+        quick_repetitions=10,
     ),
     "wu-table-1": PaperFigure(
         "Wu et al., Table 1: loss on real tables, two of five",
@@ -170,5 +157,6 @@ FIGURES = {
         run_table,
         draw_table_1,
         repetitions=100,
+        quick_settings=tuple({"data": "insurance", "epsilon": e} for e in EPSILONS),
     ),
 }

@@ -1,6 +1,8 @@
-"""Figures of the papers: what is run, resumed and drawn."""
+"""Figures of the papers: the command, and those of Wu et al."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,37 +11,8 @@ from click.testing import CliRunner
 
 from experiments import papers_constants as papers
 from experiments.reproduce import FIGURES, main
-from experiments.reproduction import PaperFigure, Task, reproduce
-from experiments.wu_figures import read_table, run_synthetic, run_table
-
-
-def squares(task):
-    return [{**task.setting, "seed": seed, "square": seed**2} for seed in task.seeds]
-
-
-def broken(task):
-    raise ZeroDivisionError
-
-
-def draw(rows, path):
-    path.write_text(f"{len(rows)} rows")
-
-
-FIGURE = PaperFigure("squares", ({"a": 1}, {"a": 2}), squares, draw, repetitions=25)
-
-
-def test_a_figure_is_continued_and_extended(tmp_path):
-    with pytest.raises(ZeroDivisionError):
-        reproduce(PaperFigure("x", FIGURE.settings, broken, draw, 25), "f", tmp_path, repetitions=9)
-    assert not list((tmp_path / "f").glob("*.csv"))
-    first = reproduce(FIGURE, "f", tmp_path, repetitions=10)
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "f").glob("*.csv")}
-    whole = reproduce(FIGURE, "f", tmp_path, repetitions=FIGURE.repetitions)
-    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    assert (len(first), len(whole)) == (20, 50)
-    assert set(whole.seed) == set(range(25))
-    pd.testing.assert_frame_equal(whole, pd.read_csv(tmp_path / "f.csv"))
-    assert (tmp_path / "f.svg").read_text() == "50 rows"
+from experiments.reproduction import PaperFigure, Task
+from experiments.wu_figures import draw_table_1, read_table, run_synthetic, run_table
 
 
 @pytest.mark.parametrize(("name", "n_training", "n_attributes"), [("insurance", 1070, 9),
@@ -73,6 +46,29 @@ def test_synthetic_errors_are_those_of_a_direct_simulation():
         weights = np.linalg.lstsq(noisy[:, :10], noisy[:, 10], rcond=None)[0]
         direct.append(np.linalg.norm(weights - true))
     assert means["BGM-OLS"] == pytest.approx(np.mean(direct), rel=0.1)
+
+
+def test_the_command_runs_the_reduced_grid_of_all_figures(tmp_path, monkeypatch):
+    whole = PaperFigure("squares", ({"a": 1}, {"a": 2}), run_table, draw_table_1, 25)
+    quick = replace(whole, quick_settings=({"a": 2},), quick_repetitions=4)
+    monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": whole})
+    runs = {}
+
+    def record(figure, name, out, *, repetitions):
+        runs[name] = ([*figure.tasks(repetitions)], out)
+        return pd.DataFrame()
+
+    monkeypatch.setattr("experiments.reproduce.reproduce", record)
+    assert CliRunner().invoke(main, ["all", "--quick", "--out", str(tmp_path)]).exit_code == 0
+    both = [Task({"a": 1}, range(3)), Task({"a": 2}, range(3))]
+    folder = tmp_path / "quick"
+    assert runs == {"f": ([Task({"a": 2}, range(4))], folder), "g": (both, folder)}
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=[*FIGURES])
+def test_reduced_grids_are_smaller(figure):
+    quick = figure.reduced()
+    assert len(quick.settings) * quick.repetitions < len(figure.settings) * figure.repetitions
 
 
 def test_an_unknown_figure_is_refused_with_the_names_of_all():

@@ -16,7 +16,7 @@ from experiments.gaussian_noise import Float64
 _ROOT = Path(__file__).resolve().parents[1]
 _PYTHON = _ROOT / ".venv-baselines" / "bin" / "python"
 INSTALLED = _PYTHON.exists()
-WITHOUT = "" if INSTALLED else " (without Opacus and diffprivlib: make other-environments)"
+WITHOUT = "" if INSTALLED else " (without Opacus and diffprivlib: make baselines)"
 """What a title says where the environment is missing."""
 
 

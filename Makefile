@@ -90,7 +90,7 @@ schema: setup
 	$(BIN)/python -m primo_scale.publication.release_schema
 
 # A figure of a paper, such as FIGURE=wu-2; docs/papers has the results. Rows of primo-6 and
-# side-by-side by Opacus and diffprivlib need `make .venv-baselines/.setup` first.
+# side-by-side by Opacus and diffprivlib need `make baselines` first.
 reproduce: setup-dev
 	$(BIN)/python -m experiments.reproduce $(FIGURE)
 

@@ -1,7 +1,7 @@
 """Opacus and diffprivlib against the closed forms of experiments.
 
-They run in an environment of their own, which ``make baselines`` creates. Without it the tests skip,
-also in CI: they are about `experiments/` alone.
+They run in an environment of their own, which ``make baselines`` creates. Without it the tests
+skip, also in CI: they are about `experiments/` alone.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -79,4 +81,12 @@ def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
                 one.minorticks_off()
         if axes[0, 0].get_legend_handles_labels()[0]:
             axes[0, 0].legend(fontsize="small")
-        figure.savefig(path, metadata={"Date": None})
+        svg = StringIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    path.write_text(_shortened(svg.getvalue()))
+
+
+def _shortened(svg: str) -> str:
+    """Return an SVG file without indentation, with coordinates to a tenth of a point."""
+    unindented = re.sub(r"\n +", "\n", svg)
+    return re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", unindented)

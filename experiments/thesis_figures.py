@@ -86,19 +86,23 @@ def _curves(y: str, by: str, rows: pd.DataFrame, axes: Any) -> None:
             label = f"{by} = {group}" if column == 0 else None
             axes.errorbar(gammas, middle, [middle - low, high - middle], label=label, **style)
     axes.axvline(papers.ADASSP_EIGENVALUE_SHARE, color="0.8")
-    axes.set(xlabel="gamma", ylabel=_LABELS[y], yscale="log")
+    axes.set(xlabel="gamma", ylabel=_LABELS[y], yscale="log", xticks=[0, 0.5, 1])
     axes.set_title(f"epsilon = {rows.epsilon.iloc[0]:g}")
 
 
 def _zeros(rows: pd.DataFrame, axes: Any) -> None:
-    """Draw the share of lambda = 0 with the thesis' standard deviation, and its exact mean."""
+    """Draw the exact mean of the share of lambda = 0, and dots for the measured one.
+
+    Bars are the thesis' standard deviation, that of the share of 32 trials.
+    """
     budget = rows[rows.method == "adaSSPbudget"]
     for place, (n_people, own) in enumerate(budget.groupby("n")):
         means = own.groupby("gamma")[["zeros", "expected_zeros"]].mean()
-        spread = np.sqrt(means.zeros * (1 - means.zeros) / N_TRIALS)
-        style = {"color": f"C{place}", "elinewidth": 0.5, "label": f"n = {n_people}"}
-        axes.errorbar(means.index, means.zeros, spread, fmt=",", **style)
-        axes.plot(means.index, means.expected_zeros, color=f"C{place}", lw=1)
+        style = {"color": f"C{place}", "lw": 1, "label": f"n = {n_people}"}
+        axes.plot(means.index, means.expected_zeros, **style)
+        dots = means.iloc[::2]
+        spread = np.sqrt(dots.zeros * (1 - dots.zeros) / N_TRIALS)
+        axes.errorbar(dots.index, dots.zeros, spread, fmt=".", color=f"C{place}", elinewidth=0.5)
     axes.set(xlabel="gamma", ylabel="share of lambda = 0", ylim=(-0.05, 1.05))
     axes.set_title(f"epsilon = {rows.epsilon.iloc[0]:g}")
 

@@ -15,7 +15,13 @@ from experiments.figure_drawing import draw
 from experiments.figures import markdown_table
 from experiments.papers_tables import tables_of
 from experiments.reproduction import PaperFigure, Row, Task
-from experiments.thesis_trials import N_TRIALS, real_table, run_trials, synthetic_data
+from experiments.thesis_trials import (
+    N_TRIALS,
+    DataSet,
+    real_table,
+    run_trials,
+    synthetic_data,
+)
 
 EPSILONS = (0.001, 0.01, 0.1, 1.0)
 SIZES = (1280, 20_480, 327_680)
@@ -46,25 +52,24 @@ _STATED_ROWS = (
 
 def run_synthetic(task: Task) -> list[Row]:
     """Return the result of every method on each data set of a task."""
-    n_people, epsilon = int(task.setting["n"]), float(task.setting["epsilon"])
+    n_people = int(task.setting["n"])
     rows: list[Row] = []
     for seed in task.seeds:
         data = synthetic_data(n_people, np.random.default_rng([seed, n_people]))
-        rng = np.random.default_rng([seed, n_people, round(1000 * epsilon)])
-        found = run_trials(data, epsilon, rng)
-        rows += [{**task.setting, "seed": seed, **row} for row in found]
+        rows += _run_one(task, seed, data)
     return rows
 
 
 def run_table(folder: Path | None, task: Task) -> list[Row]:
     """Return the result of every method on a real table, for each run of 32 splits of a task."""
-    epsilon, data = float(task.setting["epsilon"]), real_table(str(task.setting["data"]), folder)
-    rows: list[Row] = []
-    for seed in task.seeds:
-        rng = np.random.default_rng([seed, len(data.rows), round(1000 * epsilon)])
-        found = run_trials(data, epsilon, rng)
-        rows += [{**task.setting, "seed": seed, **row} for row in found]
-    return rows
+    data = real_table(str(task.setting["data"]), folder)
+    return [row for seed in task.seeds for row in _run_one(task, seed, data)]
+
+
+def _run_one(task: Task, seed: int, data: DataSet) -> list[Row]:
+    epsilon = float(task.setting["epsilon"])
+    rng = np.random.default_rng([seed, len(data.rows), round(1000 * epsilon)])
+    return [{**task.setting, "seed": seed, **row} for row in run_trials(data, epsilon, rng)]
 
 
 def _curves(y: str, by: str, rows: pd.DataFrame, axes: Any) -> None:

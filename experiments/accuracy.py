@@ -62,7 +62,7 @@ def measure(
         trial = Trial(cohort, draw(len(cohort.gram), n_phenotypes, rng), rng, noise_factor)
         for key in wanted:
             r_squared[key][repetition] = cohort.pooled_r_squared(ROWS[key].weights(trial))
-        largest = math.sqrt(n_phenotypes) * float(np.abs(cohort.phenotypes).max())
+        largest = math.sqrt(n_phenotypes) * cohort.largest_value
         clip = cohort.phenotype_sd * math.sqrt(chi2.ppf(0.99, n_phenotypes))
         ratios[repetition] = largest / clip
     return Measured(n_phenotypes, r_squared, ratios)

@@ -12,7 +12,7 @@ import numpy as np
 from experiments import product_methods as ours
 from experiments import product_weights as solved
 from experiments import published_methods as published
-from experiments.calibration_figures import DELTA, EPSILON
+from experiments.calibration_figures import EPSILON
 from experiments.gaussian_noise import Draws, Float64
 from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
@@ -51,10 +51,15 @@ class Trial:
     rng: np.random.Generator
     noise_factor: float = 1.0
 
+    @property
+    def delta(self) -> float:
+        """Delta of the paper, ``1 / n^2``."""
+        return float(self.cohort.n**-2.0)
+
     @cached_property
     def printed(self) -> published.PrintedNoise:
         """Sigmas of Algorithm 1."""
-        return published.printed_noise(self.cohort, EPSILON, DELTA)
+        return published.printed_noise(self.cohort, EPSILON, self.delta)
 
     @property
     def small_radius(self) -> float:
@@ -92,9 +97,18 @@ class Trial:
         radius = solved.stated_radius(self.feature, self.cohort)
         return solved.projected_on_phenotypes(self.feature, self.cohort, radius)
 
-    def planned(self, unit: PrivacyUnit) -> ours.NoisyStatistics:
-        """Return statistics with the product's clip of phenotype rows instead of the quantile."""
-        promise = Promise(EPSILON, DELTA, unit)
+    @cached_property
+    def planned_full(self) -> ours.NoisyStatistics:
+        """Statistics under full privacy, with the product's clip of phenotype rows."""
+        return self._planned(PrivacyUnit.FULL)
+
+    @cached_property
+    def planned_label(self) -> ours.NoisyStatistics:
+        """Statistics under label privacy, with the product's clip of phenotype rows."""
+        return self._planned(PrivacyUnit.LABEL)
+
+    def _planned(self, unit: PrivacyUnit) -> ours.NoisyStatistics:
+        promise = Promise(EPSILON, self.delta, unit)
         return self._release(unit, bound=ours.planned_phenotype_bound(self.cohort, promise))
 
     def _release(
@@ -103,7 +117,7 @@ class Trial:
         return ours.release(
             self.cohort,
             self.draws,
-            Promise(EPSILON, DELTA, unit),
+            Promise(EPSILON, self.delta, unit),
             split=split,
             phenotype_bound=bound,
             noise_factor=self.noise_factor,
@@ -149,7 +163,7 @@ ROWS = {
     ),
     "naive": Row(
         "naive l x SSP, GDP, oracle ridge",
-        lambda t: published.naive(t.cohort, t.draws, EPSILON, DELTA, t.rng),
+        lambda t: published.naive(t.cohort, t.draws, EPSILON, t.delta, t.rng),
         (".287", ".233", ".076", "-"),
     ),
     "full": Row(
@@ -182,7 +196,7 @@ ROWS = {
     ),
     "full, planned": Row(
         "full DP, known noise and the planner's clip",
-        lambda t: _solved(t, t.planned(PrivacyUnit.FULL), "known-noise"),
+        lambda t: _solved(t, t.planned_full, "known-noise"),
     ),
     "full, ridge": Row(
         "full DP, James-Stein on a ridge at the noise norm (not the product's)",
@@ -194,7 +208,11 @@ ROWS = {
     ),
     "label, planned": Row(
         "label DP, known noise and the planner's clip",
-        lambda t: _solved(t, t.planned(PrivacyUnit.LABEL), "known-noise"),
+        lambda t: _solved(t, t.planned_label, "known-noise"),
+    ),
+    "label, projected": Row(
+        "label DP, Proj_X with the exact noise and the planner's clip",
+        lambda t: solved.projected_weights(t.planned_label, t.cohort.n),
     ),
     "feature, known noise": Row(
         "feature DP, Proj_Y, weights for known noise (the default)",

@@ -66,7 +66,7 @@ class Panel:
 def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
     """Draw rows of panels, each a function of matplotlib's axes, to an SVG file.
 
-    The first panel has the legend.
+    The first panel has the legend, unless it has drawn one.
     """
     import matplotlib as mpl  # not needed to run a figure
     from matplotlib.figure import Figure
@@ -79,7 +79,7 @@ def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
             for one, panel in zip(own_axes, own_panels, strict=True):
                 panel(one)
                 one.minorticks_off()
-        if axes[0, 0].get_legend_handles_labels()[0]:
+        if axes[0, 0].get_legend() is None and axes[0, 0].get_legend_handles_labels()[0]:
             axes[0, 0].legend(fontsize="small")
         svg = StringIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})

@@ -13,6 +13,7 @@ the R^2 that docs/maths reports (about .34; 5% would give .43).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +38,19 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Column-centred data, shapes (n, d) and (n, l), and their exact X'X and X'Y."""
+    """Column-centred haplotypes, shape (n, d), phenotypes of people in parts, and exact sums.
+
+    `parts` returns the haplotypes and phenotypes of consecutive people, the same at every call, so
+    that n x l phenotypes need not be in memory. `gram` and `cross` are X'X and X'Y, `total` is the
+    sum of the squared phenotypes, and `largest_value` is their largest magnitude.
+    """
 
     haplotypes: Float64
-    phenotypes: Float64
+    parts: Callable[[], Iterable[tuple[Float64, Float64]]]
     gram: Float64
     cross: Float64
+    total: float
+    largest_value: float
 
     @property
     def n(self) -> int:
@@ -50,14 +58,14 @@ class Cohort:
         return len(self.haplotypes)
 
     @property
-    def total(self) -> float:
-        """Sum of the squared phenotypes."""
-        return float((self.phenotypes**2).sum())
+    def phenotypes(self) -> Float64:
+        """Phenotypes of all people, shape (n, l)."""
+        return np.vstack([phenotypes for _, phenotypes in self.parts()])
 
     @property
     def phenotype_sd(self) -> float:
         """Standard deviation, pooled over phenotypes; the product's rows treat it as public."""
-        return math.sqrt(self.total / self.phenotypes.size)
+        return math.sqrt(self.total / (self.n * self.cross.shape[1]))
 
     def pooled_r_squared(self, weights: Float64) -> float:
         """Return the in-sample R^2, ``1 - ||Y - XW||_F^2 / ||Y||_F^2``, of weights W, (d, l)."""
@@ -67,11 +75,23 @@ class Cohort:
 
 def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
     """Draw new variants, new haplotypes, new effects and new residuals."""
-    X = centred(_alleles(sizes, rng))
+    X = centred(alleles(sizes.n_haplotypes, sizes.n_variants, rng))
     effect_sd = sizes.n_variants**-0.25 if sizes.effect_sd is None else sizes.effect_sd
     theta = effect_sd * rng.standard_normal((sizes.n_variants, sizes.n_phenotypes))
     Y = centred(X @ theta + rng.standard_normal((sizes.n_haplotypes, sizes.n_phenotypes)))
-    return Cohort(X, Y, X.T @ X, X.T @ Y)
+    return cohort_of(X, lambda: [(X, Y)])
+
+
+def cohort_of(
+    haplotypes: Float64, parts: Callable[[], Iterable[tuple[Float64, Float64]]]
+) -> Cohort:
+    """Sum the parts of a cohort in one pass."""
+    cross, total, largest = np.zeros(1), 0.0, 0.0
+    for X, Y in parts():
+        cross = cross + X.T @ Y
+        total += float(np.vdot(Y, Y))
+        largest = max(largest, float(Y.max()), -float(Y.min()))
+    return Cohort(haplotypes, parts, haplotypes.T @ haplotypes, cross, total, largest)
 
 
 def centred(values: Float64) -> Float64:
@@ -79,14 +99,13 @@ def centred(values: Float64) -> Float64:
     return np.asarray(values - values.mean(axis=0))
 
 
-def _alleles(sizes: Sizes, rng: np.random.Generator) -> Float64:
+def alleles(n_haplotypes: int, n_variants: int, rng: np.random.Generator) -> Float64:
     """Return 0/1 alleles, shape (n, d)."""
-    n = sizes.n_haplotypes
-    carriers = np.arange(1, n)
-    common = np.minimum(carriers, n - carriers) >= SMALLEST_MINOR_FREQUENCY * n
-    chance = np.where(common, 1 / carriers, 0.0)
-    alleles = np.zeros((n, sizes.n_variants))
-    counts = rng.choice(carriers, size=sizes.n_variants, p=chance / chance.sum())
+    carriers = np.arange(1, n_haplotypes)
+    minor = np.minimum(carriers, n_haplotypes - carriers)
+    chance = np.where(minor >= SMALLEST_MINOR_FREQUENCY * n_haplotypes, 1 / carriers, 0.0)
+    drawn = np.zeros((n_haplotypes, n_variants))
+    counts = rng.choice(carriers, size=n_variants, p=chance / chance.sum())
     for variant, count in enumerate(counts):
-        alleles[rng.permutation(n)[:count], variant] = 1
-    return alleles
+        drawn[rng.permutation(n_haplotypes)[:count], variant] = 1
+    return drawn

@@ -88,17 +88,14 @@ def release(
     privacy, for the largest norm. `split` is t, or None for the split of the planner.
     `noise_factor`, a factor on every sigma, is 1 except in tests.
     """
-    Y = cohort.phenotypes / cohort.phenotype_sd
-    bounds = _default_bounds(cohort.haplotypes, Y, promise.privacy)
-    if phenotype_bound is not None:
-        bounds = RowBounds(bounds.row, phenotype_bound)
-    X, Y = _clipped(cohort.haplotypes, Y, bounds, promise.privacy)
+    bounds = _bounds(cohort, promise.privacy, phenotype_bound)
+    gram, cross = _clipped_sums(cohort, bounds, promise.privacy)
     sigmas = _scales(cohort, bounds, promise, split)
     gram_sigma, cross_sigma = (noise_factor * sigma for sigma in sigmas)
     kept, prior = _prior(cohort, bounds, promise.privacy)
     return NoisyStatistics(
-        gram=X.T @ X + gram_sigma * draws.svec,
-        cross=X.T @ Y + cross_sigma * draws.cross,
+        gram=gram + gram_sigma * draws.svec,
+        cross=cross + cross_sigma * draws.cross,
         gram_sigma=gram_sigma,
         cross_sigma=cross_sigma,
         attenuation=kept,
@@ -110,22 +107,39 @@ def release(
 
 def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
     """Return the planner's bound By in standard deviations, which is often below the quantile."""
-    Y = cohort.phenotypes / cohort.phenotype_sd
-    row = _default_bounds(cohort.haplotypes, Y, promise.privacy).row
+    n_phenotypes, row = cohort.cross.shape[1], _row_bound(cohort)
 
     def cross_sigma_at(phenotype_norm: int) -> float:
         bounds = RowBounds(row, math.sqrt(phenotype_norm) / STEPS)
         return _scales(cohort, bounds, promise, None)[1] * STEPS**2
 
     clip = choose_phenotype_clip(_public_sizes(cohort, row), cross_sigma_at)
-    return min(clip * math.sqrt(Y.shape[1]), math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
+    return min(clip * math.sqrt(n_phenotypes), math.sqrt(chi2.ppf(_QUANTILE, n_phenotypes)))
 
 
-def _default_bounds(X: Float64, Y: Float64, privacy: PrivacyUnit) -> RowBounds:
-    row = float(np.quantile(np.linalg.norm(X, axis=1), _QUANTILE))
-    if privacy is PrivacyUnit.FEATURE:
-        return RowBounds(row, float(np.linalg.norm(Y, axis=1).max()))
-    return RowBounds(row, math.sqrt(chi2.ppf(_QUANTILE, Y.shape[1])))
+def _row_bound(cohort: Cohort) -> float:
+    return float(np.quantile(np.linalg.norm(cohort.haplotypes, axis=1), _QUANTILE))
+
+
+def _bounds(cohort: Cohort, privacy: PrivacyUnit, phenotype_bound: float | None) -> RowBounds:
+    if phenotype_bound is None:
+        phenotype_bound = math.sqrt(chi2.ppf(_QUANTILE, cohort.cross.shape[1]))
+        if privacy is PrivacyUnit.FEATURE:
+            norms = [np.linalg.norm(Y, axis=1).max() for _, Y in cohort.parts()]
+            phenotype_bound = float(max(norms)) / cohort.phenotype_sd
+    return RowBounds(_row_bound(cohort), phenotype_bound)
+
+
+def _clipped_sums(
+    cohort: Cohort, bounds: RowBounds, privacy: PrivacyUnit
+) -> tuple[Float64, Float64]:
+    """Return X'X and X'Y of clipped rows, phenotypes in standard deviations."""
+    gram, cross = np.zeros_like(cohort.gram), np.zeros_like(cohort.cross)
+    for haplotypes, phenotypes in cohort.parts():
+        X, Y = _clipped(haplotypes, phenotypes / cohort.phenotype_sd, bounds, privacy)
+        gram += X.T @ X
+        cross += X.T @ Y
+    return gram, cross
 
 
 def _clipped(

@@ -18,8 +18,8 @@ from experiments.haplotypes import Cohort
 from experiments.product_methods import STEPS, NoisyStatistics, public_bounds
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
-from primo_scale.methods.projection import project_phenotypes
-from primo_scale.methods.shrinkage import Shrinkage, floored_at_zero
+from primo_scale.methods.projection import ball_multiplier, project_phenotypes
+from primo_scale.methods.shrinkage import Ridge, Shrinkage, floored_at_zero
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.mechanism import Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
@@ -68,7 +68,9 @@ def solution_of(
     """
     n_variants, n_phenotypes = noisy.cross.shape
     chosen = METHODS[method]
-    outcomes = np.zeros((1 + n_phenotypes, 1 + n_phenotypes), np.int64)
+    # Only a method that projects by Y'Y reads more than the first row, which is of the constant.
+    n_rows = 1 + n_phenotypes if chosen.projects_phenotypes else 1
+    outcomes = np.zeros((n_rows, 1 + n_phenotypes), np.int64)
     outcomes[0, 0] = cohort.n
     if chosen.projects_phenotypes:
         Y = cohort.phenotypes / noisy.unit
@@ -103,6 +105,14 @@ def rule_weights(noisy: NoisyStatistics, rule: Shrinkage) -> Float64:
     target = vectors.T @ noisy.cross
     weights = vectors @ (rule.factors(floored_at_zero(values), target) * target)
     return np.asarray(weights * (noisy.unit / noisy.attenuation))
+
+
+def projected_weights(noisy: NoisyStatistics, n_people: int) -> Float64:
+    """Return the weights of reuse-cov-proj-x, whose radius is ``sqrt(n) By``, shape (d, l)."""
+    values, vectors = np.linalg.eigh(noisy.gram)
+    squares = ((vectors.T @ noisy.cross) ** 2).sum(axis=1)
+    multiplier = ball_multiplier(values, squares, n_people * noisy.bounds.phenotype**2)
+    return rule_weights(noisy, Ridge(multiplier))
 
 
 def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:

@@ -46,11 +46,10 @@ def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
     """Compute the bounds from the data, and scale the paper's constants by them."""
     scales = papers.primo_algorithm_1(epsilon, delta)
     row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
-    largest_value = float(np.abs(cohort.phenotypes).max())
-    outcome_bound = math.sqrt(cohort.phenotypes.shape[1]) * largest_value
+    outcome_bound = math.sqrt(cohort.cross.shape[1]) * cohort.largest_value
     return PrintedNoise(
         row_bound,
-        largest_value,
+        cohort.largest_value,
         gram=scales.gram * row_bound**2,
         cross=scales.cross * row_bound * outcome_bound,
     )
@@ -94,7 +93,7 @@ def naive(
     share = mu_for(epsilon, delta) / math.sqrt(2 * n_phenotypes)
     row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
     gram_sigma = math.sqrt(2) * row_bound**2 / share
-    cross_sigma = 2 * row_bound * float(np.abs(cohort.phenotypes).max()) / share
+    cross_sigma = 2 * row_bound * cohort.largest_value / share
     copies = np.stack([symmetric_upper(n_variants, rng) for _ in range(n_phenotypes)])
     values, vectors = np.linalg.eigh(cohort.gram + gram_sigma * copies)
     noisy = (cohort.cross + cross_sigma * draws.cross).T[:, :, None]

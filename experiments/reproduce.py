@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from experiments import thesis_figures, wu_figures, wu_tables
+from experiments import primo_figures, primo_rates, thesis_figures, wu_figures, wu_tables
 from experiments.reproduction import reproduce
 
 # Figures on real tables, of which the user can add those that are not in the repository.
@@ -17,6 +17,8 @@ ON_TABLES = {**wu_tables.ON_TABLES, **thesis_figures.ON_TABLES}
 FIGURES = {
     **wu_figures.FIGURES,
     **wu_tables.FIGURES,
+    **primo_figures.FIGURES,
+    **primo_rates.FIGURES,
     **thesis_figures.FIGURES,
     **{name: make(None) for name, make in ON_TABLES.items()},
 }

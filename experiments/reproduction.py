@@ -13,8 +13,6 @@ import pandas as pd
 Row = dict[str, float | int | str]
 Setting = Mapping[str, float | int | str]
 
-_SEEDS_PER_TASK = 10
-
 
 @dataclass(frozen=True)
 class Task:
@@ -58,6 +56,11 @@ class PaperFigure:
         Settings of a reduced grid of minutes at most; empty for all settings.
     quick_repetitions : int
         Number of repetitions of the reduced grid.
+    seeds_per_task : int
+        Number of repetitions that an interruption loses at most.
+    runs : str
+        Name of the folder of the results, which figures of the same runs share; empty for the name
+        of the figure.
     """
 
     title: str
@@ -67,6 +70,8 @@ class PaperFigure:
     repetitions: int
     quick_settings: tuple[Setting, ...] = ()
     quick_repetitions: int = 3
+    seeds_per_task: int = 10
+    runs: str = ""
 
     def reduced(self) -> PaperFigure:
         """Return the figure with its reduced grid instead of the paper's."""
@@ -75,9 +80,10 @@ class PaperFigure:
 
     def tasks(self, repetitions: int) -> Iterator[Task]:
         """Yield the tasks of every setting."""
+        step = self.seeds_per_task
         for setting in self.settings:
-            for start in range(0, repetitions, _SEEDS_PER_TASK):
-                yield Task(setting, range(start, min(start + _SEEDS_PER_TASK, repetitions)))
+            for start in range(0, repetitions, step):
+                yield Task(setting, range(start, min(start + step, repetitions)))
 
 
 def reproduce(figure: PaperFigure, name: str, out: Path, *, repetitions: int) -> pd.DataFrame:
@@ -86,7 +92,7 @@ def reproduce(figure: PaperFigure, name: str, out: Path, *, repetitions: int) ->
     A task whose file exists is not run again, so that the same call continues after an
     interruption, and a call with more repetitions extends the earlier one.
     """
-    folder = out / name
+    folder = out / (figure.runs or name)
     folder.mkdir(parents=True, exist_ok=True)
     tasks = list(figure.tasks(repetitions))
     missing = [task for task in tasks if not (folder / task.name).exists()]

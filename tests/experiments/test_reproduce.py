@@ -1,4 +1,4 @@
-"""Figures of the papers: what is run, resumed and drawn."""
+"""Figures of the papers: the command, and those of Wu et al."""
 
 from __future__ import annotations
 
@@ -11,38 +11,9 @@ from click.testing import CliRunner
 
 from experiments import papers_constants as papers
 from experiments.reproduce import FIGURES, main
-from experiments.reproduction import PaperFigure, Task, reproduce
+from experiments.reproduction import PaperFigure, Task
 from experiments.wu_figures import run_synthetic
-from experiments.wu_tables import run_table, table_1, unit_values
-
-
-def squares(task):
-    return [{**task.setting, "seed": seed, "square": seed**2} for seed in task.seeds]
-
-
-def broken(task):
-    raise ZeroDivisionError
-
-
-def draw(rows, path):
-    path.write_text(f"{len(rows)} rows")
-
-
-FIGURE = PaperFigure("squares", ({"a": 1}, {"a": 2}), squares, draw, repetitions=25)
-
-
-def test_a_figure_is_continued_and_extended(tmp_path):
-    with pytest.raises(ZeroDivisionError):
-        reproduce(PaperFigure("x", FIGURE.settings, broken, draw, 25), "f", tmp_path, repetitions=9)
-    assert not list((tmp_path / "f").glob("*.csv"))
-    first = reproduce(FIGURE, "f", tmp_path, repetitions=10)
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "f").glob("*.csv")}
-    whole = reproduce(FIGURE, "f", tmp_path, repetitions=FIGURE.repetitions)
-    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    assert (len(first), len(whole)) == (20, 50)
-    assert set(whole.seed) == set(range(25))
-    pd.testing.assert_frame_equal(whole, pd.read_csv(tmp_path / "f.csv"))
-    assert (tmp_path / "f.svg").read_text() == "50 rows"
+from experiments.wu_tables import draw_table_1, run_table, table_1, unit_values
 
 
 @pytest.mark.parametrize(("name", "n_training", "n_attributes"), [("insurance", 1070, 9),
@@ -121,12 +92,21 @@ def test_synthetic_errors_are_those_of_a_direct_simulation():
     assert means["BGM-OLS"] == pytest.approx(np.mean(direct), rel=0.1)
 
 
-def test_the_reduced_grid_is_part_of_the_frame(tmp_path, monkeypatch):
-    quick = replace(FIGURE, quick_settings=({"a": 2},), quick_repetitions=4)
-    monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": FIGURE})
+def test_the_command_runs_the_reduced_grid_of_all_figures(tmp_path, monkeypatch):
+    whole = PaperFigure("squares", ({"a": 1}, {"a": 2}), run_table, draw_table_1, 25)
+    quick = replace(whole, quick_settings=({"a": 2},), quick_repetitions=4)
+    monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": whole})
+    runs = {}
+
+    def record(figure, name, out, *, repetitions):
+        runs[name] = ([*figure.tasks(repetitions)], out)
+        return pd.DataFrame()
+
+    monkeypatch.setattr("experiments.reproduce.reproduce", record)
     assert CliRunner().invoke(main, ["all", "--quick", "--out", str(tmp_path)]).exit_code == 0
-    assert set(pd.read_csv(tmp_path / "quick" / "f.csv").a) == {2}
-    assert {len(pd.read_csv(tmp_path / "quick" / f"{name}.csv")) for name in "fg"} == {4, 6}
+    both = [Task({"a": 1}, range(3)), Task({"a": 2}, range(3))]
+    folder = tmp_path / "quick"
+    assert runs == {"f": ([Task({"a": 2}, range(4))], folder), "g": (both, folder)}
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=[*FIGURES])

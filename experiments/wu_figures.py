@@ -50,7 +50,10 @@ def draw_figure_2(rows: pd.DataFrame, path: Path) -> None:
     beyond = {f"P(error > {beta:g})": rows.error > beta for beta in BETAS}
     epsilons = rows.assign(**beyond).groupby("epsilon", sort=False)
     panels = [
-        [Panel(own, "n", name, METHODS[1:], f"epsilon = {epsilon:g}") for epsilon, own in epsilons]
+        [
+            Panel(own, "n", name, METHODS[1:], f"epsilon = {epsilon:g}", y_limits=(-0.03, 1.03))
+            for epsilon, own in epsilons
+        ]
         for name in beyond
     ]
     means = [Panel(own, "n", "error", METHODS[1:], scales=("log", "log")) for _, own in epsilons]

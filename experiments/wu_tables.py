@@ -86,11 +86,11 @@ def draw_table_1(rows: pd.DataFrame, path: Path) -> None:
             means = own.groupby("method").loss.agg(["mean", "sem"])
             shown = means.loc[["DGM-OLS", _best_mixture(own), "BGM-OLS"]]
             x = place + np.array([-0.2, 0, 0.2])
-            axes.errorbar(x, shown["mean"], shown["sem"], fmt="o", color="C0")
-            axes.plot(x, _TABLE_1[data][1][place], "x", color="C1")
+            axes.errorbar(x, shown["mean"], shown["sem"], fmt="o", color="C0", label="ours")
+            axes.plot(x, _TABLE_1[data][1][place], "x", color="C1", label="the paper's")
         axes.set_xticks(range(len(EPSILONS)), [f"epsilon {e:g}\nDGM RMGM BGM" for e in EPSILONS])
-        title = f"{data}: ours (dots), the paper's (crosses)"
-        axes.set(yscale="log", ylabel="squared loss", title=title)
+        axes.tick_params("x", labelsize="x-small")
+        axes.set(yscale="log", ylabel="squared loss", title=data)
 
     draw([[partial(losses, data, rows[rows.data == data]) for data in rows.data.unique()]], path)
 

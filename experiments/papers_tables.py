@@ -23,7 +23,7 @@ def read_table(name: str, folder: Path | None = None) -> pd.DataFrame:
     if name == "bike":
         return pd.read_csv(_DATA / "bike_hour.csv.gz").drop(columns="instant").astype(float)
     if name == "airfoil":
-        return pd.read_csv(_DATA / "airfoil.csv").astype(float)
+        return pd.read_csv(_DATA / "airfoil.csv.gz").astype(float)
     if folder is None:
         raise click.UsageError(f"table {name} is not in the repository; give its folder: --tables")
     return _read_users(folder / f"{name}.csv")

@@ -36,11 +36,12 @@ else
 endif
 	@touch $@
 
-# The PGS Catalog's own tools and pandas-plink, with which slow tests compare. Each needs an
-# environment of its own.
-other-environments: .venv-catalogue/.setup .venv-pandas_plink/.setup
+# The PGS Catalog's own tools and pandas-plink, with which slow tests compare, and baselines of
+# experiments (Opacus, diffprivlib). Each needs an environment of its own.
+OTHERS := .venv-catalogue/.setup .venv-pandas_plink/.setup .venv-baselines/.setup
+other-environments: $(OTHERS)
 
-.venv-catalogue/.setup .venv-pandas_plink/.setup: .venv-%/.setup: tests/%/requirements.txt
+$(OTHERS): .venv-%/.setup: tests/%/requirements.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install -q -r $<
 	@touch $@
@@ -87,7 +88,8 @@ lint: setup-dev
 schema: setup
 	$(BIN)/python -m primo_scale.publication.release_schema
 
-# A figure of a paper, such as FIGURE=wu-2; docs/papers has the results.
+# A figure of a paper, such as FIGURE=wu-2; docs/papers has the results. Rows of primo-6 and
+# side-by-side by Opacus and diffprivlib need `make .venv-baselines/.setup` first.
 reproduce: setup-dev
 	$(BIN)/python -m experiments.reproduce $(FIGURE)
 
@@ -96,9 +98,9 @@ reproduce-quick: setup-dev
 	$(BIN)/python -m experiments.reproduce all --quick
 
 bench: setup-dev
-	for part in headline sweep biobank scaling ingest; do \
+	for part in headline sweep biobank scaling ingest subsample; do \
 	  $(BIN)/python -m benchmarks $$part --data bench-run \
 	    --results bench-run/results.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-catalogue .venv-pandas_plink demo-run bench-run
+	rm -rf $(VENV) $(dir $(OTHERS)) demo-run bench-run

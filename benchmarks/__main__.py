@@ -1,8 +1,8 @@
 """How long ingest and accumulation take, compared with other programs, and how that grows.
 
-``python -m benchmarks headline|sweep|biobank|scaling|ingest --data DIR --results FILE``, then
-``document`` to write the tables and the plot of docs/benchmarks.md. Cohorts are simulated into
-`--data` once; each command replaces its own part of the results.
+``python -m benchmarks PART --data DIR --results FILE`` measures one part, and ``document`` writes
+the tables and the plot of docs/benchmarks.md. Cohorts are simulated into `--data` once; each
+command replaces its own part of the results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.headline import headline
 from benchmarks.ingest import ingest
 from benchmarks.programs import Bench
 from benchmarks.results import record, stored
-from benchmarks.sizes import biobank, scaling, sweep
+from benchmarks.sizes import biobank, scaling, subsample, sweep
 from benchmarks.tables import TABLES, placed, section_text
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ def _add_command(measure: Callable[..., dict[str, object]]) -> None:
         click.echo("\n" + section_text(name, stored(results)[name]))
 
 
-for _measure in (headline, sweep, biobank, scaling, ingest):
+for _measure in (headline, sweep, biobank, scaling, ingest, subsample):
     _add_command(_measure)
 
 

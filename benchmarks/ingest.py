@@ -107,6 +107,7 @@ def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Mea
     import primo_scale.cli.simulate
 
     def run(out: Path, people: int) -> None:
+        """Simulate a cohort, and discard what the command prints."""
         words = ["--bfile", PANEL, "--out", out, "--samples", people, "--seed", 1]
         words += ["--variants", variants, "--phenotypes", phenotypes]
         with contextlib.redirect_stdout(io.StringIO()):
@@ -125,6 +126,7 @@ def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
     moments: list[float] = []
 
     def run(source: Path, target: Path) -> None:
+        """Ingest a fileset, and record when each partition is written."""
         moments.clear()
         ingest(
             [source],

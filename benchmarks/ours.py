@@ -65,6 +65,7 @@ class Options:
     phenotypes: int
     ld_blocks: str | None
     ref_freq: Path | None
+    subsample: int | None
     kernel: str
     workers: int | None
     cpus: int | None
@@ -120,6 +121,7 @@ def gram_sum(matrices: BlockMatrices) -> int:
 @click.option("--phenotypes", default=2, show_default=True)
 @click.option("--ld-blocks")
 @click.option("--ref-freq", type=click.Path(path_type=Path))
+@click.option("--subsample", type=int, help="Sum X'X over so many people, drawn once.")
 @click.option("--kernel", default="auto", show_default=True)
 @click.option("--workers", type=int, help="Worker processes (default: threads).")
 @click.option("--cpus", type=int, help="Number of CPUs on which all processes together run.")
@@ -147,12 +149,13 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
         "outcomes": outcomes.content_digest,
         "design": design.digest,
     }
-    inputs = Inputs(store.path, outcomes.path, design.clipping_rule, None, digests)
+    inputs = Inputs(store.path, outcomes.path, design.clipping_rule, chosen.subsample, digests)
     plan, codes = default_plan(design.layout, design.n_samples), design.genotypes.code_table
     kernel = warmed_up(chosen.kernel, largest_code(codes))
     partial_sums, finished = directory / "partials.zarr", directory / "statistics.zarr"
 
     def accumulated() -> float:
+        """Return the seconds of one accumulation that starts from an empty work directory."""
         for path in (partial_sums, finished):
             shutil.rmtree(path, ignore_errors=True)
         return seconds_of(

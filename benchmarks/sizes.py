@@ -106,6 +106,25 @@ def biobank(
 
 
 @click.option("--samples", default=100_000, show_default=True)
+@click.option("--variants", default=10_240, show_default=True)
+@click.option("--one-in", default=10, show_default=True, help="People for each one of X'X.")
+def subsample(bench: Bench, samples: int, variants: int, one_in: int) -> dict[str, object]:
+    """Measure what --subsample saves, for one dense block and for LD blocks."""
+    cohort = simulated(bench.data, samples, variants)
+    few = ("--subsample", samples // one_in)
+    kinds: dict[str, tuple[str, ...]] = {
+        "one block": (),
+        "blocks of 500": ("--ld-blocks", "window:500"),
+    }
+    rows = [
+        bench.ours(f"{kind}, {people}", cohort, *words, *more)
+        for kind, words in kinds.items()
+        for people, more in (("all people", ()), (f"1 in {one_in}", few))
+    ]
+    return {"rows": rows}
+
+
+@click.option("--samples", default=100_000, show_default=True)
 @click.option("--variants", default=8_192, show_default=True)
 def scaling(bench: Bench, samples: int, variants: int) -> dict[str, object]:
     """Measure the whole accumulation and the kernel alone on one CPU, on all, and in between."""

@@ -170,6 +170,24 @@ def _scaling(measured: Section) -> str:
     return _table(("", "seconds (least-most)", "times as fast", "kernel alone"), rows)
 
 
+def _subsample(measured: Section) -> str:
+    rows = measured["rows"]
+    cells = []
+    for whole, few in zip(rows[::2], rows[1::2], strict=True):
+        share = median(few["seconds"]) / median(whole["seconds"])
+        cells += [
+            (whole["name"], *_costs(whole), ""),
+            (few["name"], *_costs(few), f"{share:.2f}"),
+        ]
+    first = rows[0]
+    return "\n\n".join(
+        (
+            f"n = {first['samples']:,}, d = {first['variants']:,}.",
+            _table(("", *_COSTS, "of the time for all people"), cells),
+        )
+    )
+
+
 def _ingest(measured: Section) -> str:
     genotypes, size = measured["samples"] * measured["variants"], measured["bed_bytes"]
     copied = next(median(row["seconds"]) for row in measured["bed"] if row["name"] == "copy")
@@ -231,4 +249,5 @@ TABLES: dict[str, Callable[[Section], str]] = {
     "biobank": _biobank,
     "scaling": _scaling,
     "ingest": _ingest,
+    "subsample": _subsample,
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Remake the demo's public panel from the 1000 Genomes files that PROVENANCE.md names.
-# Usage: demo/make_data.sh PREFIX    (PREFIX.bed, .bim, .fam; needs plink2)
+# Usage: demo/make_data.sh PREFIX    (PREFIX.bed, .bim, .fam; needs plink2 and primo-scale)
 set -eu
 source_prefix=$1
 out=$(dirname "$0")/1000g_eur343_chr22
@@ -9,5 +9,6 @@ out=$(dirname "$0")/1000g_eur343_chr22
 plink2 --bfile "$source_prefix" --chr 22 --from-bp 35294564 --to-bp 42090000 \
   --make-bed --threads 1 --out "$out"
 plink2 --bfile "$out" --freq --threads 1 --out "$out"
+primo-scale ld-blocks --panel "$out" --least 150 --most 350 --out "$out.blocks.tsv"
 rm "$out.log"
-sha256sum "$out.bed" "$out.bim" "$out.fam" "$out.afreq"
+sha256sum "$out.bed" "$out.bim" "$out.fam" "$out.afreq" "$out.blocks.tsv"

@@ -57,7 +57,13 @@ def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
 
 def least_squares(cohort: Cohort) -> Float64:
     """Return the weights of OLS, which is not private; shape (d, l), as for every method here."""
-    return np.asarray(np.linalg.solve(cohort.gram, cohort.cross), np.float64)
+    return np.asarray(np.linalg.lstsq(cohort.gram, cohort.cross)[0], np.float64)
+
+
+def ridge(cohort: Cohort, penalty: float) -> Float64:
+    """Return the weights of ridge regression, which is not private."""
+    penalised = cohort.gram + penalty * np.eye(len(cohort.gram))
+    return np.asarray(np.linalg.solve(penalised, cohort.cross), np.float64)
 
 
 def algorithm_1(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import click
 
-from experiments import primo_figures, primo_rates, wu_figures
+from experiments import primo_baselines, primo_figures, primo_rates, side_by_side, wu_figures
 from experiments.reproduction import reproduce
 
-FIGURES = {**wu_figures.FIGURES, **primo_figures.FIGURES, **primo_rates.FIGURES}
+FIGURES = {
+    **wu_figures.FIGURES,
+    **primo_figures.FIGURES,
+    **primo_rates.FIGURES,
+    **primo_baselines.FIGURES,
+    **side_by_side.FIGURES,
+}
 
 
 @click.command()

@@ -11,30 +11,18 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
 
 
 def bytes_in_words(size: float) -> str:
-    """Format a number of bytes in KiB, MiB or GiB, with a value of at most about ten thousand.
-
-    Parameters
-    ----------
-    size : float
-        Number of bytes, not negative.
-    """
+    """Format a number of bytes in KiB, MiB or GiB, with a value of at most about ten thousand."""
     if size < 10 * 2**20:
         return f"{size / 2**10:.0f} KiB"
     return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"
 
 
 def spent_in_words(amount: float, limit: float = math.inf) -> str:
-    """Format a spent amount of privacy, or its limit, with five significant digits.
+    """Format an amount of spent privacy, epsilon or mu^2, or its limit, with five digits.
 
     Both sides of a comparison are rounded in the same way, so that a spent amount is never printed
-    as more than a limit that covers it. An excess of one part in 10,000 is always visible.
-
-    Parameters
-    ----------
-    amount : float
-        Epsilon or mu^2, not negative.
-    limit : float
-        Budget that the amount is spent from, in the same unit.
+    as more than a limit that covers it. An excess of one part in 10,000 is always visible. `limit`
+    is the budget that the amount is spent from, in the same unit.
     """
     covered = amount <= limit * (1 + _COMPOSITION_MARGIN)
     return f"{min(amount, limit) if covered else amount:.5g}"

@@ -90,16 +90,8 @@ def free_disk(path: Path) -> int:
 def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None:
     """Refuse to write more bytes than the disk has free.
 
-    Parameters
-    ----------
-    disk : Path
-        Path of the data, which need not exist yet.
-    needed : int
-        Size of the data, in bytes.
-    what : str
-        Description of the data, for the error.
-    remedy : str
-        Remedy, for the error.
+    `disk` is the path of the data, which need not exist yet. `what` describes the data for the
+    error.
 
     Raises
     ------

@@ -1,20 +1,25 @@
-"""Commands in processes of their own, which a test starts, waits for and kills."""
+"""Commands in processes of their own, which a test starts, waits for and kills; free ports."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 # Only detects hangs.
 PATIENCE_SECONDS = 600
+# Below the ephemeral ports, which other processes may get before the server starts.
+_PORTS = range(20_000, 32_000)
 Seen = TypeVar("Seen")
 
 
@@ -65,3 +70,18 @@ def wait_until(condition: Callable[[], Seen], *, of: subprocess.Popen[str] | Non
         assert time.monotonic() < until, "timeout"
         time.sleep(0.005)
     return seen
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports of the loopback interface."""
+    free = (port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
+    return list(islice(free, count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

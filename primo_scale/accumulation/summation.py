@@ -26,18 +26,10 @@ def accumulate(
 ) -> RawStatistics:
     """Run all tasks that are not committed yet, and sum the row groups.
 
-    The statistics do not depend on workers, order or interruptions.
-
-    Parameters
-    ----------
-    run_tasks
-        `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound.
-    partials
-        Checkpoint with the partial sums committed so far.
-    destination
-        Location of the finished statistics.
-    on_progress
-        Function called with (done, total), which include tasks committed earlier.
+    The statistics do not depend on workers, order or interruptions. `run_tasks` is
+    `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound. `partials`
+    holds the partial sums committed so far. `on_progress` is called with (done, total), which
+    include tasks committed earlier.
 
     Raises
     ------

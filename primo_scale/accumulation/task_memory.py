@@ -190,7 +190,8 @@ def _task_beside_the_diagonal(work: Workload) -> int:
 
 
 def _codes(work: Workload) -> int:
-    return work.side * row_stride(work.rows)
+    """Return the bytes of a tile's decoded codes, and of those gathered of a subsample."""
+    return work.side * row_stride(work.rows) * (2 if work.subsampled else 1)
 
 
 def _gram(work: Workload) -> int:

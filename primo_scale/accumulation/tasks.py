@@ -25,6 +25,7 @@ from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import PackedGenotypes, add_squared_norms, decode_into, repack
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
+    GatheredSum,
     Int8,
     Int64,
     ProductSum,
@@ -170,10 +171,11 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     partials.commit_tile(task, gram.total())
 
 
-def _gram_sum(partials: Partials, left: _Codes, right: _Codes) -> ProductSum:
+def _gram_sum(partials: Partials, left: _Codes, right: _Codes) -> ProductSum | GatheredSum:
     largest = partials.max_code
     kernel = choose_kernel(partials.kernel, largest)
-    return ProductSum(kernel, (left.height, right.height), largest**2)
+    total = ProductSum(kernel, (left.height, right.height), largest**2)
+    return total if partials.subsample is None else GatheredSum(total, partials.plan.rows_per_read)
 
 
 @dataclass(frozen=True)

@@ -52,20 +52,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Effort:
-    """Parameters of an audit.
+    """Parameters of an audit."""
 
-    Attributes
-    ----------
-    runs
-        Number of releases drawn over each of the two cohorts of a pair.
-    false_alarm
-        Largest probability that a sound mechanism fails the audit.
-    noise
-        Function that returns the noise of one run, such as the result of `pooled_noise`.
-    """
-
-    runs: int
-    false_alarm: float
+    runs: int  # releases drawn over each of the two cohorts of a pair
+    false_alarm: float  # largest probability that a sound mechanism fails the audit
+    # Function that returns the noise of one run, such as the result of `pooled_noise`.
     noise: NoiseOfRun
 
 
@@ -121,18 +112,9 @@ class Audit:
 
 
 def audit(mechanism: Mechanism, pairs: tuple[NeighbourPair, ...], effort: Effort) -> Audit:
-    """Return lower bounds on the epsilon of a mechanism, from its draws.
+    """Return lower bounds on the epsilon of a mechanism, from its draws over pairs of neighbours.
 
-    Source: docs/audit.md.
-
-    Parameters
-    ----------
-    mechanism
-        Mechanism calibrated to the bounds of the pairs.
-    pairs
-        Pairs of neighbours to distinguish.
-    effort
-        Number of runs and confidence.
+    The mechanism is calibrated to the bounds of the pairs. Source: docs/audit.md.
     """
     share = effort.false_alarm / len(pairs)
     per_pair = replace(effort, false_alarm=share)

@@ -26,14 +26,7 @@ class Subject:
 def audit_subjects(
     method: str, privacy: str, adjacency: str, *, epsilon: float, delta: float
 ) -> Iterator[Subject]:
-    """Yield every requested mechanism.
-
-    Parameters
-    ----------
-    method, privacy, adjacency
-        A name of each, or ``all``.
-    epsilon, delta
-        Privacy parameters of every mechanism.
+    """Yield every requested mechanism: method, privacy and adjacency are a name or ``all``.
 
     Raises
     ------

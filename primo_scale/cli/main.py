@@ -21,6 +21,7 @@ COMMANDS = {
     "party-roster": "Write the keyed list of people whom several parties share.",
     "party-release": "Publish noisy columns of one party, whose people other parties know too.",
     "party-fit": "Fit a linear model to the releases of several parties.",
+    "ld-blocks": "Divide a public panel into blocks with the least LD across them.",
     "simulate": "Simulate a cohort of mosaics of a public panel.",
     "audit": "Bound the epsilon of every mechanism from below.",
     "certificates": "Make the certificates of a cluster.",

@@ -36,12 +36,8 @@ _PODS_TIMEOUT_SECONDS = 1800
 def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
     """Start or connect to the cluster of a profile, and stop at the end what was started.
 
-    Parameters
-    ----------
-    profile
-        Profile of the cluster.
-    scratch
-        Private directory in the work directory, which job-queue workers must also be able to read.
+    `scratch` is a private directory in the work directory, which job-queue workers must also be
+    able to read.
 
     Raises
     ------

@@ -34,18 +34,10 @@ _USUAL_DELTA = "A common choice is 1/n^2 for n people"
 
 @dataclass(frozen=True)
 class Cost:
-    """Privacy cost of a release; every component adds up over releases.
+    """Privacy cost of a release; every component adds up over releases."""
 
-    Attributes
-    ----------
-    mu_squared
-        Cost of the Gaussian mechanisms.
-    epsilon, delta
-        Cost of mechanisms known only to be (epsilon, delta)-private, such as X'X of a secret
-        subsample.
-    """
-
-    mu_squared: float
+    mu_squared: float  # of the Gaussian mechanisms
+    # Of mechanisms known only to be (epsilon, delta)-private, such as X'X of a secret subsample.
     epsilon: float = 0.0
     delta: float = 0.0
 

@@ -50,20 +50,12 @@ _CONTEXT = Context(prec=150)
 
 @dataclass(frozen=True)
 class BinTable:
-    """Cumulative probabilities C_j of the bins.
+    """Cumulative probabilities C_j of the bins."""
 
-    Attributes
-    ----------
-    thresholds
-        ``2^447 C_j`` rounded down for j = 0 to 1536; bin j is ``C_j <= U < C_(j+1)``.
-    prefixes
-        Leading 63 bits of the thresholds: uint64, shape (1537,).
-    guide
-        Bin of the smallest U with given leading 11 bits: int64, shape (2048,).
-    """
-
+    # ``2^447 C_j`` rounded down for j = 0 to 1536; bin j is ``C_j <= U < C_(j+1)``.
     thresholds: tuple[int, ...]
-    prefixes: npt.NDArray[np.uint64]
+    prefixes: npt.NDArray[np.uint64]  # leading 63 bits of the thresholds, shape (1537,)
+    # Bin of the smallest U with given leading 11 bits, shape (2048,).
     guide: npt.NDArray[np.int64]
 
 

@@ -33,27 +33,16 @@ _UNINFORMATIVE_FREQUENCY = 0.5
 
 @dataclass(frozen=True, eq=False)
 class GenotypeCoding:
-    """Public coding of the genotypes of d variants as int8.
+    """Public coding of the genotypes of d variants as int8."""
 
-    Attributes
-    ----------
-    multiplier : ndarray of int16, shape (d,)
-        Multipliers k, at least 1.
-    centre : ndarray of int16, shape (d,)
-        Centres m. A missing genotype has the code 0, like ``m / k`` copies of A1.
-    unit : int
-        Standard deviation of a common variant in lattice units: 1 without frequencies, else 16.
-    variances : ndarray of float64, shape (d,)
-        Expected squared code of each variant, ``k^2 2p(1-p)``.
-    source : str
-        Source of the centres, for the report.
-    """
-
-    multiplier: npt.NDArray[np.int16]
+    multiplier: npt.NDArray[np.int16]  # k, at least 1, shape (d,)
+    # Centres m. A missing genotype has the code 0, like ``m / k`` copies of A1. Shape (d,).
     centre: npt.NDArray[np.int16]
+    # Standard deviation of a common variant in lattice units: 1 without frequencies, else 16.
     unit: int
+    # Expected squared code of each variant, ``k^2 2p(1-p)``, shape (d,).
     variances: npt.NDArray[np.float64]
-    source: str
+    source: str  # of the centres, for the report
 
     @property
     def n_variants(self) -> int:

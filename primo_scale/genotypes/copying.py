@@ -31,21 +31,9 @@ Progress = Callable[[int, int], None]
 def copy_genotypes(
     source: GenotypeStore, destination: Location, *, on_progress: Progress
 ) -> GenotypeStore:
-    """Copy `source` to `destination`, or continue an interrupted copy.
+    """Copy a finished store to `destination`, or continue an interrupted copy; return the copy.
 
-    Parameters
-    ----------
-    source
-        Finished store.
-    destination
-        Location that is empty or holds an unfinished or finished copy of `source`.
-    on_progress
-        Function called with (steps done, total steps). A step copies or verifies one object.
-
-    Returns
-    -------
-    GenotypeStore
-        Finished copy.
+    `on_progress` is called with (steps done, total steps). A step copies or verifies one object.
 
     Raises
     ------

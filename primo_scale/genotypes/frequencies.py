@@ -30,36 +30,19 @@ _REMEDY = "Write it with 'plink2 --freq' on the reference panel"
 
 @dataclass(frozen=True, eq=False)
 class MatchedFrequencies:
-    """Frequency of A1 in a public panel for each variant of a cohort, and counts of matches.
+    """Frequency of A1 in a public panel for each variant of a cohort, and counts of matches."""
 
-    Attributes
-    ----------
-    a1_frequency : ndarray of float64, shape (d,)
-        Frequency in [0, 1]; nan without a usable entry in the panel.
-    n_swapped : int
-        Variants matched with REF and ALT exchanged, whose frequency is one minus the panel's.
-    n_flipped : int
-        Variants matched on the other strand (A for T, C for G).
-    n_ambiguous : int
-        Matched variants with alleles A/T or C/G, whose strand is unknown; taken as labelled.
-    n_mismatched : int
-        Variants whose identifier has other alleles in the panel.
-    n_absent : int
-        Variants whose identifier is not in the panel, or has no calls there.
-    path : Path
-        Path of the panel.
-    sha256 : str
-        SHA-256 digest of the file, as hexadecimal text.
-    """
-
+    # Frequency in [0, 1]; nan without a usable entry in the panel, shape (d,).
     a1_frequency: npt.NDArray[np.float64]
+    # Variants matched with REF and ALT exchanged, whose frequency is one minus the panel's.
     n_swapped: int
-    n_flipped: int
+    n_flipped: int  # variants matched on the other strand (A for T, C for G)
+    # Matched variants with alleles A/T or C/G, whose strand is unknown; taken as labelled.
     n_ambiguous: int
-    n_mismatched: int
-    n_absent: int
-    path: Path
-    sha256: str
+    n_mismatched: int  # variants whose identifier has other alleles in the panel
+    n_absent: int  # variants whose identifier is not in the panel, or has no calls there
+    path: Path  # of the panel
+    sha256: str  # digest of the panel, as hexadecimal text
 
     @property
     def n_matched(self) -> int:
@@ -101,16 +84,10 @@ class _PanelRow:
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
-    A row of the panel matches a variant with the same identifier and the same two alleles, in
-    either order. Alleles other than A/T and C/G also match on the other strand. If the panel
-    repeats an identifier, the row with matching alleles counts. The identifier ``.`` never matches.
-
-    Parameters
-    ----------
-    path
-        Table of a public panel, written by ``plink2 --freq`` (.afreq, or .afreq.gz).
-    variants
-        Variants of the cohort.
+    The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz). A row matches a variant with
+    the same identifier and the same two alleles, in either order. Alleles other than A/T and C/G
+    also match on the other strand. If the panel repeats an identifier, the row with matching
+    alleles counts. The identifier ``.`` never matches.
 
     Raises
     ------

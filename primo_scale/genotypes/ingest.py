@@ -82,18 +82,13 @@ def ingest(
     prefixes
         PLINK 1 filesets of the same people; their variants are joined in this order.
     destination
-        Path of the finished store.
+        Path of the store.
     selection
         Lists of the people and variants to use.
     on_progress
         Function called with (partitions written, total partitions).
     chunk_shape
         Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
-
-    Returns
-    -------
-    GenotypeStore
-        Finished store.
 
     Raises
     ------

@@ -55,12 +55,8 @@ class GenotypeSource(Protocol):
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read genotypes of increasing positions into a C-contiguous array, variant-major.
 
-        Parameters
-        ----------
-        result : ndarray of uint8, shape (v, ceil(k / 4))
-            Array for the packed genotypes; the padding bits become 0.
-        variants, samples : ndarray of intp, shapes (v,) and (k,)
-            Positions in the tables.
+        `result` has the shape (v, ceil(k / 4)), and its padding bits become 0. `variants` and
+        `samples` are positions in the tables.
 
         Raises
         ------

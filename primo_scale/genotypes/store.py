@@ -34,29 +34,18 @@ KIND = "genotypes"
 
 @dataclass(frozen=True)
 class GenotypeStore:
-    """Finished genotype store, whose tables and genotypes are read on request.
-
-    Attributes
-    ----------
-    path : Path or ObjectUrl
-        Location of the store.
-    n_samples, n_variants : int
-        Numbers of samples and variants after the filters of the ingest.
-    chunk_shape : tuple of int
-        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
-    identity_digest : str
-        SHA-256 digest of the source files' contents and the selected samples and variants. It does
-        not depend on the chunks. Private.
-    cohort_digest : str
-        SHA-256 digest of all people in the .fam files, before filters and in any order. Private;
-        the ledger uses it only with its secret key.
-    """
+    """Finished genotype store, whose tables and genotypes are read on request."""
 
     path: Location
-    n_samples: int
-    n_variants: int
+    n_samples: int  # after the filters of the ingest
+    n_variants: int  # after the filters of the ingest
+    # Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
     chunk_shape: tuple[int, int]
+    # SHA-256 digest of the source files' contents and the selected samples and variants. It does
+    # not depend on the chunks. Private.
     identity_digest: str
+    # SHA-256 digest of all people in the .fam files, before filters and in any order. Private; the
+    # ledger uses it only with its secret key.
     cohort_digest: str
 
     @cached_property

@@ -52,28 +52,14 @@ class _Columns:
 
 @dataclass(frozen=True)
 class VariantTable(_Columns):
-    """Variants: the columns of a .bim file.
+    """Variants: the columns of a .bim file, each of length m."""
 
-    Attributes
-    ----------
-    chromosome, identifier : ndarray of object (str), shape (m,)
-        Chromosome and identifier as written in the file (``chr1`` stays ``chr1``).
-    centimorgan : ndarray of float64, shape (m,)
-        Genetic distance in centimorgans.
-    position : ndarray of int64, shape (m,)
-        Position in base pairs.
-    allele1 : ndarray of object (str), shape (m,)
-        Allele A1 (column 5), whose copies are counted.
-    allele2 : ndarray of object (str), shape (m,)
-        Allele A2 (column 6).
-    """
-
-    chromosome: StringColumn
-    identifier: StringColumn
-    centimorgan: npt.NDArray[np.float64]
-    position: npt.NDArray[np.int64]
-    allele1: StringColumn
-    allele2: StringColumn
+    chromosome: StringColumn  # as written in the file (``chr1`` stays ``chr1``)
+    identifier: StringColumn  # as written in the file
+    centimorgan: npt.NDArray[np.float64]  # genetic distance
+    position: npt.NDArray[np.int64]  # in base pairs
+    allele1: StringColumn  # allele A1 (column 5), whose copies are counted
+    allele2: StringColumn  # allele A2 (column 6)
 
     def __len__(self) -> int:
         return len(self.identifier)
@@ -81,21 +67,11 @@ class VariantTable(_Columns):
 
 @dataclass(frozen=True)
 class SampleTable(_Columns):
-    """People: the identity columns of a .fam file.
+    """People: the identity columns of a .fam file."""
 
-    Attributes
-    ----------
-    family : ndarray of object (str), shape (n,)
-        Family identifier FID; ``0`` means none.
-    individual : ndarray of object (str), shape (n,)
-        Individual identifier IID.
-    sex : ndarray of int8, shape (n,)
-        Sex: 1 male, 2 female, 0 unknown.
-    """
-
-    family: StringColumn
-    individual: StringColumn
-    sex: npt.NDArray[np.int8]
+    family: StringColumn  # FID; ``0`` means none, shape (n,)
+    individual: StringColumn  # IID, shape (n,)
+    sex: npt.NDArray[np.int8]  # 1 male, 2 female, 0 unknown, shape (n,)
 
     def __len__(self) -> int:
         return len(self.individual)

@@ -31,16 +31,9 @@ class GenotypeSlab(NamedTuple):
 def write_bed(
     path: Path, slabs: Iterable[GenotypeSlab], shape: tuple[int, int], *, mode: int = _PRIVATE
 ) -> None:
-    """Write genotypes from slabs that together cover every variant of every person.
+    """Write genotypes from slabs, in any order, that together cover every variant of every person.
 
-    Parameters
-    ----------
-    path
-        File to write, with the permissions `mode`.
-    slabs
-        Parts of the genotypes, in any order.
-    shape
-        Numbers of variants and of people.
+    `shape` are the numbers of variants and of people, and `mode` the permissions of the file.
 
     Raises
     ------

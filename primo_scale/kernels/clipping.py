@@ -70,16 +70,10 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
 
 
 def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
-    """Clip the vector of some columns of every row to a squared norm.
+    """Return rows, shape (people, columns), with some columns clipped together to a squared norm.
 
-    Parameters
-    ----------
-    rows
-        Rows, which are not changed, shape (people, columns).
-    columns
-        Columns that are clipped together; the others are copied.
-    limit
-        Largest squared norm of these columns, not negative, for all rows or for each.
+    The other columns are copied. `limit` is the largest squared norm, not negative, for all rows or
+    for each.
     """
     clipped = rows.copy()
     part = clipped[:, columns]

@@ -32,6 +32,8 @@ def emitted(result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
+        """Return an intrinsic of Numba, whose arguments are integers, that emits instructions."""
+
         @functools.wraps(emit)
         def typed(_context: Any, *arguments: Any) -> Any:
             def generate(context: Any, builder: Builder, _signature: Any, values: Any) -> Value:

@@ -43,19 +43,8 @@ def decode(
 ) -> npt.NDArray[np.int8]:
     """Replace every raw genotype by its variant's code.
 
-    Parameters
-    ----------
-    packed
-        Packed genotypes.
-    table
-        Code of raw value 0, 1, 2, 3 for each variant, shape (v, 4).
-    n_samples
-        Number of samples.
-
-    Returns
-    -------
-    ndarray of int8, shape (v, n_samples)
-        Codes, in the layout of `kernels.products.spread_rows`.
+    `table` has the code of raw value 0, 1, 2, 3 for each variant, shape (v, 4). The codes, int8 of
+    shape (v, n_samples), have the layout of `kernels.products.spread_rows`.
     """
     codes = spread_rows(len(packed), GENOTYPES_PER_BYTE * packed.shape[1])
     return decode_into(codes, packed, table)[:, :n_samples]
@@ -92,12 +81,9 @@ def add_squared_norms(
 
 
 def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int64]:
-    """Count each raw value in each variant.
+    """Return how many samples have each raw value in each variant, int64 of shape (v, 4).
 
-    Returns
-    -------
-    ndarray of int64, shape (v, 4)
-        Counts; column r is for raw value r, and every row sums to `n_samples`.
+    Column r is for raw value r, and every row sums to `n_samples`.
     """
     counts = np.empty((len(packed), 4), dtype=np.int64)
     _count(_as_words(packed), n_samples, counts)
@@ -119,14 +105,9 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
 
 
 def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedGenotypes:
-    """Return variant-major genotypes from sample-major ones, with four variants per byte.
+    """Return variant-major genotypes from sample-major ones, (n, width) with four variants a byte.
 
-    Parameters
-    ----------
-    packed
-        Sample-major genotypes, shape (n, width).
-    columns
-        Positions of the requested variants, below ``4 * width``.
+    `columns` are the positions of the requested variants, below ``4 * width``.
     """
     result = np.zeros((len(columns), packed_width(len(packed))), dtype=np.uint8)
     _transpose(packed, columns, result)

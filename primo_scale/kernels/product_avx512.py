@@ -135,6 +135,7 @@ def _tile(
     multiply = function(builder, _MULTIPLY, [V16] * 3)
 
     def step(offset: Value, totals: list[Value]) -> list[Value]:
+        """Add the products of 64 people to the sums of each row with each column."""
         columns = [load(builder, right, stride, j, offset) for j in range(_RIGHT_ROWS)]
         rows = (load(builder, left, stride, i, offset) for i in range(_LEFT_ROWS))
         pairs = [(row, column) for row in rows for column in columns]
@@ -154,6 +155,7 @@ def _store_unsigned(builder: Builder, codes: Value, target: Value, steps: Value)
     half = ir.Constant(V16, [0x80808080] * LANES)
 
     def step(offset: Value, _totals: list[Value]) -> list[Value]:
+        """Copy 64 values."""
         biased = builder.xor(load(builder, codes, word(0), 0, offset), half)
         memory = pointer(builder, builder.add(target, offset), V16)
         builder.store(biased, memory, align=1)
@@ -170,6 +172,7 @@ def _code_sum(builder: Builder, codes: Value, steps: Value) -> Value:
     ones = ir.Constant(V16, [0x01010101] * LANES)
 
     def step(offset: Value, totals: list[Value]) -> list[Value]:
+        """Add 64 values to the sums of the lanes."""
         values = load(builder, codes, word(0), 0, offset)
         return [builder.call(multiply, [totals[0], ones, values])]
 

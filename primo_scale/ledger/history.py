@@ -24,20 +24,11 @@ from primo_scale.ledger.spending import (
 
 @dataclass
 class History:
-    """State that a sequence of events leads to, and the problems of the sequence.
-
-    Attributes
-    ----------
-    budgets
-        Budgets by account.
-    charges
-        Charges by identifier, oldest first.
-    problems
-        One line for each event that no ledger would have written.
-    """
+    """State that a sequence of events leads to, and the problems of the sequence."""
 
     budgets: dict[Account, AccountBudget] = field(default_factory=dict)
-    charges: dict[str, Charge] = field(default_factory=dict)
+    charges: dict[str, Charge] = field(default_factory=dict)  # by identifier, oldest first
+    # One line for each event that no ledger would have written.
     problems: list[str] = field(default_factory=list)
 
     def balance(self, account: Account) -> Balance:

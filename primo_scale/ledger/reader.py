@@ -115,19 +115,9 @@ class LedgerReader:
     ) -> Reservation | None:
         """Return the answer that `Ledger.reserve` would give to a new request; change nothing.
 
-        The digest of the request is ignored, so the answer is available before the statistics.
-
-        Parameters
-        ----------
-        request
-            Request for the whole release, with any digest.
-        stored_noise
-            Charges whose noise is in the work directory.
-
-        Returns
-        -------
-        Reservation or None
-            None if one of the charges in `stored_noise` may be for this request and would then pay.
+        The digest of the request is ignored, so the answer is available before the statistics. It
+        is None if one of the charges in `stored_noise`, those whose noise is in the work directory,
+        may be for this request and would then pay.
 
         Raises
         ------
@@ -229,20 +219,16 @@ def find_paying_cohort(
     unit: PrivacyUnit,
     adjacency: Adjacency,
 ) -> PayingCohort:
-    """Return the account that pays for a release of a cohort.
+    """Return the account that pays for a release of a cohort, which the ledger holds or will hold.
 
     Parameters
     ----------
-    ledger
-        Ledger that holds, or will hold, the cohort's account.
     cohort_digest
         SHA-256 digest of the sorted sample list, as hexadecimal text.
     individuals
         IIDs of the people of the release.
     name
         Name of the cohort, or None to identify it by the keyed digest of its sample list.
-    unit, adjacency
-        Privacy unit, and neighbouring relation between cohorts.
 
     Raises
     ------

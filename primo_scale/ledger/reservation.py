@@ -16,22 +16,15 @@ from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ChargeRe
 
 @dataclass(frozen=True)
 class Reservation:
-    """Charge for a request that the budget covers.
+    """Charge for a request that the budget covers."""
 
-    Attributes
-    ----------
-    charge
-        Charge that pays. If its state is `reserved`, its noise must be drawn once, unless the noise
-        is already stored. In any other state its noise exists, and no other may be drawn for it.
-    opened_budget
-        Whether the account had no budget and received one of this release's (epsilon, delta). The
-        caller tells the user.
-    lost_charges
-        Number of earlier charges for the same request whose noise was never recorded.
-    """
-
+    # Charge that pays. If its state is `reserved`, its noise must be drawn once, unless the noise
+    # is already stored. In any other state its noise exists, and no other may be drawn for it.
     charge: Charge
+    # Whether the account had no budget and received one of this release's (epsilon, delta). The
+    # caller tells the user.
     opened_budget: bool
+    # Number of earlier charges for the same request whose noise was never recorded.
     lost_charges: int = 0
 
 

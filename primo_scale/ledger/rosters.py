@@ -23,22 +23,13 @@ _ENTRY = np.dtype("<u8")
 
 @dataclass(frozen=True)
 class Overlap:
-    """People that a request shares with other cohorts.
+    """People that a request shares with other cohorts."""
 
-    Attributes
-    ----------
-    n_people
-        Number of people of the request; 0 if the request has no roster.
-    shared
-        Number of people, by other cohort, for whom that cohort was charged and the request's own
-        cohort was not.
-    chargeable
-        Other cohorts that the request could be charged to.
-    """
-
-    n_people: int = 0
+    n_people: int = 0  # people of the request; 0 if the request has no roster
+    # Number of people, by other cohort, for whom that cohort was charged and the request's own
+    # cohort was not.
     shared: Mapping[str, int] = field(default_factory=dict)
-    chargeable: tuple[str, ...] = ()
+    chargeable: tuple[str, ...] = ()  # other cohorts that the request could be charged to
 
 
 def make_roster(individuals: Iterable[str], key: bytes) -> bytes:

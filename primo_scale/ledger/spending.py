@@ -52,18 +52,9 @@ class Account:
     the ledger leaves to the custodian: a full release also protects phenotypes, so phenotypes are
     protected with the sum of mu^2 of the full and the label account. Add-remove implies replace-one
     only at twice the mu, and it requires that n is private, which replace-one may have published.
-
-    Attributes
-    ----------
-    cohort
-        Keyed digest of the sample list, or the custodian's name for the cohort.
-    unit
-        Privacy unit.
-    adjacency
-        Neighbouring relation between cohorts.
     """
 
-    cohort: str
+    cohort: str  # keyed digest of the sample list, or the custodian's name for the cohort
     unit: PrivacyUnit = PrivacyUnit.FULL
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
@@ -94,18 +85,10 @@ class Account:
 
 @dataclass(frozen=True)
 class AccountBudget:
-    """Largest amount that an account may spend.
+    """Largest amount that an account may spend."""
 
-    Attributes
-    ----------
-    epsilon
-        Total epsilon, set by the custodian or by the account's first release.
-    delta
-        Total delta, which never changes.
-    """
-
-    epsilon: float
-    delta: float
+    epsilon: float  # total epsilon, set by the custodian or by the account's first release
+    delta: float  # total delta, which never changes
 
     @property
     def mu_squared(self) -> float:
@@ -132,35 +115,22 @@ class AccountBudget:
 
 @dataclass(frozen=True)
 class ChargeRequest:
-    """Request to pay for a release, or for a part of a release with noise of its own.
-
-    Attributes
-    ----------
-    account
-        Account that pays.
-    digest
-        `LedgerReader.request_digest` of the exact statistics and the parameters of the noise.
-    epsilon, delta
-        Guarantee of the whole release.
-    cost
-        Cost of this charge: that of the release, or a share of it. A Gaussian release costs
-        ``release_mu(epsilon, delta)^2``. A mechanism that is not mu-Gaussian, such as an amplified
-        subsample, costs the (epsilon_j, delta_j) that is proved for it. This would also hold for a
-        mechanism known only to be rho-zCDP, because rho-zCDP does not imply that mu^2 is 2 rho. The
-        product has no such mechanism.
-    people_digest
-        Keyed digest of the sample list; empty if it is not known.
-    roster
-        Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty if they are not
-        known, and in requests read from the ledger. Equality of requests ignores it.
-    """
+    """Request to pay for a release, or for a part of a release with noise of its own."""
 
     account: Account
+    # `LedgerReader.request_digest` of the exact statistics and the parameters of the noise.
     digest: str
-    epsilon: float
-    delta: float
+    epsilon: float  # of the whole release
+    delta: float  # of the whole release
+    # Cost of this charge: that of the release, or a share of it. A Gaussian release costs
+    # ``release_mu(epsilon, delta)^2``. A mechanism that is not mu-Gaussian, such as an amplified
+    # subsample, costs the (epsilon_j, delta_j) that is proved for it. This would also hold for a
+    # mechanism known only to be rho-zCDP, because rho-zCDP does not imply that mu^2 is 2 rho. The
+    # product has no such mechanism.
     cost: Cost
-    people_digest: str = ""
+    people_digest: str = ""  # keyed digest of the sample list; empty if it is not known
+    # Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty if they are not
+    # known, and in requests read from the ledger. Equality of requests ignores it.
     roster: bytes = field(default=b"", compare=False, repr=False)
 
     def problem(self) -> str | None:
@@ -185,20 +155,12 @@ class ChargeRequest:
 
 @dataclass(frozen=True)
 class PayingCohort:
-    """Account that pays for a release, and the people of the release.
-
-    Attributes
-    ----------
-    account
-        Account in the ledger.
-    people_digest
-        Keyed digest of the sample list. It reveals a second account for the same list.
-    roster
-        Keyed digests of the IIDs. They reveal a second account for any of the people.
-    """
+    """Account that pays for a release, and the people of the release."""
 
     account: Account
+    # Keyed digest of the sample list. It reveals a second account for the same list.
     people_digest: str
+    # Keyed digests of the IIDs. They reveal a second account for any of the people.
     roster: bytes = b""
 
     def request(self, digest: str, epsilon: float, delta: float, cost: Cost) -> ChargeRequest:
@@ -210,34 +172,19 @@ class PayingCohort:
 
 @dataclass(frozen=True)
 class Charge:
-    """One payment, which buys one noise.
+    """One payment, which buys one noise."""
 
-    Attributes
-    ----------
-    id
-        Random identifier.
-    request
-        Request that was paid for, with its cost.
-    state
-        Reserved, drawn or published.
-    reserved_at
-        UTC time of the payment, ISO 8601; empty until the charge is read from the ledger.
-    statistics_digest
-        Keyed digest of the private statistics; None until the noise is recorded as drawn.
-    release_digests
-        Digests of the releases published from the statistics. Every further one is
-        post-processing.
-    roster
-        Keyed digest of the people's roster, which the ledger stores; empty if a version without
-        rosters made the charge.
-    """
-
-    id: str
-    request: ChargeRequest
-    state: ChargeState = ChargeState.RESERVED
+    id: str  # random
+    request: ChargeRequest  # request that was paid for, with its cost
+    state: ChargeState = ChargeState.RESERVED  # reserved, drawn or published
+    # UTC time of the payment, ISO 8601; empty until the charge is read from the ledger.
     reserved_at: str = ""
+    # Keyed digest of the private statistics; None until the noise is recorded as drawn.
     statistics_digest: str | None = None
+    # Digests of the releases published from the statistics. Every further one is post-processing.
     release_digests: tuple[str, ...] = ()
+    # Keyed digest of the people's roster, which the ledger stores; empty if a version without
+    # rosters made the charge.
     roster: str = ""
 
     @property
@@ -258,20 +205,11 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Balance:
-    """Budget of an account and the charges against it.
-
-    Attributes
-    ----------
-    account
-        Account.
-    budget
-        Largest amount that the account may spend.
-    charges
-        Charges, oldest first. Reserved ones count, because their noise may have been seen.
-    """
+    """Budget of an account and the charges against it."""
 
     account: Account
-    budget: AccountBudget
+    budget: AccountBudget  # largest amount that the account may spend
+    # Charges, oldest first. Reserved ones count, because their noise may have been seen.
     charges: tuple[Charge, ...]
 
     @property

@@ -26,52 +26,29 @@ _ROWS = 1024
 
 @dataclass(frozen=True)
 class AdjustedBlock:
-    """Statistics of one LD block, adjusted for the fixed columns.
+    """Statistics of one LD block, adjusted for the fixed columns."""
 
-    Attributes
-    ----------
-    fixed_cross : ndarray of float64, shape (d_b, f)
-        Denoised X_b'C.
-    projection : ndarray of float64, shape (d_b, f)
-        Product of X_b'C and the inverse of C'C.
-    target : ndarray of float64, shape (d_b, l)
-        Adjusted X_b'Y, called G above.
-    target_sigma : ndarray of float64, shape (l,)
-        Standard deviation of the noise in an entry of G, for each phenotype.
-    """
-
-    fixed_cross: Float64
-    projection: Float64
-    target: Float64
+    fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
+    projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
+    target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
+    # Standard deviation of the noise in an entry of G, for each phenotype, shape (l,).
     target_sigma: Float64
 
 
 @dataclass(frozen=True)
 class Adjustment:
-    """Statistics and the quantities that adjust them for C.
+    """Statistics and the quantities that adjust them for C."""
 
-    Attributes
-    ----------
-    statistics : BlockMatrices
-        X'X by blocks, X'Z and Z'Z; private, or exact for a release stamped NOT PRIVATE.
-    scales : NoiseScales
-        Standard deviations of the noise in the statistics.
-    rescale : ndarray of float64, shape (l,)
-        Factor on each phenotype's column that corrects for missing values.
-    gram_factor : float
-        Factor on X'X that corrects for its subsample: n/s, or 1 without a subsample.
-    fixed_inverse : ndarray of float64, shape (f, f)
-        Inverse of C'C after its eigenvalues are raised to the norm of its noise.
-    fixed_phenotypes : ndarray of float64, shape (f, l)
-        Rescaled C'Y.
-    """
-
+    # X'X by blocks, X'Z and Z'Z; private, or exact for a release stamped NOT PRIVATE.
     statistics: BlockMatrices
-    scales: NoiseScales
+    scales: NoiseScales  # standard deviations of the noise in the statistics
+    # Factor on each phenotype's column that corrects for missing values, shape (l,).
     rescale: Float64
+    # Factor on X'X that corrects for its subsample: n/s, or 1 without a subsample.
     gram_factor: float
+    # Inverse of C'C after its eigenvalues are raised to the norm of its noise, shape (f, f).
     fixed_inverse: Float64
-    fixed_phenotypes: Float64
+    fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
 
     def block(self, block: int) -> AdjustedBlock:
         """Return the adjusted X'Y of one block."""

@@ -15,21 +15,11 @@ from primo_scale.privacy.clip_response import ClipResponse
 
 @dataclass(frozen=True)
 class DosageWeights:
-    """Weights in the units of the input files.
+    """Weights in the units of the input files."""
 
-    Attributes
-    ----------
-    per_allele : ndarray of float64, shape (d, l)
-        Change of each phenotype per additional copy of allele 1.
-    intercept : ndarray of float64, shape (l,)
-        Predicted phenotype at zero dosages and zero covariates.
-    covariates : ndarray of float64, shape (c, l)
-        Change of each phenotype per unit of each covariate.
-    """
-
-    per_allele: Float64
-    intercept: Float64
-    covariates: Float64
+    per_allele: Float64  # change of each phenotype per additional copy of allele 1, shape (d, l)
+    intercept: Float64  # predicted phenotype at zero dosages and zero covariates, shape (l,)
+    covariates: Float64  # change of each phenotype per unit of each covariate, shape (c, l)
 
 
 def to_dosage_scale(

@@ -19,17 +19,12 @@ _FLOOR = "eigenvalues below 0 counted as 0 in X'X, and raised to the noise norm 
 
 @dataclass(frozen=True)
 class EffectPrior:
-    """Prior of the effects, from public numbers.
+    """Prior of the effects, from public numbers."""
 
-    Attributes
-    ----------
-    effect_variance : ndarray of float64, shape (l,)
-        Variance of a variant's effect on each phenotype, attenuated by clipping, in lattice units.
-    residual_variance : ndarray of float64, shape (l,)
-        Variance of each phenotype across people, in squared lattice units.
-    """
-
+    # Variance of a variant's effect on each phenotype, attenuated by clipping, in lattice units,
+    # shape (l,).
     effect_variance: Float64
+    # Variance of each phenotype across people, in squared lattice units, shape (l,).
     residual_variance: Float64
 
     @property
@@ -40,24 +35,12 @@ class EffectPrior:
 
 @dataclass(frozen=True)
 class EstimatorInputs:
-    """Parameters of the estimators besides the spectrum of a block.
-
-    Attributes
-    ----------
-    prior : EffectPrior
-        Prior of the effects.
-    penalty : float
-        Penalty of ``ridge`` and ``projection``, in squared lattice units.
-    unit : int
-        Number of lattice steps per unit of the genotype coding.
-    smallest_eigenvalue : float
-        Lower bound on the smallest eigenvalue of X'X.
-    """
+    """Parameters of the estimators besides the spectrum of a block."""
 
     prior: EffectPrior
-    penalty: float
-    unit: int
-    smallest_eigenvalue: float
+    penalty: float  # penalty of ``ridge`` and ``projection``, in squared lattice units
+    unit: int  # lattice steps per unit of the genotype coding
+    smallest_eigenvalue: float  # lower bound on the smallest eigenvalue of X'X
 
 
 def _none(inputs: EstimatorInputs) -> dict[str, float]:

@@ -34,15 +34,9 @@ class Shrinkage(Protocol):
 
 @dataclass(frozen=True)
 class Ridge:
-    """Ridge regression, ``f = 1/(lambda + r)``.
+    """Ridge regression, ``f = 1/(lambda + r)``."""
 
-    Attributes
-    ----------
-    penalty : float
-        Penalty r, in squared lattice units. If it is 0, directions that X does not span get weight
-        0.
-    """
-
+    # Penalty r, in squared lattice units. If it is 0, directions that X does not span get weight 0.
     penalty: float
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
@@ -58,22 +52,14 @@ class KnownNoise:
     with prior variance t, residual variance v per person, and noise of variance s^2 in X'Y
     (docs/maths/estimation.md, Theorem 4). Ridge is the case s = 0 with ``r = v/t``. Directions
     with more noise than signal are shrunk more than by any single ridge penalty.
-
-    Attributes
-    ----------
-    effect_variance : ndarray of float64, shape (l,)
-        Prior variance t of the effects on each phenotype, attenuated by clipping, in lattice units.
-    residual_variance : ndarray of float64, shape (l,)
-        Residual variance v of each phenotype.
-    cross_sigma : ndarray of float64, shape (l,)
-        Standard deviation s of the noise in X'Y, for each phenotype.
-    gram_sigma : float
-        Scale of the noise in X'X of the block. Eigenvalues are raised to a share of its norm.
     """
 
+    # Prior variance t of the effects on each phenotype, attenuated by clipping, in lattice units,
+    # shape (l,).
     effect_variance: Float64
-    residual_variance: Float64
-    cross_sigma: Float64
+    residual_variance: Float64  # residual variance v of each phenotype, shape (l,)
+    cross_sigma: Float64  # standard deviation s of the noise in X'Y, for each phenotype, shape (l,)
+    # Scale of the noise in X'X of the block. Eigenvalues are raised to a share of its norm.
     gram_sigma: float
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
@@ -94,20 +80,12 @@ class JamesStein:
     noise of a phenotype, and the estimator requires equal noise in all columns. With fewer than
     three phenotypes, or without noise, the rule is plain ridge.
     Source: James and Stein (1961), positive part; docs/maths/estimation.md.
-
-    Attributes
-    ----------
-    penalty : float
-        Ridge penalty r, in squared lattice units.
-    cross_sigma : ndarray of float64, shape (l,)
-        Standard deviation s of the noise in X'Y, for each phenotype.
-    floor : float
-        Lower limit m of the eigenvalues: the norm of the noise in X'X, which the James-Stein
-        factor does not account for.
     """
 
-    penalty: float
-    cross_sigma: Float64
+    penalty: float  # ridge penalty r, in squared lattice units
+    cross_sigma: Float64  # standard deviation s of the noise in X'Y, for each phenotype, shape (l,)
+    # Lower limit m of the eigenvalues: the norm of the noise in X'X, which the James-Stein factor
+    # does not account for.
     floor: float
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
@@ -152,14 +130,9 @@ def automatic_penalty(variance: float, heritability: float) -> float:
 
 
 def floored_at_zero(eigenvalues: Float64, rounding: float = 0.0) -> Float64:
-    """Return the eigenvalues with negative and numerically negligible values set to zero.
+    """Return a symmetric matrix' eigenvalues with negative and negligible values set to zero.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of float64, shape (d,)
-        Computed eigenvalues of a symmetric matrix.
-    rounding : float
-        Rounding error of the matrix itself, if it is the difference of larger matrices.
+    `rounding` is the rounding error of the matrix itself, if it is the difference of larger ones.
     """
     largest = np.abs(eigenvalues).max(initial=0.0)
     negligible = max(len(eigenvalues) * np.finfo(np.float64).eps * largest, rounding)

@@ -37,77 +37,39 @@ from primo_scale.storage.block_matrices import BlockMatrices
 
 @dataclass(frozen=True)
 class LatticeWeights:
-    """Weights of coded genotypes and coded fixed columns.
+    """Weights of coded genotypes and coded fixed columns."""
 
-    Attributes
-    ----------
-    genotypes : ndarray of float64, shape (d, l)
-        Weights W of the variants.
-    fixed : ndarray of float64, shape (1 + c, l)
-        Weights B of the constant and the covariates, in this order.
-    """
-
-    genotypes: Float64
-    fixed: Float64
+    genotypes: Float64  # weights W of the variants, shape (d, l)
+    fixed: Float64  # weights B of the constant and the covariates, in this order, shape (1 + c, l)
 
 
 @dataclass(frozen=True)
 class SolveInputs:
-    """Parameters of a solution besides the statistics; public except the noisy counts in `rescale`.
+    """Parameters of a solution besides the statistics; public except the counts in `rescale`."""
 
-    Attributes
-    ----------
-    bounds : PublicBounds
-        Bounds on the rows, and the number of people: nominal where the true number is private.
-    scales : NoiseScales
-        Standard deviations of the noise in the statistics; `no_noise` for exact statistics.
-    recipe : Recipe
-        Description of the noisy measurements.
-    delta : float
-        Delta of the privacy promise.
-    unit : int
-        Number of lattice steps per unit of the genotype coding.
-    rescale : ndarray of float64, shape (l,)
-        Factor on each phenotype that corrects for missing values.
-    prior : EffectPrior
-        Prior of the effects.
-    penalty : float or None
-        Penalty of ``ridge``, in squared lattice units; None for any other estimator.
-    """
-
+    # Bounds on the rows, and the number of people: nominal where the true number is private.
     bounds: PublicBounds
+    # Standard deviations of the noise in the statistics; `no_noise` for exact statistics.
     scales: NoiseScales
-    recipe: Recipe
-    delta: float
-    unit: int
-    rescale: Float64
+    recipe: Recipe  # description of the noisy measurements
+    delta: float  # of the promise
+    unit: int  # lattice steps per unit of the genotype coding
+    rescale: Float64  # noisy factor on each phenotype that corrects for missing values, shape (l,)
     prior: EffectPrior
+    # Penalty of ``ridge``, in squared lattice units; None for any other estimator.
     penalty: float | None = None
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights and a description of how they were computed; public if the statistics are private.
-
-    Attributes
-    ----------
-    weights : LatticeWeights
-        Weights on the lattice.
-    rule : str
-        Description of the shrinkage rule.
-    floor : str
-        Description of the treatment of small eigenvalues.
-    parameters : dict of str to float
-        Parameters of the rule, by name.
-    penalties : tuple of float
-        Ridge penalty of every copy of X'X in every block, in squared lattice units; empty if the
-        rule is not a ridge.
-    """
+    """Weights and a description of how they were computed; public if the statistics are private."""
 
     weights: LatticeWeights
-    rule: str
-    floor: str
-    parameters: dict[str, float]
+    rule: str  # description of the shrinkage rule
+    floor: str  # description of the treatment of small eigenvalues
+    parameters: dict[str, float]  # parameters of the rule, by name
+    # Ridge penalty of every copy of X'X in every block, in squared lattice units; empty if the rule
+    # is not a ridge.
     penalties: tuple[float, ...]
 
 

@@ -16,36 +16,18 @@ from primo_scale.methods.shrinkage import Float64, floored_at_zero
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Decomposition ``S = V diag(lambda) V'`` and target ``H = V'G`` of one LD block.
-
-    Attributes
-    ----------
-    block : int
-        Index of the block.
-    phenotypes : slice
-        Phenotypes of the spectrum: all, or a single one if each has its own X'X.
-    fixed_cross : ndarray of float64, shape (d_b, f)
-        Denoised X_b'C.
-    values : ndarray of float64, shape (d_b,)
-        Eigenvalues lambda in ascending order; negative and negligible ones are 0.
-    vectors : ndarray of float64, shape (d_b, d_b)
-        Eigenvectors V.
-    target : ndarray of float64, shape (d_b, l)
-        Target H, or its projection across phenotypes.
-    target_sigma : ndarray of float64, shape (l,)
-        Standard deviation of the noise on an entry of each column of the target.
-    gram_sigma : float
-        Standard deviation of the noise on the diagonal of S.
-    """
+    """Decomposition ``S = V diag(lambda) V'`` and target ``H = V'G`` of one LD block."""
 
     block: int
-    phenotypes: slice
-    fixed_cross: Float64
+    phenotypes: slice  # all, or a single one if each has its own X'X
+    fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
+    # Eigenvalues lambda in ascending order; negative and negligible ones are 0, shape (d_b,).
     values: Float64
-    vectors: Float64
-    target: Float64
+    vectors: Float64  # eigenvectors V, shape (d_b, d_b)
+    target: Float64  # target H, or its projection across phenotypes, shape (d_b, l)
+    # Standard deviation of the noise on an entry of each column of the target, shape (l,).
     target_sigma: Float64
-    gram_sigma: float
+    gram_sigma: float  # standard deviation of the noise on the diagonal of S
 
 
 def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> Iterator[Spectrum]:

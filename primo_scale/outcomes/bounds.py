@@ -31,27 +31,15 @@ _UNKNOWN = ("NA", "")
 
 @dataclass(frozen=True)
 class PhenotypeBounds:
-    """Public bounds of a phenotype.
-
-    Attributes
-    ----------
-    name : str
-        Name of the phenotype.
-    lower, upper : float
-        Bounds; values beyond them are clamped.
-    mean, sd : float
-        Public guesses of the mean and the standard deviation. Poor guesses cost accuracy, but no
-        privacy.
-    kind : {"quantitative", "binary"}
-        Type of the phenotype. A binary phenotype has two codes, which are its bounds: 1 and 2, or
-        0 and 1.
-    """
+    """Public bounds of a phenotype."""
 
     name: str
-    lower: float
+    lower: float  # values beyond the bounds are clamped
     upper: float
+    # Public guesses of the mean and the standard deviation. Poor ones cost accuracy, not privacy.
     mean: float
     sd: float
+    # A binary phenotype has two codes, which are its bounds: 1 and 2, or 0 and 1.
     kind: PhenotypeKind
 
 

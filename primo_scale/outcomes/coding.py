@@ -56,24 +56,13 @@ class CovariateCoding:
 
 @dataclass(frozen=True)
 class OutcomeCoding:
-    """Public coding of the q outcome columns (constant, covariates, phenotypes) as int16.
+    """Public coding of the q outcome columns (constant, covariates, phenotypes) as int16."""
 
-    Attributes
-    ----------
-    constant : int
-        Lattice value kappa of the constant column.
-    covariates : tuple of CovariateCoding
-        Coding of each covariate.
-    phenotypes : tuple of PhenotypeBounds
-        Bounds of each phenotype y, which becomes ``trunc((clamp(y) - mean) / sd * unit)``.
-    unit : int
-        Number of lattice units s_y per sd of every phenotype.
-    """
-
-    constant: int
+    constant: int  # lattice value kappa of the constant column
     covariates: tuple[CovariateCoding, ...]
+    # Bounds of each phenotype y, which becomes ``trunc((clamp(y) - mean) / sd * unit)``.
     phenotypes: tuple[PhenotypeBounds, ...]
-    unit: int
+    unit: int  # number of lattice units s_y per sd of every phenotype
 
     @property
     def n_columns(self) -> int:
@@ -206,18 +195,8 @@ def code_within_bounds(
     """Code values by their public bounds alone, and find those that are not missing.
 
     A value y becomes ``trunc(2^20 u)`` with ``u = (clamp(y) - midpoint) / half range`` in [-1, 1].
-
-    Parameters
-    ----------
-    values
-        Values, float64 of shape (people, l); nan where missing.
-    phenotypes
-        Public bounds of the l columns.
-
-    Returns
-    -------
-    tuple of ndarray of int64 and ndarray of bool, both of shape (people, l)
-        Codes, 0 where missing, and whether each value is observed.
+    The values are float64 of shape (people, l), nan where missing. The result has the codes, 0
+    where missing, and whether each value is observed, both of this shape.
     """
     lower, upper = _columns(phenotypes, "lower", "upper")
     observed = code_outcomes(phenotypes, (), weight=1.0).observed(values)

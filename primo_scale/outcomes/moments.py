@@ -24,15 +24,9 @@ from primo_scale.outcomes.tables import open_outcome_table
 
 @dataclass(frozen=True, eq=False)
 class RawMoments:
-    """Exact sums of phenotypes. PRIVATE: only `primo_scale.privacy.phenotype_moments` may use them.
+    """Exact sums of phenotypes. PRIVATE: only `privacy.phenotype_moments` may use them."""
 
-    Attributes
-    ----------
-    sums : ndarray of int64, shape (3, l)
-        Sums of U, of ``floor(U^2 / 2^20)`` and of 2^20.
-    """
-
-    sums: npt.NDArray[np.int64]
+    sums: npt.NDArray[np.int64]  # sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, shape (3, l)
 
 
 def sum_moments(

@@ -36,17 +36,10 @@ class PublicColumn:
 
 @dataclass(frozen=True, eq=False)
 class CodedPeople:
-    """Coded values of some people. PRIVATE.
+    """Coded values of some people. PRIVATE."""
 
-    Attributes
-    ----------
-    individuals : sequence of str
-        IIDs of the people.
-    units : ndarray of int64, shape (people, columns)
-        Values in units of half the range of a column, times 2^20.
-    """
-
-    individuals: Sequence[str]
+    individuals: Sequence[str]  # IIDs
+    # Values in units of half the range of a column, times 2^20, shape (people, columns).
     units: Units
 
 
@@ -63,18 +56,10 @@ class PartyColumns(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PhenotypeColumns:
-    """Columns of a phenotype table.
+    """Columns of a phenotype table."""
 
-    Attributes
-    ----------
-    table : OutcomeTable
-        Phenotype or covariate table.
-    bounds : tuple of PhenotypeBounds
-        Public bounds of the columns to release.
-    """
-
-    table: OutcomeTable
-    bounds: tuple[PhenotypeBounds, ...]
+    table: OutcomeTable  # of phenotypes or covariates
+    bounds: tuple[PhenotypeBounds, ...]  # public, of the columns to release
 
     @property
     def columns(self) -> tuple[PublicColumn, ...]:
@@ -97,15 +82,9 @@ def individuals_of(group: RowGroup) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class GenotypeColumns:
-    """Columns of copies of A1, from 0 to 2, one for each variant of a store.
+    """Columns of copies of A1, from 0 to 2, one for each variant of a store."""
 
-    Attributes
-    ----------
-    store : GenotypeStore
-        Finished genotype store.
-    """
-
-    store: GenotypeStore
+    store: GenotypeStore  # finished
 
     @cached_property
     def columns(self) -> tuple[PublicColumn, ...]:

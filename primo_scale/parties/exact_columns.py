@@ -22,54 +22,27 @@ _ROW_DIGEST_BYTES = 16
 
 @dataclass(frozen=True, eq=False)
 class PartyPeople:
-    """Coded values of people of the roster. PRIVATE.
+    """Coded values of people of the roster. PRIVATE."""
 
-    Attributes
-    ----------
-    positions : ndarray of int64, shape (people,)
-        Position of each person in the roster.
-    individuals : list of str
-        IIDs of the people.
-    units : ndarray of int64, shape (people, columns)
-        Coded values, from -2^20 to 2^20.
-    """
-
-    positions: Positions
-    individuals: list[str]
-    units: Units
+    positions: Positions  # position of each person in the roster, shape (people,)
+    individuals: list[str]  # IIDs
+    units: Units  # coded values, from -2^20 to 2^20, shape (people, columns)
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What one pass over a party's columns finds. PRIVATE.
+    """What one pass over a party's columns finds. PRIVATE."""
 
-    Attributes
-    ----------
-    individuals : list of str
-        IIDs of the people of the roster whom the party knows.
-    digest : str
-        SHA-256 digest of all coded values in the order of the roster. It does not depend on the
-        order of the party's file.
-    mixtures : ndarray of int64, shape (k, columns), or None
-        Sums of the coded values with the signs of each mixture.
-    """
-
-    individuals: list[str]
+    individuals: list[str]  # IIDs of the people of the roster whom the party knows
+    # SHA-256 digest of all coded values in the order of the roster. It does not depend on the order
+    # of the party's file.
     digest: str
+    # Sums of the coded values with the signs of each mixture, shape (k, columns).
     mixtures: Units | None
 
 
 def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Survey:
-    """Read a party's columns once.
-
-    Parameters
-    ----------
-    party
-        Columns of the party.
-    roster
-        People of all parties.
-    signs
-        Signs of the mixtures to sum, or None for no mixtures.
+    """Read a party's columns once, and sum mixtures with `signs`, if there are any.
 
     Raises
     ------

@@ -44,43 +44,24 @@ class PartyMethod(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class JoinedColumns:
-    """Inner products of the released columns of all parties. Public.
+    """Inner products of the released columns of all parties. Public."""
 
-    Attributes
-    ----------
-    gram : ndarray of float64, shape (1 + m, 1 + m)
-        Inner products, the constant first, in the units of a sum over people.
-    noise_sd : ndarray of float64, shape (1 + m,)
-        Standard deviation of the noise on each value; 0 for the constant.
-    n_rows : int
-        Number of released rows: people, or mixtures.
-    """
-
+    # Inner products, the constant first, in the units of a sum over people, shape (1 + m, 1 + m).
     gram: Floats
+    # Standard deviation of the noise on each value; 0 for the constant, shape (1 + m,).
     noise_sd: Floats
-    n_rows: int
+    n_rows: int  # number of released rows: people, or mixtures
 
 
 @dataclass(frozen=True, eq=False)
 class PartyFit:
-    """Weights for columns in units of half their range.
+    """Weights for columns in units of half their range."""
 
-    Attributes
-    ----------
-    intercept : float
-        Expected outcome in the middle of all bounds.
-    weights : ndarray of float64, shape (d,)
-        Weight of each predictor.
-    eigenvalues : ndarray of float64, shape (1 + d,)
-        Eigenvalues of the Hessian matrix as it was estimated, ascending.
-    floor : float
-        Smallest eigenvalue that was used; smaller ones were raised to it.
-    """
-
-    intercept: float
-    weights: Floats
+    intercept: float  # expected outcome in the middle of all bounds
+    weights: Floats  # weight of each predictor, shape (d,)
+    # Eigenvalues of the Hessian matrix as it was estimated, ascending, shape (1 + d,).
     eigenvalues: Floats
-    floor: float
+    floor: float  # smallest eigenvalue that was used; smaller ones were raised to it
 
 
 def join_columns(
@@ -129,10 +110,8 @@ def fit_outcome(
     ----------
     joined
         Inner products of all released columns.
-    outcome
-        Index of the outcome among the columns, from 0, without the constant.
-    predictors
-        Indices of the predictors.
+    outcome, predictors
+        Indices among the columns, from 0, without the constant.
     debiased
         Whether the noise's own part of the Hessian matrix is subtracted.
     ridge

@@ -18,33 +18,23 @@ from primo_scale.privacy.scales import rounded_up
 
 @dataclass(frozen=True)
 class PartyNoise:
-    """Noise on every released value of one party.
+    """Noise on every released value of one party."""
 
-    Attributes
-    ----------
-    sigma : float
-        Standard deviation in lattice units, rounded up.
-    cost : Cost
-        Cost of this party's release.
-    """
-
-    sigma: float
-    cost: Cost
+    sigma: float  # standard deviation in lattice units, rounded up
+    cost: Cost  # of this party's release
 
 
 def party_noise(
     epsilon: float, delta: float, *, n_columns: int, n_mixtures: int | None, person_columns: int
 ) -> PartyNoise:
-    """Return the noise with which the promise holds.
+    """Return the noise of `n_columns` columns of one party with which the promise holds.
 
     Parameters
     ----------
     epsilon, delta
         Promise for `person_columns` columns together.
-    n_columns
-        Number of columns that this party releases.
-    n_mixtures
-        Number of mixtures k; None where the rows of the people are released.
+    n_columns, n_mixtures
+        Numbers of columns and of mixtures k (None where the rows of the people are released).
     person_columns
         Number of columns that the promise covers: `n_columns` for a promise about this party alone,
         or the columns of all parties for a promise about a person.

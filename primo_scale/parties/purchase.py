@@ -22,7 +22,7 @@ from primo_scale.parties.noise_scale import PartyNoise
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.privacy.receipt import Receipt, record_drawn, settle
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 
 _VALUE = np.dtype("<i8")
@@ -31,27 +31,13 @@ _DRAWS_AT_A_TIME = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class PartyValues:
-    """Exact values that a party is about to release. PRIVATE.
-
-    Attributes
-    ----------
-    party : PartyColumns
-        Columns of the party.
-    roster : Roster
-        People of all parties.
-    survey : Survey
-        Result of the first pass over the columns.
-    noise : PartyNoise
-        Calibrated noise.
-    public : mapping of str
-        Public parameters that determine the release, as JSON values.
-    """
+    """Exact values that a party is about to release. PRIVATE."""
 
     party: PartyColumns
     roster: Roster
     survey: Survey
     noise: PartyNoise
-    public: Mapping[str, Any]
+    public: Mapping[str, Any]  # public parameters that determine the release, as JSON values
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,27 +58,9 @@ def pay_for_values(
     """Store a key, reserve a charge, draw its noise once, and store the noisy values.
 
     While the key or the noisy values are stored, the same request returns the same values at no
-    further cost.
-
-    Parameters
-    ----------
-    values
-        Exact values and their noise.
-    promise
-        Promise of the release.
-    noise_store
-        Keys and noisy values of the work directory.
-    ledger
-        Ledger that holds, or will hold, the account that pays.
-    paying_cohort
-        Account that pays, and the people of the release.
-    published
-        Charge of the release that exists already, which must be that of this request.
-
-    Returns
-    -------
-    tuple of Path and Receipt
-        File of the noisy values, int64 in the format of NumPy, and the receipt.
+    further cost. `published` is the charge of the release that exists already, which must be that
+    of this request. The result is the file of the noisy values, int64 in the format of NumPy, and
+    the receipt.
 
     Raises
     ------
@@ -125,17 +93,8 @@ def pay_for_values(
         path = noise_store.values_path(charge.id)
         if not path.is_file():
             _draw(values, charge, noise_store, path)
-        recorded = ledger.keyed_digest("party release", sha256_of_file(path).encode())
-        if charge.statistics_digest not in (None, recorded):
-            raise InputError(
-                "the noisy values are not those that the ledger recorded",
-                where=path,
-                value=charge.id,
-                remedy="Restore the file from a backup, or remove it",
-            )
-        ledger.mark_drawn(charge, recorded)
-        noise_store.remove_key(charge.id)
-        announce_step(PaymentStep.KEY_REMOVED)
+        digest = ledger.keyed_digest("party release", sha256_of_file(path).encode())
+        record_drawn(ledger, charge, digest, noise_store, stored=path)
     return path, receipt
 
 

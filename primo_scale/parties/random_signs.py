@@ -19,27 +19,17 @@ _BITS_PER_COUNT = 256  # Philox gives four words of 64 bits for each value of it
 
 @dataclass(frozen=True)
 class RandomSigns:
-    """Signs of n people in k mixtures.
+    """Signs of n people in k mixtures."""
 
-    Attributes
-    ----------
-    seed : str
-        Public seed that all parties use, 32 hexadecimal digits. The guarantee holds for every seed,
-        because it holds for every matrix of signs.
-    n_mixtures : int
-        Number of mixtures k.
-    """
-
+    # Public seed that all parties use, 32 hexadecimal digits. The guarantee holds for every seed,
+    # because it holds for every matrix of signs.
     seed: str
-    n_mixtures: int
+    n_mixtures: int  # k
 
     def of_people(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the signs -1 and 1 of people, float64 of shape (people, k).
 
-        Parameters
-        ----------
-        positions
-            Positions of the people in the roster, int64 of shape (people,).
+        `positions` are those of the people in the roster, int64 of shape (people,).
         """
         counts = math.ceil(self.n_mixtures / _BITS_PER_COUNT)
         words = np.empty((len(positions), 4 * counts), dtype="<u8")

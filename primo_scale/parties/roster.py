@@ -28,18 +28,10 @@ _PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """People of all parties, in the order that every party uses.
+    """People of all parties, in the order that every party uses."""
 
-    Attributes
-    ----------
-    people : ndarray of bytes, shape (n,)
-        Keyed hashes of the IIDs, 32 hexadecimal digits each, sorted.
-    key : bytes
-        Secret key of the hashes.
-    """
-
-    people: Hashes
-    key: bytes
+    people: Hashes  # keyed hashes of the IIDs, 32 hexadecimal digits each, sorted, shape (n,)
+    key: bytes  # secret, of the hashes
 
     def __len__(self) -> int:
         """Return the number of people n."""
@@ -72,16 +64,9 @@ def hash_people(individuals: Iterable[str], key: bytes) -> Hashes:
 
 
 def make_roster(individuals: Sequence[str], key_file: Path, others: Iterable[Path] = ()) -> Roster:
-    """Return the roster of the people who are also in all `others`.
+    """Return the roster of the people who are also in all `others`, roster files of other parties.
 
-    Parameters
-    ----------
-    individuals
-        IIDs of this party's people.
-    key_file
-        File of the key that the parties share.
-    others
-        Roster files of the other parties.
+    `key_file` holds the key that the parties share.
 
     Raises
     ------

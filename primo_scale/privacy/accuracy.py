@@ -52,21 +52,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected accuracy outside the cohort for a trait of the prior heritability.
+    """Expected accuracy outside the cohort for a trait of the prior heritability."""
 
-    Attributes
-    ----------
-    effective_sample_size
-        Number of people in a cohort without bounds and noise whose scores explain as much.
-    r_squared
-        Share of the trait's variance that the scores explain.
-    without_noise
-        The same share for a release of this cohort without bounds and noise.
-    """
-
+    # Number of people in a cohort without bounds and noise whose scores explain as much.
     effective_sample_size: float
-    r_squared: float
-    without_noise: float
+    r_squared: float  # share of the trait's variance that the scores explain
+    without_noise: float  # the same share for a release of this cohort without bounds and noise
 
     @property
     def stated_size(self) -> float:

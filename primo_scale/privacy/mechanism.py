@@ -19,25 +19,15 @@ COUNTS_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Promise:
-    """Privacy guarantee of a release.
+    """Privacy guarantee of a release."""
 
-    Attributes
-    ----------
-    epsilon, delta
-        Guarantee of all charges of the release together.
-    privacy
-        Privacy unit.
-    adjacency
-        Neighbouring relation between cohorts. With label or feature privacy, ``add-remove`` means
-        that one person's phenotypes, or genotypes and covariates, are replaced by zeros.
-    share
-        Share of mu^2 that remains for this mechanism: below 1 if phenotype moments were paid for.
-    """
-
-    epsilon: float
-    delta: float
+    epsilon: float  # of all charges of the release together
+    delta: float  # of all charges of the release together
     privacy: PrivacyUnit = PrivacyUnit.FULL
+    # With label or feature privacy, ``add-remove`` means that one person's phenotypes, or genotypes
+    # and covariates, are replaced by zeros.
     adjacency: Adjacency = Adjacency.REPLACE_ONE
+    # Share of mu^2 that remains for this mechanism: below 1 if phenotype moments were paid for.
     share: float = 1.0
 
     @property
@@ -53,35 +43,19 @@ class Promise:
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """Public numbers that the noise is calibrated to; norms are squared, in lattice units.
+    """Public numbers that the noise is calibrated to; norms are squared, in lattice units."""
 
-    Attributes
-    ----------
-    row_norm
-        N_x, bound on ``||x||^2``. With label privacy genotypes are not clipped, and phenotypes are
-        clipped so that ``||x||^2 ||y||^2 <= N_x N_y``.
-    block_norms
-        Bounds beta_b, one per LD block, if rows are also clipped to ``||x_b||^2 <= beta_b``; else
-        None.
-    fixed_norm
-        N_c, bound on ``||c||^2``.
-    phenotype_norm
-        N_y, bound on ``||y||^2``.
-    block_sizes
-        Variants of each LD block.
-    n_samples
-        Number of people n, or the public nominal number if n is private.
-    n_phenotypes
-        Number of phenotypes, l.
-    """
-
+    # N_x, bound on ``||x||^2``. With label privacy genotypes are not clipped, and phenotypes are
+    # clipped so that ``||x||^2 ||y||^2 <= N_x N_y``.
     row_norm: int
+    # Bounds beta_b, one per LD block, if rows are also clipped to ``||x_b||^2 <= beta_b``; else
+    # None.
     block_norms: tuple[int, ...] | None
-    fixed_norm: int
-    phenotype_norm: int
-    block_sizes: tuple[int, ...]
-    n_samples: int
-    n_phenotypes: int
+    fixed_norm: int  # N_c, bound on ``||c||^2``
+    phenotype_norm: int  # N_y, bound on ``||y||^2``
+    block_sizes: tuple[int, ...]  # variants in each LD block
+    n_samples: int  # number of people n, or the public nominal number if n is private
+    n_phenotypes: int  # l
 
     @property
     def outcome_norm(self) -> int:
@@ -91,50 +65,29 @@ class PublicBounds:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Noisy measurements of a method; by default every statistic is measured once.
+    """Noisy measurements of a method; by default every statistic is measured once."""
 
-    Attributes
-    ----------
-    eigenvalue_share
-        Share of mu^2 for the smallest eigenvalue of X'X, or 0 if it is not measured.
-    gram_copies
-        Number of copies of X'X with independent noise; above 1 only for method ``naive``.
-    subsample
-        Number of people that X'X is summed over, or None for all people.
-    """
-
+    # Share of mu^2 for the smallest eigenvalue of X'X, or 0 if it is not measured.
     eigenvalue_share: float = 0.0
+    # Number of copies of X'X with independent noise; above 1 only for method ``naive``.
     gram_copies: int = 1
-    subsample: int | None = None
+    subsample: int | None = None  # number of people that X'X is summed over, or None for all people
 
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """Standard deviations of the noise in lattice units, rounded up; 0 for a public statistic.
+    """Standard deviations of the noise in lattice units, rounded up; 0 for a public statistic."""
 
-    Attributes
-    ----------
-    gram
-        Noise on the diagonal of ``X_b'X_b``, one value per block. Noise off the diagonal of X'X,
-        C'C and Y'Y is smaller by a factor sqrt(2).
-    fixed_cross, phenotype_cross
-        Noise on X'C and on X'Y.
-    fixed_gram, fixed_phenotype, phenotype_gram
-        Noise on the diagonal of C'C, on C'Y and on the diagonal of Y'Y.
-    observed
-        Noise on the number of people with each phenotype.
-    smallest_eigenvalue
-        Noise on the smallest eigenvalue of X'X; 0 if it is not measured.
-    """
-
+    # Noise on the diagonal of ``X_b'X_b``, one value per block. Noise off the diagonal of X'X, C'C
+    # and Y'Y is smaller by a factor sqrt(2).
     gram: tuple[float, ...]
-    fixed_cross: float
-    phenotype_cross: float
-    fixed_gram: float
-    fixed_phenotype: float
-    phenotype_gram: float
-    observed: float
-    smallest_eigenvalue: float = 0.0
+    fixed_cross: float  # noise on X'C
+    phenotype_cross: float  # noise on X'Y
+    fixed_gram: float  # noise on the diagonal of C'C
+    fixed_phenotype: float  # noise on C'Y
+    phenotype_gram: float  # noise on the diagonal of Y'Y
+    observed: float  # noise on the number of people with each phenotype
+    smallest_eigenvalue: float = 0.0  # noise on that of X'X; 0 if it is not measured
 
 
 def no_noise(n_blocks: int) -> NoiseScales:
@@ -144,28 +97,13 @@ def no_noise(n_blocks: int) -> NoiseScales:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Calibrated noise of one release.
-
-    Attributes
-    ----------
-    promise
-        Guarantee.
-    bounds
-        Public bounds that the guarantee requires.
-    recipe
-        Noisy measurements.
-    split
-        Split t of the shift between X'X and X'Z: D/A for one dense X'X, and 2 tau with
-        tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if they share no shift.
-    cost
-        Cost that the ledger charges.
-    scales
-        Noise scales.
-    """
+    """Calibrated noise of one release."""
 
     promise: Promise
     bounds: PublicBounds
     recipe: Recipe
+    # Split t of the shift between X'X and X'Z: D/A for one dense X'X, and 2 tau with tau^3 + 3 tau
+    # = D/Q for LD blocks (docs/maths/blocks.md); None if they share no shift.
     split: float | None
-    cost: Cost
+    cost: Cost  # that the ledger charges
     scales: NoiseScales

@@ -38,21 +38,12 @@ from primo_scale.storage.files import make_private_directory, sync_directory, wr
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """Noisy moments of phenotypes; public once they are paid for.
+    """Noisy moments of phenotypes; public once they are paid for."""
 
-    Attributes
-    ----------
-    sums
-        Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
-    sigma
-        Standard deviation of the noise on every sum, in units of the sums.
-    charge
-        Identifier of the charge that paid.
-    """
-
+    # Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
     sums: tuple[tuple[int, ...], ...]
-    sigma: float
-    charge: str
+    sigma: float  # standard deviation of the noise on every sum, in units of the sums
+    charge: str  # identifier of the charge that paid
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.ledger import Ledger
@@ -21,7 +20,7 @@ from primo_scale.privacy.private_statistics import (
     privatise,
     reopen_private,
 )
-from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.privacy.receipt import Receipt, record_drawn, settle
 from primo_scale.storage.block_matrices import stored_bytes
 
 
@@ -72,16 +71,8 @@ def pay_and_draw(
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
         digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
-        if charge.statistics_digest not in (None, digest):
-            raise InputError(
-                "the private statistics are not those that the ledger recorded",
-                where=noise_store.statistics_path(charge.id),
-                value=charge.id,
-                remedy="Restore them from a backup, or remove them",
-            )
-        ledger.mark_drawn(charge, digest)
-        noise_store.remove_key(charge.id)
-        announce_step(PaymentStep.KEY_REMOVED)
+        stored = noise_store.statistics_path(charge.id)
+        record_drawn(ledger, charge, digest, noise_store, stored=stored)
     return PaidStatistics(private, receipt)
 
 

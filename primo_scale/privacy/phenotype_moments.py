@@ -27,7 +27,7 @@ from primo_scale.outcomes.coding import BOUNDED_UNIT, LARGEST_VALUE, SMALLEST_UN
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore, NoisyMoments
-from primo_scale.privacy.receipt import Receipt, settle
+from primo_scale.privacy.receipt import Receipt, record_drawn, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
 
@@ -92,9 +92,8 @@ def pay_for_moments(
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
             found = _draw(raw, sigma, receipt.charge, noise_store)
-        ledger.mark_drawn(receipt.charge, _digest_of(found, ledger))
-        noise_store.remove_key(receipt.charge.id)
-        announce_step(PaymentStep.KEY_REMOVED)
+        digest = _digest_of(found, ledger)
+        record_drawn(ledger, receipt.charge, digest, noise_store, stored=noise_store.moments_path)
     return found, receipt
 
 

@@ -40,30 +40,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PublicSizes:
-    """Public sizes that the planner depends on.
+    """Public sizes that the planner depends on."""
 
-    Attributes
-    ----------
-    n_samples, n_variants, n_phenotypes
-        Numbers of people, variants and phenotypes. The number of people is nominal if the true one
-        is private.
-    largest_block
-        Number of variants in the largest LD block; `n_variants` for a dense X'X.
-    row_norm
-        N_x, bound on the squared norm of a lattice genotype row.
-    variant_variance
-        Mean public variance of a coded variant, in squared lattice units.
-    phenotype_scale
-        Number of lattice steps s_y per standard deviation of a phenotype.
-    """
-
-    n_samples: int
+    n_samples: int  # nominal if the true number of people is private
     n_variants: int
     n_phenotypes: int
-    largest_block: int
-    row_norm: int
-    variant_variance: float
-    phenotype_scale: int
+    largest_block: int  # variants in the largest LD block; `n_variants` for a dense X'X
+    row_norm: int  # N_x, bound on the squared norm of a lattice genotype row
+    variant_variance: float  # mean public variance of a coded variant, in squared lattice units
+    phenotype_scale: int  # lattice steps s_y per standard deviation of a phenotype
 
 
 def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:
@@ -113,17 +98,9 @@ def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
 def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = math.inf) -> int:
     """Return the bound N_y on the squared norm of a lattice phenotype row.
 
-    It is the smallest of three bounds, in squared standard deviations: ``b^2 l``, the norm of 99%
-    of normal rows, and `largest_norm`. Source: docs/maths/planner.md, Theorem 2.
-
-    Parameters
-    ----------
-    sizes
-        Public sizes.
-    clip
-        Bound b on the row norm, in standard deviations divided by sqrt(l).
-    largest_norm
-        Largest squared norm, in standard deviations, that the phenotypes' public bounds allow.
+    It is the smallest of three bounds, in squared standard deviations: ``b^2 l`` for the `clip` b,
+    the norm of 99% of normal rows, and `largest_norm`, which the phenotypes' public bounds allow.
+    Source: docs/maths/planner.md, Theorem 2.
 
     Raises
     ------
@@ -150,19 +127,10 @@ def split_for(
     """Return the split t between X'X and X'Z under the prior heritability, in [0.7, 2].
 
     Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
+    `outcome_norm` is the bound N_z on the squared norm of ``z = (c, y)``, and `block_norm` the
+    largest bound beta_b if rows are also clipped in every block, else None.
     Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 5; docs/maths/planner.md,
     "The split and its floor".
-
-    Parameters
-    ----------
-    sizes
-        Public sizes.
-    outcome_norm
-        Bound N_z on the squared norm of ``z = (c, y)``.
-    adjacency
-        Neighbouring relation between cohorts.
-    block_norm
-        Largest bound beta_b if rows are also clipped in every block, else None.
     """
     weights_norm = (
         PRIOR_HERITABILITY * sizes.n_phenotypes * sizes.phenotype_scale**2 / sizes.variant_variance
@@ -180,15 +148,9 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
     """Return the clip b that maximises the effective sample size of one variant.
 
     Small clips lose signal and large clips need more noise. The maximum is flat: at 17,000 variants
-    and epsilon 5, every clip from 0.25 to 0.8 is within about 2% of it.
+    and epsilon 5, every clip from 0.25 to 0.8 is within about 2% of it. `cross_sigma_at` is a
+    function from a bound N_y on phenotype rows to the standard deviation of the noise on X'Y.
     Source: docs/maths/planner.md, Theorem 2.
-
-    Parameters
-    ----------
-    sizes
-        Public sizes.
-    cross_sigma_at
-        Function from a bound N_y on phenotype rows to the standard deviation of the noise on X'Y.
     """
     norms = [phenotype_norm(sizes, clip=clip) for clip in _CLIPS]
     sigma_at = {norm: cross_sigma_at(norm) for norm in set(norms)}

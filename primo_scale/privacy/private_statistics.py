@@ -28,39 +28,22 @@ KIND = "private statistics"
 
 @dataclass(frozen=True)
 class PrivateStatistics:
-    """Statistics that may be post-processed and published.
+    """Statistics that may be post-processed and published."""
 
-    Attributes
-    ----------
-    matrices
-        X'X by blocks, X'Z, Z'Z and the counts of observed phenotypes, each with its noise.
-    mechanism
-        Mechanism whose noise was added. None means exact statistics, whose release is NOT PRIVATE.
-    """
-
+    # X'X by blocks, X'Z, Z'Z and the counts of observed phenotypes, each with its noise.
     matrices: BlockMatrices
+    # Mechanism whose noise was added. None means exact statistics, whose release is NOT PRIVATE.
     mechanism: Mechanism | None
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Parameters of drawing the noise of a release.
-
-    Attributes
-    ----------
-    mechanism
-        Mechanism with calibrated scales.
-    source
-        Source of the noise, which cannot be used again.
-    destination
-        Store that the private statistics are written to.
-    on_block
-        Callback for progress, with the number of finished blocks and the total number.
-    """
+    """Parameters of drawing the noise of a release."""
 
     mechanism: Mechanism
-    source: FineNoise
-    destination: Path
+    source: FineNoise  # cannot be used again
+    destination: Path  # store of the private statistics
+    # Callback for progress, with the number of finished blocks and the total number.
     on_block: Callable[[int, int], None]
 
 

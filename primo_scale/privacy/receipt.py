@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
+from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
@@ -14,21 +16,12 @@ from primo_scale.privacy.noise_store import NoiseStore
 
 @dataclass(frozen=True)
 class Receipt:
-    """Receipt of a payment.
+    """Receipt of a payment."""
 
-    Attributes
-    ----------
-    charge
-        Charge in the ledger. Its noise is stored, or must be drawn once.
-    opened_budget
-        Value of `Reservation.opened_budget`.
-    summary
-        Description of the payment for the user.
-    """
-
+    # Charge in the ledger. Its noise is stored, or must be drawn once.
     charge: Charge
-    opened_budget: bool
-    summary: str
+    opened_budget: bool  # as in `Reservation`
+    summary: str  # for the user
 
 
 def settle(
@@ -71,3 +64,23 @@ def settle(
     else:
         summary = f"paid with charge {charge.id}"
     return Receipt(charge, reservation.opened_budget, summary)
+
+
+def record_drawn(
+    ledger: Ledger, charge: Charge, digest: str, noise_store: NoiseStore, *, stored: Path
+) -> None:
+    """Record that the noise of a charge is stored durably at `stored`, and remove its key.
+
+    `digest` is the keyed digest of what is stored. An InputError is raised if the ledger recorded
+    another one, or does not know the charge.
+    """
+    if charge.statistics_digest not in (None, digest):
+        raise InputError(
+            "the noisy values are not those that the ledger recorded",
+            where=stored,
+            value=charge.id,
+            remedy="Restore them from a backup, or remove them",
+        )
+    ledger.mark_drawn(charge, digest)
+    noise_store.remove_key(charge.id)
+    announce_step(PaymentStep.KEY_REMOVED)

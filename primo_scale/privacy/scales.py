@@ -350,20 +350,13 @@ Scales = Callable[[PublicBounds, Promise, float, float], NoiseScales]
 
 @dataclass(frozen=True)
 class Calibration:
-    """Theorem that calibrates the noise, and the condition under which it applies.
+    """Theorem that calibrates the noise, and the condition under which it applies."""
 
-    Attributes
-    ----------
-    applies : callable
-        Function of bounds, promise and recipe that returns whether the theorem applies.
-    mechanism : callable
-        Function of bounds, promise, recipe and split that returns the mechanism.
-    splits : bool
-        Whether X'X, with the norms of its blocks, and X'Z share the shift according to the split.
-    """
-
+    # Function of bounds, promise and recipe that returns whether the theorem applies.
     applies: Callable[[PublicBounds, Promise, Recipe], bool]
+    # Function of bounds, promise, recipe and split that returns the mechanism.
     mechanism: Callable[[PublicBounds, Promise, Recipe, float], Mechanism]
+    # Whether X'X, with the norms of its blocks, and X'Z share the shift according to the split.
     splits: bool = True
 
 

@@ -22,18 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DocumentKind:
-    """Kind of signed document.
+    """Kind of signed document."""
 
-    Attributes
-    ----------
-    name : str
-        File name of the document in its directory.
-    version : int
-        Version of its schema.
-    """
-
-    name: str
-    version: int
+    name: str  # file name
+    version: int  # of its schema
 
     @property
     def schema_path(self) -> Path:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from primo_scale.errors import InputError
 
 _SHOWN = 3
 _LONGEST_DETAIL = 1000
@@ -39,3 +42,14 @@ def some_of(problems: Sequence[str]) -> str:
     """Return the first problems in one line, and the number of the others."""
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return "; ".join(problems[:_SHOWN]) + more
+
+
+def refuse_problems(
+    findings: Iterable[Finding], problem: str, *, where: str | Path, remedy: str
+) -> None:
+    """Raise an InputError with the first check that does not hold, if there is one."""
+    failed = next((finding for finding in findings if not finding.ok), None)
+    if failed is not None:
+        raise InputError(
+            f"{problem}: {failed.check}", where=where, value=failed.detail, remedy=remedy
+        )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.file_names import PARTY_FILE, VALUES_FILE
+from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.verify_party import verify_party
 
@@ -71,14 +72,9 @@ def open_party_release(directory: str | Path, *, public_key: str | None = None) 
             where=directory,
             remedy="Give the directory of a party.json",
         )
-    problems = [f for f in verify_party(directory, public_key=public_key) if not f.ok]
-    if problems:
-        raise InputError(
-            f"the release is not valid: {problems[0].check}",
-            where=directory,
-            value=problems[0].detail,
-            remedy="Ask the party for an intact copy",
-        )
+    findings = verify_party(directory, public_key=public_key)
+    remedy = "Ask the party for an intact copy"
+    refuse_problems(findings, "the release is not valid", where=directory, remedy=remedy)
     document, _ = read_document(directory, PARTY)
     values = np.load(directory / VALUES_FILE, mmap_mode="r", allow_pickle=False)
     return PartyRelease(directory, values, document or {})

@@ -31,43 +31,25 @@ class PartyColumn:
 
 @dataclass(frozen=True)
 class Mixtures:
-    """Random mixtures of the people (Wu et al., Algorithm 2).
+    """Random mixtures of the people (Wu et al., Algorithm 2)."""
 
-    Attributes
-    ----------
-    count : int
-        Number of mixtures k.
-    seed : str
-        Public seed of the signs, 32 hexadecimal digits.
-    """
-
-    count: Positive
+    count: Positive  # number of mixtures k
+    # Public seed of the signs, 32 hexadecimal digits.
     seed: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 
 
 @dataclass(frozen=True)
 class PartyMechanism:
-    """Noise of the released values.
+    """Noise of the released values."""
 
-    Attributes
-    ----------
-    unit : int
-        Lattice units of half the range of a column.
-    sensitivity : float
-        Largest l2 distance, in lattice units, between the values of this party on neighbouring
-        cohorts.
-    sigma : float
-        Standard deviation of the noise on every value, in lattice units.
-    fine_bits : int
-        The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
-    sampler, sampler_exactness, rng : str
-        Sampler of the noise (`primo_scale.publication.samplers`).
-    """
-
-    unit: Positive
+    unit: Positive  # lattice units of half the range of a column
+    # Largest l2 distance, in lattice units, between the values of this party on neighbouring
+    # cohorts.
     sensitivity: Scale
-    sigma: Scale
+    sigma: Scale  # standard deviation of the noise on every value, in lattice units
+    # The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
     fine_bits: Annotated[int, Meta(ge=0, le=62)]
+    # Sampler of the noise (`primo_scale.publication.samplers`).
     sampler: Annotated[str, one_of([KEYSTREAM.name])]
     sampler_exactness: Annotated[str, one_of([KEYSTREAM.exactness])]
     rng: Annotated[str, one_of([KEYSTREAM.rng])]
@@ -75,46 +57,20 @@ class PartyMechanism:
 
 @dataclass(frozen=True)
 class PartyStatement:
-    """All of party.json except the stamp, the list of files and the signature.
-
-    Attributes
-    ----------
-    software : Software
-        Program that computed the release.
-    created : str
-        UTC date, ``YYYY-MM-DD``.
-    party : str
-        Public name of the party.
-    guarantee : Guarantee
-        Requested epsilon and delta, and the cost of this party's release.
-    person_columns : int
-        Number of columns that epsilon and delta cover: those of this release, or those of all
-        parties.
-    n_people : int
-        Number of people of the roster.
-    alignment : str
-        Keyed digest of the roster, equal for all parties that use the same one.
-    columns : tuple of PartyColumn
-        Released columns.
-    mixtures : Mixtures or None
-        Mixtures that were released; None where the rows of the people were.
-    mechanism : PartyMechanism
-        Noise of the released values.
-    ledger : LedgerEntry
-        Payment for the release.
-    public_by_assumption : tuple of str
-        Assumptions of the guarantee.
-    """
+    """All of party.json except the stamp, the list of files and the signature."""
 
     software: Software
+    # UTC date, ``YYYY-MM-DD``.
     created: Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
-    party: Text
-    guarantee: Guarantee
+    party: Text  # public name of the party
+    guarantee: Guarantee  # requested epsilon and delta, and the cost of this party's release
+    # Number of columns that epsilon and delta cover: those of this release, or those of all
+    # parties.
     person_columns: Positive
-    n_people: Positive
-    alignment: Digest
+    n_people: Positive  # of the roster
+    alignment: Digest  # keyed digest of the roster, equal for all parties that use the same one
     columns: Annotated[tuple[PartyColumn, ...], AtLeastOne]
-    mixtures: Mixtures | None
+    mixtures: Mixtures | None  # None where the rows of the people are released
     mechanism: PartyMechanism
     ledger: LedgerEntry
-    public_by_assumption: tuple[Text, ...]
+    public_by_assumption: tuple[Text, ...]  # assumptions of the guarantee

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import InputError
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.document import (
     Document,
@@ -22,7 +21,7 @@ from primo_scale.publication.file_names import (
     RELEASE_FILE,
     REPORT_FILE,
 )
-from primo_scale.publication.finding import Finding
+from primo_scale.publication.finding import Finding, refuse_problems
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
@@ -53,13 +52,14 @@ def publish_release(
     *,
     signer: Signer | None,
 ) -> Path:
-    """Write, verify and publish a release atomically.
+    """Write, verify and publish a release atomically, and return `directory`.
+
+    The files are written to a sibling directory, which is renamed at the end.
 
     Parameters
     ----------
     directory : Path
-        Directory to create. The files are written to a sibling directory, which is renamed at the
-        end.
+        Directory to create.
     weights : ScoringWeights
         Weights to release; private weights are the output of a mechanism, never of raw statistics.
     statement : Statement
@@ -69,11 +69,6 @@ def publish_release(
         caller omits paths and other values of the custodian.
     signer : Signer or None
         Key that signs a private release; None for a release that is NOT PRIVATE.
-
-    Returns
-    -------
-    Path
-        `directory`.
 
     Raises
     ------
@@ -163,14 +158,12 @@ def file_entries(directory: Path) -> list[Document]:
 
 def refuse_unverified(findings: Iterable[Finding]) -> None:
     """Raise an InputError with the first check that a release to be published does not pass."""
-    problems = [finding for finding in findings if not finding.ok]
-    if problems:
-        raise InputError(
-            f"the release does not pass its own verification: {problems[0].check}",
-            where="release",
-            value=problems[0].detail,
-            remedy="Nothing was published. Please report this error",
-        )
+    refuse_problems(
+        findings,
+        "the release does not pass its own verification",
+        where="release",
+        remedy="Nothing was published. Please report this error",
+    )
 
 
 def open_to_readers(directory: Path) -> None:

@@ -30,18 +30,7 @@ def party_document(statement: PartyStatement) -> Document:
 def publish_party_release(
     directory: Path, values: Path, statement: PartyStatement, signer: Signer
 ) -> Path:
-    """Write, verify and publish a party's release atomically.
-
-    Parameters
-    ----------
-    directory
-        Directory to create.
-    values
-        File of the noisy values, in the format of NumPy.
-    statement
-        Statement about the values.
-    signer
-        Key that signs the release.
+    """Write, verify and publish a party's release of the file `values` atomically.
 
     Raises
     ------

@@ -40,45 +40,24 @@ _PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is
 
 @dataclass(frozen=True)
 class Claims:
-    """Values in release.json from which the guarantee follows.
+    """Values in release.json from which the guarantee follows."""
 
-    Attributes
-    ----------
-    privacy : str
-        Privacy unit: ``full``, ``label`` or ``feature``.
-    replace : bool
-        Whether neighbouring cohorts differ by a replacement (otherwise by addition or removal).
-    row, fixed, phenotype, blocks : int, and tuple of int or None
-        N_x, N_c and N_y, and beta_b of every block.
-    largest_block : int
-        Number of variants in the largest block.
-    people, subsample : int or None
-        Number of people n, None if it is private; and of those in X'X, None for all.
-    split, copies : float or None, and int
-        Parameter t, and number of noisy copies of X'X.
-    stated : Mapping of str to tuple of float
-        Stated sensitivities of each query.
-    sigma : Mapping of str to tuple of float
-        Standard deviations on the diagonal of each query, or smaller values that correspond to the
-        off-diagonal noise.
-    shapes : Mapping of str to list of int
-        Required shape of each statistic.
-    """
-
-    privacy: str
-    replace: bool
-    row: int
-    fixed: int
-    phenotype: int
-    blocks: tuple[int, ...] | None
-    largest_block: int
-    people: int | None
-    subsample: int | None
-    split: float | None
-    copies: int
-    stated: Mapping[str, tuple[float, ...]]
+    privacy: str  # privacy unit: ``full``, ``label`` or ``feature``
+    replace: bool  # whether neighbours differ by a replacement, not by addition or removal
+    row: int  # N_x
+    fixed: int  # N_c
+    phenotype: int  # N_y
+    blocks: tuple[int, ...] | None  # beta_b of every block
+    largest_block: int  # number of variants
+    people: int | None  # n; None if it is private
+    subsample: int | None  # number of people in X'X; None for all
+    split: float | None  # parameter t
+    copies: int  # noisy copies of X'X
+    stated: Mapping[str, tuple[float, ...]]  # stated sensitivities of each query
+    # Standard deviations on the diagonal of each query, or smaller values that correspond to the
+    # off-diagonal noise.
     sigma: Mapping[str, tuple[float, ...]]
-    shapes: Mapping[str, list[int]]
+    shapes: Mapping[str, list[int]]  # required shape of each statistic
 
     @property
     def outcome(self) -> int:
@@ -305,22 +284,12 @@ def _beside_subsample(claims: Claims) -> float:
 
 @dataclass(frozen=True)
 class Theorem:
-    """Theorem about the noise, and the condition under which it applies.
-
-    Attributes
-    ----------
-    applies, joint_shift : callable
-        Functions of the claims: whether the theorem applies, and `joint_shift`.
-    description : str
-        Description in report.html.
-    splits : bool
-        Whether the noise rests on a split, and may rest on norms of LD blocks.
-    """
+    """Theorem about the noise, and the condition under which it applies."""
 
     applies: Callable[[Claims], bool]
-    joint_shift: Callable[[Claims], float]
-    description: str
-    splits: bool = True
+    joint_shift: Callable[[Claims], float]  # as the function `joint_shift`
+    description: str  # in report.html
+    splits: bool = True  # whether the noise rests on a split, and may rest on norms of LD blocks
 
 
 THEOREMS = {

@@ -37,26 +37,15 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """Privacy units, estimators and other properties of a method.
-
-    Attributes
-    ----------
-    measures_eigenvalue : bool
-        Whether a share of the statistics' mu^2 is spent on the smallest eigenvalue of X'X.
-    copies_each : bool
-        Whether every phenotype has a separate X'X.
-    subsamples : bool
-        Whether X'X is summed over a subsample.
-    parameters : tuple of str
-        Names of parameters besides those of the estimator.
-    """
+    """Privacy units, estimators and other properties of a method."""
 
     privacy: tuple[str, ...]
     estimators: tuple[str, ...]
+    # Whether a share of the statistics' mu^2 is spent on the smallest eigenvalue of X'X.
     measures_eigenvalue: bool = False
-    copies_each: bool = False
-    subsamples: bool = False
-    parameters: tuple[str, ...] = ()
+    copies_each: bool = False  # whether every phenotype has a separate X'X
+    subsamples: bool = False  # whether X'X is summed over a subsample
+    parameters: tuple[str, ...] = ()  # names of parameters besides those of the estimator
 
 
 _EVERY = ("full", "label", "feature")

@@ -98,17 +98,10 @@ def check_column_names(kind: str, names: Sequence[str]) -> None:
 def refuse_formulas(
     variants: VariantTable, *, phenotypes: Sequence[str], covariates: Sequence[str]
 ) -> None:
-    """Refuse names, IDs, alleles and chromosomes that begin like a formula.
+    """Refuse names of columns, IDs, alleles and chromosomes that begin like a formula.
 
     Quoted texts would not match the genotypes to be scored. A single character, such as ``-`` for
     an absent allele, is not a formula.
-
-    Parameters
-    ----------
-    variants : VariantTable
-        Variants of the release.
-    phenotypes, covariates : sequence of str
-        Names of the columns.
 
     Raises
     ------

@@ -7,21 +7,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Sampler:
-    """Proved way to draw noise.
-
-    Attributes
-    ----------
-    name : str
-        Name of the sampler.
-    exactness : str
-        Distance of its noise to the ideal distribution.
-    rng : str
-        Source of its randomness.
-    """
+    """Proved way to draw noise."""
 
     name: str
-    exactness: str
-    rng: str
+    exactness: str  # distance of its noise to the ideal distribution
+    rng: str  # source of its randomness
 
 
 KEYSTREAM_DISTANCE = 4e-119

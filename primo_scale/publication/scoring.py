@@ -30,12 +30,7 @@ def scoring_of(chromosomes: Iterable[str]) -> Document:
 def scoring_command(document: Document, directory: PurePath) -> list[str]:
     """Return the plink2 command that computes the scores of a release, one option per entry.
 
-    Parameters
-    ----------
-    document : dict
-        Contents of release.json.
-    directory : PurePath
-        Path of the release in the command.
+    `document` is the contents of release.json, and `directory` the path of the release.
     """
     first = NAMED_COLUMNS + 1
     last = NAMED_COLUMNS + document["cohort"]["n_phenotypes"]

@@ -27,18 +27,10 @@ _VALUE = re.compile(r"[0-9a-f]{128}")
 
 @dataclass(frozen=True)
 class Signer:
-    """Ed25519 key that signs a release.
+    """Ed25519 key that signs a release."""
 
-    Attributes
-    ----------
-    public_key : str
-        Public key, 64 hexadecimal digits.
-    sign : callable
-        Function from bytes to their signature by the private key.
-    """
-
-    public_key: str
-    sign: Callable[[bytes], bytes]
+    public_key: str  # 64 hexadecimal digits
+    sign: Callable[[bytes], bytes]  # from bytes to their signature by the private key
 
 
 def signed_content(document: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,12 @@ from primo_scale.publication.document import (
 )
 from primo_scale.publication.finding import Finding, finding_of, some_of
 from primo_scale.publication.signature import signature_problem
-from primo_scale.publication.wording import NOT_PRIVATE
+from primo_scale.publication.wording import (
+    NOT_PRIVATE,
+    accountant_in_words,
+    public_by_assumption,
+    stamp_of,
+)
 from primo_scale.storage.files import sha256_of_file
 
 _MOST_CONTAINERS = 1 << 20
@@ -76,6 +81,29 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
+def directory_findings(
+    directory: Path,
+    kind: DocumentKind,
+    public_key: str | None,
+    check_contents: Callable[[Path, Document, bool], list[Finding]],
+) -> tuple[Document | None, list[Finding]]:
+    """Return the signed document, None if invalid, and the checks of it and of the other files.
+
+    `check_contents` compares these with the document if their digests are in it; its last argument
+    is whether the signature is by the key that the caller expects.
+    """
+    document, schema = read_document(directory, kind)
+    if document is None:
+        return None, [schema]
+    files = check_files(directory, document, kind)
+    signature = verdict("signature", lambda: [check_signature(document, public_key)])
+    findings = [schema, files, *signature]
+    if files.ok:
+        trusted = public_key is not None and all(finding.ok for finding in signature)
+        findings += verdict("contents", lambda: check_contents(directory, document, trusted))
+    return document, findings
+
+
 def check_files(directory: Path, document: Document, kind: DocumentKind = RELEASE) -> Finding:
     """Check that a directory holds the listed files, unchanged, and no others."""
     listed = {entry["name"]: entry for entry in document["files"]}
@@ -100,6 +128,30 @@ def check_files(directory: Path, document: Document, kind: DocumentKind = RELEAS
     return finding_of(
         "files", problems, f"{len(listed)} files with the stated SHA-256, and no others"
     )
+
+
+def check_words(document: Document, unit: str | None, **fixed: str) -> Finding:
+    """Check that the sentences of a document agree with its numbers and names.
+
+    `unit` is the protected unit in words. `fixed` are members of the guarantee that can have only
+    one value.
+    """
+    expected, promise = stamp_of(document), document["guarantee"]
+    pairs: dict[str, tuple[Any, Any]] = {"stamp": (document["stamp"], expected)}
+    if promise is not None:
+        public = public_by_assumption(promise["privacy"], promise["adjacency"])
+        accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
+        pairs |= {name: (promise[name], value) for name, value in fixed.items()} | {
+            "unit": (promise["unit"], unit),
+            "list of public values": (document["public_by_assumption"], list(public)),
+            "accountant": (promise["accountant"]["method"], accountant),
+        }
+    problems = [
+        f"the stated {name} is {found!r}, not {right!r}"
+        for name, (found, right) in pairs.items()
+        if found != right
+    ]
+    return finding_of("stamp", problems, expected)
 
 
 def check_signature(document: Document, public_key: str | None) -> Finding:

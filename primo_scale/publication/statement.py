@@ -57,18 +57,11 @@ class Software:
 
 @dataclass(frozen=True)
 class StatedCost:
-    """Cost of a release, or of one of its charges.
+    """Cost of a release, or of one of its charges."""
 
-    Attributes
-    ----------
-    mu_squared : float
-        Squared ratio of sensitivity and noise of the Gaussian part.
-    epsilon, delta : float
-        Cost of the part that is only known to be (epsilon, delta)-private: X'X of a secret
-        subsample. Otherwise 0.
-    """
-
-    mu_squared: Amount
+    mu_squared: Amount  # squared ratio of sensitivity and noise of the Gaussian part
+    # Cost of the part that is only known to be (epsilon, delta)-private: X'X of a secret subsample.
+    # Otherwise 0.
     epsilon: Amount
     delta: Share
 
@@ -83,80 +76,47 @@ class Accountant:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Privacy guarantee: (epsilon, delta) and its derivation.
+    """Privacy guarantee: (epsilon, delta) and its derivation."""
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        Requested values; the value of `cost` is within them.
-    cost : StatedCost
-        Total cost of all charges of the release.
-    mu : float
-        Square root of the cost's mu^2, the ratio of sensitivity and noise of all Gaussian parts.
-    adjacency, privacy : str
-        Neighbouring relation and privacy unit.
-    unit : str
-        Description of both (`primo_scale.publication.wording.unit_in_words`).
-    accountant : Accountant
-        Computation of (epsilon, delta) from the cost.
-    """
-
+    # Requested values; the value of `cost` is within them.
     epsilon: Annotated[float, Meta(gt=0, le=1e6)]
     delta: Delta
-    cost: StatedCost
+    cost: StatedCost  # of all charges of the release
+    # Square root of the cost's mu^2, the ratio of sensitivity and noise of all Gaussian parts.
     mu: PositiveAmount
     adjacency: Adjacency
     privacy: Privacy
-    unit: Text
+    unit: Text  # description of both (`primo_scale.publication.wording.unit_in_words`)
     accountant: Accountant
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Public sizes of the cohort.
+    """Public sizes of the cohort."""
 
-    Attributes
-    ----------
-    n_samples : int or None
-        Number of people; None if it is private (full privacy with add-remove).
-    nominal_n : int or None
-        Public number used in place of a private number of people; otherwise None.
-    block_sizes : tuple of int
-        Number of variants of each LD block.
-    """
-
+    # Number of people; None if it is private (full privacy with add-remove).
     n_samples: Positive | None
+    # Public number used in place of a private number of people; otherwise None.
     nominal_n: Positive | None
     n_variants: Positive
     n_phenotypes: Positive
     n_covariates: Natural
-    block_sizes: Annotated[tuple[Positive, ...], AtLeastOne]
+    block_sizes: Annotated[tuple[Positive, ...], AtLeastOne]  # number of variants of each LD block
 
 
 @dataclass(frozen=True)
 class Estimation:
-    """Computation of weights from the noisy statistics (post-processing).
+    """Computation of weights from the noisy statistics (post-processing)."""
 
-    Attributes
-    ----------
-    estimator, shrinkage : str
-        Name of the rule, as in the option ``--shrinkage``, and its description.
-    eigenvalue_floor : str
-        Description of the treatment of eigenvalues that noise made small or negative.
-    parameters : Mapping of str to float
-        Parameters of the rule, in lattice units.
-    penalties : tuple of float
-        Penalties of a ridge, by LD block and by noisy copy of X'X; otherwise empty.
-    attenuation : tuple of float
-        Factor for each phenotype by which the clipping of rows shrinks effects. It is known, and
-        the weights are divided by it.
-    """
-
-    estimator: Annotated[str, one_of(PARAMETERS)]
-    shrinkage: Text
+    estimator: Annotated[str, one_of(PARAMETERS)]  # name of the rule, as in ``--shrinkage``
+    shrinkage: Text  # description of the rule
+    # Description of the treatment of eigenvalues that noise made small or negative.
     eigenvalue_floor: Text
-    parameters: Annotated[Mapping[str, Number], _NAMED_NUMBERS]
+    parameters: Annotated[Mapping[str, Number], _NAMED_NUMBERS]  # of the rule, in lattice units
+    # Penalties of a ridge, by LD block and by noisy copy of X'X; otherwise empty.
     penalties: tuple[Number, ...]
+    # Factor for each phenotype by which the clipping of rows shrinks effects. It is known, and the
+    # weights are divided by it.
     attenuation: Annotated[tuple[PositiveShare, ...], AtLeastOne]
 
 
@@ -166,17 +126,11 @@ class Accuracy:
 
     No value is computed from the cohort, because the fit to the people from whom weights are
     learned overestimates the accuracy in others.
-
-    Attributes
-    ----------
-    effective_sample_size : float
-        Number of people in a cohort analysed without noise that gives the same accuracy.
-    definition : str
-        Formula of the effective sample size, in words.
     """
 
+    # Number of people in a cohort analysed without noise that gives the same accuracy.
     effective_sample_size: Amount
-    definition: Text
+    definition: Text  # formula of the effective sample size, in words
 
 
 @dataclass(frozen=True)
@@ -205,28 +159,16 @@ class LedgerBudget:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """Charges for this release, and the spending of its account before and after them.
+    """Charges for this release, and the spending of its account before and after them."""
 
-    Attributes
-    ----------
-    cohort : str
-        The custodian's name of the cohort, or ``unnamed``.
-    unit, adjacency : str
-        Privacy unit and neighbouring relation of the account, which has its own budget.
-    delta : float
-        The account's delta, at which every epsilon of the entry is stated.
-    charges : tuple of LedgerCharge
-        Charges of this release; the last one paid for the statistics.
-    before, after : LedgerBalance
-        Balances of the account before and after these charges.
-    """
-
-    cohort: Text
+    cohort: Text  # the custodian's name of the cohort, or ``unnamed``
+    # Privacy unit and neighbouring relation of the account, which has its own budget.
     unit: Privacy
     adjacency: Adjacency
-    delta: Delta
+    delta: Delta  # the account's delta, at which every epsilon of the entry is stated
+    # Charges of this release; the last one paid for the statistics.
     charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=2)]
-    before: LedgerBalance
+    before: LedgerBalance  # of the account, before these charges
     after: LedgerBalance
     budget: LedgerBudget
 
@@ -238,34 +180,21 @@ class Statement:
     In a release without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are
     None.
 
-    Attributes
-    ----------
-    created : str
-        UTC date, ``YYYY-MM-DD``. A time of day would reveal the duration of the computation.
-    guarantee, mechanism : Guarantee, StatedMechanism or None
-        Guarantee and the noise from which it follows.
-    estimation, accuracy : Estimation, Accuracy
-        Post-processing of the noisy statistics, and its expected accuracy.
-    ledger : LedgerEntry or None
-        Payment for the release.
-    public_by_assumption : tuple of str
-        Assumptions of the guarantee (`primo_scale.publication.wording.public_by_assumption`).
-    unprotected : tuple of str
-        Names of data of the cohort that are published without protection; empty in a private
-        release.
     """
 
     software: Software
+    # UTC date, ``YYYY-MM-DD``. A time of day would reveal the duration of the computation.
     created: Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
     private: bool
     guarantee: Guarantee | None
-    mechanism: StatedMechanism | None
+    mechanism: StatedMechanism | None  # noise from which the guarantee follows
     cohort: Cohort
     public_inputs: PublicInputs
     estimation: Estimation
     accuracy: Accuracy
     ledger: LedgerEntry | None
-    public_by_assumption: tuple[Text, ...]
+    public_by_assumption: tuple[Text, ...]  # as `primo_scale.publication.wording` lists them
+    # Names of data of the cohort that are published without protection; empty in a private release.
     unprotected: tuple[Text, ...]
 
     @property

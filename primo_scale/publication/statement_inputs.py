@@ -53,55 +53,28 @@ class StatedCovariate:
 
 @dataclass(frozen=True)
 class Source:
-    """Origin of a public input.
+    """Origin of a public input."""
 
-    Attributes
-    ----------
-    input : str
-        Description of the input.
-    value : str
-        Value of the input, or the place where it is given in full.
-    source : str
-        Option that gave the value, or rule that computed it from other public inputs.
-    """
-
-    input: Text
-    value: Text
-    source: Text
+    input: Text  # description of the input
+    value: Text  # value of the input, or the place where it is given in full
+    source: Text  # option that gave the value, or rule that computed it from other public inputs
 
 
 @dataclass(frozen=True)
 class PublicInputs:
-    """Everything that shaped the release and did not come from the cohort.
+    """Everything that shaped the release and did not come from the cohort."""
 
-    Attributes
-    ----------
-    reference_frequencies : ReferenceFrequencies or str
-        Origin of the genotype coding; ``uninformative`` codes every variant about 1.
-    genotype_unit : int
-        Lattice units of one allele copy.
-    phenotype_unit : int
-        Lattice units of one phenotype standard deviation, s_y.
-    constant : int
-        The constant kappa, in lattice units.
-    phenotypes : tuple of StatedPhenotype
-        One entry per phenotype, in the order of weights.tsv.gz.
-    covariates : tuple of StatedCovariate
-        One entry per covariate, in the order of covariates.tsv.
-    ld_blocks : str
-        Rule that made the LD blocks.
-    genome_build : str
-        Genome build of the positions in the PGS Catalog's notation; ``NR`` for not reported.
-    sources : tuple of Source
-        Origins of these inputs and of the bounds on which the noise is based.
-    """
-
+    # Origin of the genotype coding; ``uninformative`` codes every variant about 1.
     reference_frequencies: ReferenceFrequencies | Literal["uninformative"]
-    genotype_unit: Annotated[int, one_of((1, REFERENCE_UNIT))]
-    phenotype_unit: Positive
-    constant: Natural
+    genotype_unit: Annotated[int, one_of((1, REFERENCE_UNIT))]  # lattice units of one allele copy
+    phenotype_unit: Positive  # lattice units of one phenotype standard deviation, s_y
+    constant: Natural  # the constant kappa, in lattice units
+    # One entry per phenotype, in the order of weights.tsv.gz.
     phenotypes: Annotated[tuple[StatedPhenotype, ...], AtLeastOne]
+    # One entry per covariate, in the order of covariates.tsv.
     covariates: tuple[StatedCovariate, ...]
-    ld_blocks: Text
+    ld_blocks: Text  # rule that made the LD blocks
+    # Genome build of the positions in the PGS Catalog's notation; ``NR`` for not reported.
     genome_build: Annotated[str, one_of(BUILD_NAMES)]
+    # Origins of these inputs and of the bounds on which the noise is based.
     sources: Annotated[tuple[Source, ...], AtLeastOne]

@@ -35,99 +35,61 @@ _EXACTLY_SYMMETRIC_HAVE_TWO_SIGMAS = Meta(
 
 @dataclass(frozen=True)
 class StatedQuery:
-    """One noisy statistic of genotypes X, fixed columns C and phenotypes Y.
+    """One noisy statistic of genotypes X, fixed columns C and phenotypes Y."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the statistic, a key of `STATISTICS`.
-    statistic : str
-        Description of the statistic, the value of that key.
-    shape : tuple of int
-        Shape of the statistic; of the dense d x d matrix for ``gram``.
-    layout : str
-        ``svec`` for a symmetric matrix with off-diagonal noise `off_diagonal_sigma`; ``full`` if
-        all entries have equal noise.
-    sensitivity : tuple of float
-        Largest l2 distance between the values of this statistic on neighbouring cohorts, in lattice
-        units: one number, or one per LD block if blocks have their own bounds.
-    sigma : tuple of float
-        Standard deviations of the noise in lattice units, as many as sensitivities.
-    off_diagonal_sigma : tuple of float or None
-        Standard deviations of the noise outside the diagonal of a symmetric matrix.
-    fine_bits : tuple of int
-        The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
-    """
-
-    name: Annotated[str, one_of(STATISTICS)]
+    name: Annotated[str, one_of(STATISTICS)]  # name of the statistic, a key of `STATISTICS`
+    # Description of the statistic, the value of that key.
     statistic: Annotated[str, one_of(STATISTICS.values())]
+    # Shape of the statistic; of the dense d x d matrix for ``gram``.
     shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=2)]
+    # ``svec`` for a symmetric matrix with off-diagonal noise `off_diagonal_sigma`; ``full`` if all
+    # entries have equal noise.
     layout: Layout
+    # Largest l2 distance between the values of this statistic on neighbouring cohorts, in lattice
+    # units: one number, or one per LD block if blocks have their own bounds.
     sensitivity: _Scales
-    sigma: _Scales
+    sigma: _Scales  # standard deviations of the noise in lattice units, as many as sensitivities
+    # Standard deviations of the noise outside the diagonal of a symmetric matrix.
     off_diagonal_sigma: _Scales | None
+    # The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
     fine_bits: Annotated[tuple[Annotated[int, Meta(ge=0, le=62)], ...], AtLeastOne]
 
 
 @dataclass(frozen=True)
 class StatedMechanism:
-    """Calibration of the noise (docs/maths).
+    """Calibration of the noise (docs/maths)."""
 
-    Attributes
-    ----------
-    method, summary, reason : str
-        Name in docs/methods.md, description, and the reason of the choice: ``as given``, or the
-        rule that chose the method.
-    calibration : str
-        Theorem that composes the queries: ``stacked``, ``by-block``, ``add-remove``, ``label`` or
-        ``subsampled``.
-    split : float or None
-        Parameter t, the division of the shift between X'X and X'(C, Y): D/A for one dense X'X, and
-        2 tau with tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if nothing is
-        divided.
-    row_norm_squared : int
-        N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
-        ``||x||^2 ||y||^2 <= N_x N_y`` instead.
-    block_norms_squared : tuple of int or None
-        beta_b of every LD block, if the noise is also based on ``||x_b||^2 <= beta_b``; else None.
-    constant_and_covariates_norm_squared, phenotypes_norm_squared : int
-        N_c and N_y.
-    counts_share, eigenvalue_share : float
-        Shares of the statistics' mu^2 spent on ``observed`` and ``smallest_eigenvalue``.
-    share : float
-        Share of the release's mu^2 spent on the statistics: 1, or less after a purchase of
-        phenotype moments.
-    gram_copies : int
-        Number of noisy copies of X'X, with independent noise.
-    subsample : int or None
-        Number of people in the secret subsample over which X'X is summed; None for everybody.
-    exact_parts : tuple of str
-        Statistics that the guarantee assumes to be public and that have no noise.
-    queries : tuple of StatedQuery
-        All statistics that were measured on the cohort with noise.
-    sampler, sampler_exactness, rng : str
-        Sampler of the noise, its distance to the ideal distribution, and its source of randomness
-        (`primo_scale.publication.samplers`).
-    """
-
-    method: Annotated[str, one_of(METHODS)]
-    summary: Text
-    reason: Text
+    method: Annotated[str, one_of(METHODS)]  # name in docs/methods.md
+    summary: Text  # description of the method
+    reason: Text  # reason of the choice: ``as given``, or the rule that chose the method
+    # Theorem that composes the queries.
     calibration: Annotated[str, one_of(THEOREMS)]
+    # Parameter t, the division of the shift between X'X and X'(C, Y): D/A for one dense X'X, and 2
+    # tau with tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if nothing is divided.
     split: Annotated[float, Meta(ge=1e-12, le=1e12)] | None
+    # N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
+    # ``||x||^2 ||y||^2 <= N_x N_y`` instead.
     row_norm_squared: Positive
+    # beta_b of every LD block, if the noise is also based on ``||x_b||^2 <= beta_b``; else None.
     block_norms_squared: Annotated[tuple[Positive, ...], AtLeastOne] | None
-    constant_and_covariates_norm_squared: Positive
-    phenotypes_norm_squared: Positive
-    counts_share: Share
-    eigenvalue_share: Share
+    constant_and_covariates_norm_squared: Positive  # N_c
+    phenotypes_norm_squared: Positive  # N_y
+    counts_share: Share  # share of the statistics' mu^2 spent on ``observed``
+    eigenvalue_share: Share  # share of the statistics' mu^2 spent on ``smallest_eigenvalue``
+    # Share of the release's mu^2 spent on the statistics: 1, or less after a purchase of phenotype
+    # moments.
     share: PositiveShare
-    gram_copies: Positive
+    gram_copies: Positive  # noisy copies of X'X, with independent noise
+    # Number of people in the secret subsample over which X'X is summed; None for everybody.
     subsample: Positive | None
+    # Statistics that the guarantee assumes to be public and that have no noise.
     exact_parts: Annotated[tuple[Annotated[str, one_of(PARTS)], ...], Distinct]
+    # All statistics that were measured on the cohort with noise.
     queries: Annotated[
         tuple[Annotated[StatedQuery, _EXACTLY_SYMMETRIC_HAVE_TWO_SIGMAS], ...], AtLeastOne
     ]
+    # Sampler of the noise, its distance to the ideal distribution, and its source of randomness
+    # (`primo_scale.publication.samplers`).
     sampler: Annotated[str, one_of(each.name for each in SAMPLERS)]
     sampler_exactness: Annotated[str, one_of(each.exactness for each in SAMPLERS)]
     rng: Annotated[str, one_of(each.rng for each in SAMPLERS)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from primo_scale.errors import InputError, UsageError
 from primo_scale.publication.check_weights import pgs_names
 from primo_scale.publication.contents import contents_problems, text_problems
-from primo_scale.publication.document import PARTY, Document, people_in_words
+from primo_scale.publication.document import PARTY, RELEASE, Document, people_in_words
 from primo_scale.publication.file_names import (
     LOG_FILE,
     PGS_DIRECTORY,
@@ -26,20 +26,15 @@ from primo_scale.publication.finding import Finding, finding_of, some_of
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
 from primo_scale.publication.signed_document import (
-    check_files,
-    check_signature,
+    check_words,
+    directory_findings,
     kind_of,
     read_document,
     verdict,
 )
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights_files import WEIGHTS_FILES
-from primo_scale.publication.wording import (
-    accountant_in_words,
-    public_by_assumption,
-    stamp_of,
-    unit_in_words,
-)
+from primo_scale.publication.wording import unit_in_words
 from primo_scale.version import __version__
 
 
@@ -118,20 +113,10 @@ def verify(
 
 
 def verify_release(directory: Path, *, public_key: str | None = None) -> list[Finding]:
-    """Check a whole release.
+    """Return the results of all checks of a whole release, which may be damaged or forged.
 
-    Parameters
-    ----------
-    directory : Path
-        Release directory, which may be damaged or forged.
-    public_key : str or None
-        Public key of the custodian, in hexadecimal; None accepts a signature by any key.
-
-    Returns
-    -------
-    list of Finding
-        Results in the order of the checks. The release is valid if all are `ok`. A check is omitted
-        if it depends on an earlier one that failed.
+    `public_key` is that of the custodian, in hexadecimal; None accepts a signature by any key. A
+    check is omitted if it depends on an earlier one that failed.
 
     Raises
     ------
@@ -143,18 +128,8 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
         raise InputError(
             "holds no release", where=directory, remedy="Give the directory of a release.json"
         )
-    document, schema = read_document(directory)
-    if document is None:
-        return [schema]
-    files = check_files(directory, document)
-    signature = verdict("signature", lambda: [check_signature(document, public_key)])
-    findings = [schema, files, *signature]
-    if files.ok:
-        trusted = public_key is not None and all(finding.ok for finding in signature)
-        findings += verdict(
-            "contents", lambda: _check_contents(directory, document, trusted=trusted)
-        )
-    return findings + document_findings(document)
+    document, findings = directory_findings(directory, RELEASE, public_key, _check_contents)
+    return findings if document is None else findings + document_findings(document)
 
 
 def document_findings(document: Document) -> list[Finding]:
@@ -170,24 +145,10 @@ def document_findings(document: Document) -> list[Finding]:
 
 
 def _check_words(document: Document) -> Finding:
-    """Check that the sentences agree with the numbers and names."""
-    expected = stamp_of(document)
-    problems = []
-    if document["stamp"] != expected:
-        problems.append(f"the stated stamp is {document['stamp']!r}, not {expected!r}")
     promise = document["guarantee"]
-    if promise is not None:
-        privacy, adjacency = promise["privacy"], promise["adjacency"]
-        if promise["unit"] != unit_in_words(privacy, adjacency):
-            problems.append(
-                f"the stated unit {promise['unit']!r} is not that of {privacy}, {adjacency}"
-            )
-        if document["public_by_assumption"] != list(public_by_assumption(privacy, adjacency)):
-            problems.append(f"the stated public values are not those of {privacy}, {adjacency}")
-        accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
-        if promise["accountant"]["method"] != accountant:
-            problems.append(f"the stated accountant {promise['accountant']['method']!r} is unknown")
-    return finding_of("stamp", problems, expected)
+    return check_words(
+        document, promise and unit_in_words(promise["privacy"], promise["adjacency"])
+    )
 
 
 def _check_names(document: Document) -> Finding:
@@ -237,7 +198,7 @@ def _check_estimation(document: Document) -> Finding:
     return finding_of("estimation", problems, f"{estimator} with its parameters")
 
 
-def _check_contents(directory: Path, document: Document, *, trusted: bool) -> list[Finding]:
+def _check_contents(directory: Path, document: Document, trusted: bool) -> list[Finding]:
     """Check the other files, whose digests are in release.json.
 
     A release of this version has the texts that this version renders. Texts of another version are

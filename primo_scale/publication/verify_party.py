@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,17 +23,7 @@ from primo_scale.publication.recompute_profile import (
     epsilon_of,
     log_delta_on_lattice,
 )
-from primo_scale.publication.signed_document import (
-    check_files,
-    check_signature,
-    read_document,
-    verdict,
-)
-from primo_scale.publication.wording import (
-    accountant_in_words,
-    public_by_assumption,
-    stamp_of,
-)
+from primo_scale.publication.signed_document import check_words, directory_findings, verdict
 from primo_scale.version import __version__
 
 _UNIT = 1 << 20
@@ -43,30 +32,15 @@ _VALUE = np.dtype("<i8")
 
 
 def verify_party(directory: Path, *, public_key: str | None = None) -> list[Finding]:
-    """Check a party's release.
+    """Return the results of all checks of a party's release, which may be damaged or forged.
 
-    Parameters
-    ----------
-    directory
-        Directory with party.json, which may be damaged or forged.
-    public_key
-        Public key of the custodian, in hexadecimal; None accepts a signature by any key.
-
-    Returns
-    -------
-    list of Finding
-        Results in the order of the checks. The release is valid if all are `ok`.
+    `public_key` is that of the custodian, in hexadecimal; None accepts a signature by any key.
     """
-    document, schema = read_document(directory, PARTY)
+    document, findings = directory_findings(directory, PARTY, public_key, _check_contents)
     if document is None:
-        return [schema]
-    files = check_files(directory, document, PARTY)
-    signature = verdict("signature", lambda: [check_signature(document, public_key)])
-    findings = [schema, files, *signature]
-    if files.ok:
-        trusted = public_key is not None and all(finding.ok for finding in signature)
-        findings += verdict("contents", lambda: [_check_contents(directory, document, trusted)])
-    findings += verdict("stamp", lambda: [_check_words(document)])
+        return findings
+    promised = {"privacy": "full", "adjacency": "replace-one"}
+    findings += verdict("stamp", lambda: [check_words(document, party_unit(document), **promised)])
     return findings + verdict("guarantee", lambda: _guarantee(document))
 
 
@@ -76,7 +50,7 @@ def _shape(document: Document) -> tuple[int, int]:
     return rows, len(document["columns"])
 
 
-def _check_contents(directory: Path, document: Document, trusted: bool) -> Finding:
+def _check_contents(directory: Path, document: Document, trusted: bool) -> list[Finding]:
     """Check the other files; a README of another version only if no trusted signature covers it."""
     expected = {COLUMNS_FILE: columns_table(document)}
     if document["software"]["version"] == __version__ or not trusted:
@@ -92,7 +66,8 @@ def _check_contents(directory: Path, document: Document, trusted: bool) -> Findi
     if any(not column["lower"] < column["upper"] for column in document["columns"]):
         problems.append("the bounds of a column are not an increasing range")
     problems += _values_problems(directory / VALUES_FILE, _shape(document))
-    return finding_of("contents", problems, "README, columns and values agree with party.json")
+    detail = "README, columns and values agree with party.json"
+    return [finding_of("contents", problems, detail)]
 
 
 def _values_problems(path: Path, shape: tuple[int, int]) -> list[str]:
@@ -104,29 +79,6 @@ def _values_problems(path: Path, shape: tuple[int, int]) -> list[str]:
     if (found, fortran, dtype) != (shape, False, _VALUE) or path.stat().st_size != size:
         return [f"{path.name} does not hold {shape[0]} rows of {shape[1]} 64-bit integers"]
     return []
-
-
-def _check_words(document: Document) -> Finding:
-    guarantee = document["guarantee"]
-    privacy, adjacency = guarantee["privacy"], guarantee["adjacency"]
-    expected = stamp_of(document)
-    pairs: dict[str, tuple[Any, Any]] = {
-        "stamp": (document["stamp"], expected),
-        "privacy": (privacy, "full"),
-        "adjacency": (adjacency, "replace-one"),
-        "unit": (guarantee["unit"], party_unit(document)),
-        "accountant": (guarantee["accountant"]["method"], accountant_in_words(subsampled=False)),
-        "assumptions": (
-            document["public_by_assumption"],
-            list(public_by_assumption(privacy, adjacency)),
-        ),
-    }
-    problems = [
-        f"the stated {name} is {found!r}, not {right!r}"
-        for name, (found, right) in pairs.items()
-        if found != right
-    ]
-    return finding_of("stamp", problems, expected)
 
 
 def _guarantee(document: Document) -> list[Finding]:

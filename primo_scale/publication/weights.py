@@ -46,31 +46,17 @@ class ScoringWeights:
     For a person with g copies of allele1 (`centre_dosage` where missing) and covariates u::
 
         prediction = intercept + g @ per_allele + u @ covariate_weights
-
-    Attributes
-    ----------
-    variants : VariantTable
-        Table of the d variants; allele1 is the effect allele.
-    phenotypes : tuple of str
-        Names of the l phenotypes.
-    per_allele : ndarray of float64, shape (d, l)
-        Phenotype units per copy of allele1.
-    intercept : ndarray of float64, shape (l,)
-        Phenotype units, for no copies of allele1 and covariates of zero.
-    covariates : tuple of str
-        Names of the c covariates.
-    covariate_weights : ndarray of float64, shape (c, l)
-        Phenotype units per raw covariate unit.
-    centre_dosage : ndarray of float64, shape (d,)
-        Public dosage of allele1 in [0, 2] that replaces a missing genotype.
     """
 
-    variants: VariantTable
-    phenotypes: tuple[str, ...]
-    per_allele: npt.NDArray[np.float64]
+    variants: VariantTable  # d variants; allele1 is the effect allele
+    phenotypes: tuple[str, ...]  # l names
+    per_allele: npt.NDArray[np.float64]  # phenotype units per copy of allele1, shape (d, l)
+    # Phenotype units, for no copies of allele1 and covariates of zero, shape (l,).
     intercept: npt.NDArray[np.float64]
-    covariates: tuple[str, ...]
+    covariates: tuple[str, ...]  # c names
+    # Phenotype units per raw covariate unit, shape (c, l).
     covariate_weights: npt.NDArray[np.float64]
+    # Public dosage of allele1 in [0, 2] that replaces a missing genotype, shape (d,).
     centre_dosage: npt.NDArray[np.float64]
 
 

@@ -57,15 +57,7 @@ _KNOWN = {
 
 
 def unit_in_words(privacy: str, adjacency: str) -> str:
-    """Return what two neighbouring cohorts may differ in.
-
-    Parameters
-    ----------
-    privacy : str
-        Privacy unit: ``full``, ``label`` or ``feature``.
-    adjacency : str
-        Neighbouring relation: ``replace-one`` or ``add-remove``.
-    """
+    """Return what neighbouring cohorts may differ in, under a privacy unit and an adjacency."""
     return _UNITS[privacy, adjacency]
 
 
@@ -81,10 +73,7 @@ def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
 def accountant_in_words(*, subsampled: bool) -> str:
     """Return how (epsilon, delta) is computed from the noise.
 
-    Parameters
-    ----------
-    subsampled : bool
-        Whether X'X is the sum over a secret subsample.
+    `subsampled` is whether X'X is the sum over a secret subsample.
     """
     return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 

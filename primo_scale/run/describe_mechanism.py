@@ -35,22 +35,13 @@ _LIBRARIES = ("scipy", "cryptography")
 
 @dataclass(frozen=True)
 class Stated:
-    """Facts that are stated beside the mechanism.
-
-    Attributes
-    ----------
-    method, summary, reason : str
-        Name of the method, what it does, and why it was used.
-    n_fixed : int
-        Number of columns of C: the constant and the covariates.
-    moments_sigma : float or None
-        Sigma of the noise on phenotype moments, if they were bought, with a charge of their own.
-    """
+    """Facts that are stated beside the mechanism."""
 
     method: str
-    summary: str
-    reason: str
-    n_fixed: int
+    summary: str  # what the method does
+    reason: str  # why the method was used
+    n_fixed: int  # columns of C: the constant and the covariates
+    # Sigma of the noise on phenotype moments, if they were bought, with a charge of their own.
     moments_sigma: float | None = None
 
 

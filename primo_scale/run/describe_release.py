@@ -42,23 +42,13 @@ _EFFECTIVE_SIZE = (
 
 @dataclass(frozen=True)
 class Payment:
-    """Payment for a private release, and the noise that it bought.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-        Calibrated noise.
-    charges : tuple of Charge
-        Charge for phenotype moments, if they were bought, and last that for the statistics.
-    balance : Balance
-        Balance of the paying account, these charges included.
-    effective_sample_size : float
-        Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
-    """
+    """Payment for a private release, and the noise that it bought."""
 
     mechanism: Mechanism
+    # Charge for phenotype moments, if they were bought, and last that for the statistics.
     charges: tuple[Charge, ...]
-    balance: Balance
+    balance: Balance  # of the paying account, these charges included
+    # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
     effective_sample_size: float
 
 
@@ -197,14 +187,9 @@ def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
 
 
 def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.LedgerEntry:
-    """State what a release cost, and its account before and after it.
+    """State what a release cost, and its account before and after the release's `charges`.
 
-    Parameters
-    ----------
-    balance
-        Balance of the account, with the charges of the release.
-    charges
-        Charges of the release.
+    `balance` includes these charges.
     """
     account, budget = balance.account, balance.budget
     own = {charge.id for charge in charges}

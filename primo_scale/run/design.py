@@ -62,54 +62,26 @@ class PaidMoments:
 
 @dataclass(frozen=True)
 class Design:
-    """Public choices of a run, which `finalize` needs beside the statistics.
+    """Public choices of a run, which `finalize` needs beside the statistics."""
 
-    Attributes
-    ----------
-    n_samples : int
-        Number of people n; private if there is a `nominal_n`.
-    nominal_n : int or None
-        Public size that everything is planned for; None if n is public.
-    privacy, adjacency
-        Privacy unit and neighbouring relation.
-    subsample : int or None
-        Number of people that X'X is summed over; None stands for everybody.
-    boundaries : tuple of int
-        Boundaries of the LD blocks, as indices of variants.
-    ld_blocks : str
-        Rule that gave the LD blocks, for the report.
-    genotypes, outcomes
-        Public codings.
-    reference : dict or None
-        Name and SHA-256 of the frequency file.
-    row_norm, block_norms, phenotype_norm
-        N_x, beta_b (None without bounds on single blocks) and N_y, squared lattice units.
-    moments : PaidMoments or None
-        Phenotype means and sds that were paid for before anything was summed.
-    clipped : bool
-        False for statistics of unclipped rows, which can never be made private.
-    genotype_store : str
-        Location of the genotypes, for the variant list.
-    object_store : str or None
-        Prefix of a bucket that holds the statistics; None stands for the work directory.
-    """
-
-    n_samples: int
-    nominal_n: int | None
+    n_samples: int  # n; private if there is a `nominal_n`
+    nominal_n: int | None  # public size that everything is planned for; None if n is public
     privacy: PrivacyUnit
     adjacency: Adjacency
-    subsample: int | None
-    boundaries: tuple[int, ...]
-    ld_blocks: str
+    subsample: int | None  # number of people that X'X is summed over; None stands for everybody
+    boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
+    ld_blocks: str  # rule that gave the LD blocks, for the report
     genotypes: GenotypeCoding
     outcomes: OutcomeCoding
-    reference: dict[str, str] | None
-    row_norm: int
-    block_norms: tuple[int, ...] | None
-    phenotype_norm: int
+    reference: dict[str, str] | None  # name and SHA-256 of the frequency file
+    row_norm: int  # N_x in squared lattice units, as the other norms
+    block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
+    phenotype_norm: int  # N_y
+    # Phenotype means and sds that were paid for before anything was summed.
     moments: PaidMoments | None
-    clipped: bool
-    genotype_store: str
+    clipped: bool  # False for statistics of unclipped rows, which can never be made private
+    genotype_store: str  # location of the genotypes, for the variant list
+    # Prefix of a bucket that holds the statistics; None stands for the work directory.
     object_store: str | None = None
 
     @property

@@ -88,21 +88,19 @@ class PlannedRun:
 
 
 def check_before_work(
-    store: GenotypeStore, request: AccumulateRequest, release: FinalizeRequest | None
+    store: GenotypeStore,
+    request: AccumulateRequest,
+    release: FinalizeRequest | None,
+    *,
+    read_values: bool = True,
 ) -> PlannedRun:
     """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
-    Phenotype moments are paid for later, because no size depends on them.
-
-    Parameters
-    ----------
-    store : GenotypeStore
-        Genotypes, or the tables of genotypes that are still to be ingested.
-    request : AccumulateRequest
-        Request to sum. Its work directory need not exist; the results of an earlier run in it
-        are taken into account.
-    release : FinalizeRequest or None
-        Request of the release that the same run makes.
+    Phenotype moments are paid for later, because no size depends on them. `store` may hold only the
+    tables of genotypes that are still to be ingested. The work directory need not exist; the
+    results of an earlier run in it are taken into account. `release` is the request of the release
+    that the same run makes, or None. `read_values` asks to read all values of the outcomes, so that
+    an error appears now; a run that aligns the outcomes next finds it as soon.
 
     Raises
     ------
@@ -143,7 +141,7 @@ def check_before_work(
         summation = forecast_summation(store, design, execution, work_dir, needs)
     if release is not None:
         refuse_small_memory(needs)
-    if not (summed or aligned):
+    if read_values and not (summed or aligned):
         _read_tables(store, tables, coding)
     return PlannedRun(design, matched, chosen, accuracy, summation, needs)
 

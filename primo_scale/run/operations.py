@@ -105,7 +105,11 @@ def accumulate(request: AccumulateRequest) -> Summed:
         is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
             store = open_genotype_store(request.genotypes)
-            raw = _sum(store, request, check_before_work(store, request, None))
+            # Values are read before work only if moments are paid for in between.
+            planned = check_before_work(
+                store, request, None, read_values=request.outcomes.pheno_moments
+            )
+            raw = _sum(store, request, planned)
     return Summed(request.work_dir, raw.sha256)
 
 

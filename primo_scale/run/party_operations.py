@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.reader import find_paying_cohort
 from primo_scale.ledger.refusals import lowered_budget
-from primo_scale.ledger.spending import PayingCohort
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties.columns import (
@@ -29,7 +27,6 @@ from primo_scale.parties.exact_columns import survey
 from primo_scale.parties.noise_scale import party_noise, party_sensitivity
 from primo_scale.parties.purchase import PartyValues, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
-from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication import party_statement as said
 from primo_scale.publication.document import PARTY
@@ -69,7 +66,6 @@ if TYPE_CHECKING:
     from primo_scale.ledger.spending import Balance, Charge
     from primo_scale.run.party_requests import PartyReleaseRequest
 
-_UNIT, _ADJACENCY = PrivacyUnit.FULL, Adjacency.REPLACE_ONE
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
 
 
@@ -134,12 +130,14 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
     party = _columns(request)
     roster = read_roster(request.roster, request.party_key)
     values = _values(request, party, roster)
-    n_known = len(values.survey.individuals)
-    LOGGER.info("%d of %d people of the roster are in the file", n_known, len(roster))
     noise_store = NoiseStore(request.work_dir / NOISE)
-    promise = Promise(request.epsilon, request.delta, _UNIT, _ADJACENCY)
+    promise, people = request.promise, values.survey.individuals
+    LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
+    unit, adjacency = promise.privacy, promise.adjacency
     with Ledger(ledger_path, create=not noise_store.used_charges()) as ledger:
-        payer = _paying_cohort(ledger, roster, values.survey.individuals, request.cohort)
+        payer = find_paying_cohort(
+            ledger, roster.tag, people, request.cohort, unit=unit, adjacency=adjacency
+        )
         with deferred():
             path, receipt = pay_for_values(
                 values, promise, noise_store,
@@ -216,19 +214,11 @@ def _individuals(people: Path) -> list[str]:
     return [iid for group in table.row_groups(()) for iid in individuals_of(group)]
 
 
-def _paying_cohort(
-    ledger: Ledger, roster: Roster, individuals: list[str], cohort: str | None
-) -> PayingCohort:
-    return find_paying_cohort(
-        ledger, roster.tag, individuals, cohort, unit=_UNIT, adjacency=_ADJACENCY
-    )
-
-
 def _statement(
     request: PartyReleaseRequest, values: PartyValues, charge: Charge, balance: Balance
 ) -> said.PartyStatement:
-    promise = Promise(request.epsilon, request.delta, _UNIT, _ADJACENCY)
-    count, sigma, signs = values.shape[1], values.noise.sigma, request.signs
+    promise, signs = request.promise, request.signs
+    count, sigma = values.shape[1], values.noise.sigma
     return said.PartyStatement(
         software=Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
@@ -249,7 +239,7 @@ def _statement(
             rng=KEYSTREAM.rng,
         ),
         ledger=state_ledger_entry(balance, (charge,)),
-        public_by_assumption=public_by_assumption(str(_UNIT), str(_ADJACENCY)),
+        public_by_assumption=public_by_assumption(str(promise.privacy), str(promise.adjacency)),
     )
 
 

@@ -13,6 +13,7 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.parties.fit import PartyMethod
 from primo_scale.parties.random_signs import SEED_DIGITS, RandomSigns
+from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.request_parts import OutcomeTables, StrPath, check_number, regular_file
 from primo_scale.storage.locations import Location, parse_location
 
@@ -117,6 +118,11 @@ class PartyReleaseRequest:
         if self.pheno is None:
             return None
         return OutcomeTables(self.pheno, self.pheno_bounds, pheno_name=self.pheno_name)
+
+    @property
+    def promise(self) -> Promise:
+        """Promise about a person's whole row, which a neighbouring cohort replaces by any other."""
+        return Promise(self.epsilon, self.delta)
 
     @property
     def signs(self) -> RandomSigns | None:

@@ -24,50 +24,25 @@ LIVE_PROGRESS = 5
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Record of a run. PRIVATE: the number of tasks reveals the number of people.
+    """Record of a run. PRIVATE: the number of tasks reveals the number of people."""
 
-    Attributes
-    ----------
-    command : str
-        Name of the command, such as ``gwas_release``.
-    pid, host : int, str
-        Process of the run, and its machine.
-    started, updated : str
-        Times in ISO 8601.
-    stage : str
-        Current or last stage; empty before the first.
-    outcome : str or None
-        None during the run; then ``finished``, ``interrupted`` or ``failed``.
-    message : str or None
-        Error that ended the run, in one line.
-    out : str or None
-        Release directory, once it is published.
-    of_what : str
-        What `done` and `total` count: tasks, partitions or pieces.
-    done, total : int
-        Counts of the stage, earlier runs included; 0 of 0 where nothing is counted.
-    work_done : float or None
-        Share of the stage's work, in [0, 1].
-    per_second : float
-        Rate over the last minutes.
-    seconds_left : float or None
-        Time left in the stage at this rate; None while it is too early to tell.
-    """
-
-    command: str
+    command: str  # such as ``gwas_release``
     pid: int
     host: str
-    started: str
+    started: str  # times in ISO 8601
     updated: str
-    stage: str = ""
-    outcome: str | None = None
-    message: str | None = None
-    out: str | None = None
-    of_what: str = ""
-    done: int = 0
-    total: int = 0
-    work_done: float | None = None
-    per_second: float = 0.0
+    stage: str = ""  # current or last stage; empty before the first
+    outcome: str | None = (
+        None  # None during the run; then ``finished``, ``interrupted`` or ``failed``
+    )
+    message: str | None = None  # error that ended the run, in one line
+    out: str | None = None  # release directory, once it is published
+    of_what: str = ""  # what `done` and `total` count: tasks, partitions or pieces
+    done: int = 0  # earlier runs included, as in `total`
+    total: int = 0  # of the stage; 0 where nothing is counted
+    work_done: float | None = None  # share of the stage's work, in [0, 1]
+    per_second: float = 0.0  # rate over the last minutes
+    # Time left in the stage at this rate; None while it is too early to tell.
     seconds_left: float | None = None
 
 

@@ -109,18 +109,16 @@ def refuse_damaged(out: Path) -> None:
 
     The caller knows its release.json, and so trusts the key in it for the texts of another version.
     """
+    from primo_scale.publication.finding import refuse_problems
     from primo_scale.publication.verify import verify_release
 
     signature = (_read_release(out) or {}).get("signature") or {}
-    findings = verify_release(out, public_key=signature.get("public_key"))
-    problems = [finding for finding in findings if not finding.ok]
-    if problems:
-        raise InputError(
-            f"the release there is damaged: {problems[0].check}",
-            where=out,
-            value=problems[0].detail,
-            remedy="Restore it from a copy, or move it away and run the same command again",
-        )
+    refuse_problems(
+        verify_release(out, public_key=signature.get("public_key")),
+        "the release there is damaged",
+        where=out,
+        remedy="Restore it from a copy, or move it away and run the same command again",
+    )
 
 
 def _read_release(out: Path) -> dict[str, Any] | None:

@@ -66,22 +66,12 @@ _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
 
 @dataclass(frozen=True)
 class _Purged:
-    """Note that stays in a purged work directory.
+    """Note that stays in a purged work directory."""
 
-    Attributes
-    ----------
-    release : str
-        Path of the release directory.
-    document_sha256, request_sha256 : str
-        Digests of release.json and of the options that shaped the release.
-    genotypes : bool
-        Whether the genotype store, and its copy in a bucket, are deleted too.
-    """
-
-    release: str
-    document_sha256: str
-    request_sha256: str
-    genotypes: bool
+    release: str  # path of the release directory
+    document_sha256: str  # of release.json
+    request_sha256: str  # of the options that shaped the release
+    genotypes: bool  # whether the genotype store, and its copy in a bucket, are deleted too
 
 
 def purge(request: PublishingRequest) -> None:

@@ -58,23 +58,14 @@ _LEAST = METHODS["reuse-cov-gauss"]  # needs the least of all methods
 
 @dataclass(frozen=True)
 class ReleaseNeeds:
-    """Resources of one release, from public sizes.
+    """Resources of one release, from public sizes."""
 
-    Attributes
-    ----------
-    solving_bytes, publishing_bytes, drawing_bytes : int
-        Memory beyond that of an idle process, at three moments.
-    noisy_bytes : int
-        Size of the private statistics on the disk of the work directory; 0 without noise.
-    largest_block : int
-        Number of variants in the largest LD block; solving takes its square.
-    """
-
+    # Memory beyond that of an idle process, at three moments.
     solving_bytes: int
     publishing_bytes: int
     drawing_bytes: int
-    noisy_bytes: int
-    largest_block: int
+    noisy_bytes: int  # private statistics on the disk of the work directory; 0 without noise
+    largest_block: int  # variants in the largest LD block; solving takes its square
 
     @property
     def memory_bytes(self) -> int:
@@ -123,20 +114,11 @@ def refuse_small_memory(needs: ReleaseNeeds) -> None:
 
 @dataclass(frozen=True)
 class SummationForecast:
-    """Forecast of an accumulation. PRIVATE: it tells the number of people.
-
-    Attributes
-    ----------
-    needs : Needs
-        Tasks, memory and disk.
-    kernel : str
-        Name of the product kernel.
-    seconds : float
-        Predicted time on the cores of this machine, or on one such core where others compute.
-    """
+    """Forecast of an accumulation. PRIVATE: it tells the number of people."""
 
     needs: Needs
-    kernel: str
+    kernel: str  # name
+    # Predicted time on the cores of this machine, or on one such core where others compute.
     seconds: float
 
 

@@ -113,16 +113,8 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
 
     The log and the progress file are private, because they tell the number of people. The log
     starts with the options of the request, and states how the block ended. Afterwards the logger
-    is as it was before.
-
-    Parameters
-    ----------
-    work_dir : Path
-        Work directory, locked by this run.
-    name : str
-        Name of the operation, such as ``release``.
-    request : attrs instance
-        Request of the run.
+    is as it was before. `work_dir` is locked by this run, and `name` is that of the operation, such
+    as ``release``.
     """
     path = work_dir / RUN_LOG
     log = _LogFile(path, encoding="utf-8")

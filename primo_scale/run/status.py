@@ -26,26 +26,15 @@ _REMARKS = {
 
 @dataclass(frozen=True)
 class Status:
-    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people.
+    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people."""
 
-    Attributes
-    ----------
-    state : str
-        ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
-        error; ``stopped``: it was interrupted or killed, and the same command continues it;
-        ``unknown``: it is on another machine and has not recorded its end.
-    run : RunProgress or None
-        Record of the run; None if it has not begun to record.
-    disk : dict of str to int
-        Bytes in use on the disk, by name in the work directory, largest first.
-    disk_free : int
-        Bytes.
-    """
-
+    # ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
+    # error; ``stopped``: it was interrupted or killed, and the same command continues it;
+    # ``unknown``: it is on another machine and has not recorded its end.
     state: str
-    run: RunProgress | None
-    disk: dict[str, int]
-    disk_free: int
+    run: RunProgress | None  # record of the run; None if it has not begun to record
+    disk: dict[str, int]  # bytes in use on the disk, by name in the work directory, largest first
+    disk_free: int  # bytes
 
 
 def read_status(work_dir: Path) -> Status:

@@ -46,18 +46,10 @@ def other_statistics(statistics: Location) -> InputError:
 
 @dataclass(frozen=True)
 class _Claims:
-    """Record of the prefixes that a work directory has claimed.
+    """Record of the prefixes that a work directory has claimed."""
 
-    Attributes
-    ----------
-    name : str
-        Random name of the work directory, which every prefix that it uses contains.
-    urls : tuple of str
-        Prefixes that it uses or was refused, the last one at the end.
-    """
-
-    name: str
-    urls: tuple[str, ...]
+    name: str  # random name of the work directory, which every prefix that it uses contains
+    urls: tuple[str, ...]  # prefixes that it uses or was refused, the last one at the end
 
     @classmethod
     def of(cls, work_dir: Path) -> _Claims | None:

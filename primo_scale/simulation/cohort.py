@@ -12,48 +12,24 @@ from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_peo
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """Parameters of a simulated cohort.
+    """Parameters of a simulated cohort."""
 
-    Attributes
-    ----------
-    bfile : str
-        Prefix of the PLINK 1 fileset of the panel.
-    out : str
-        Prefix of the files to write.
-    samples : int
-        Number of people.
-    seed : int
-        Seed of the people.
-    variants : int or None
-        Number of variants; more than the panel has tiles it under new IDs. None stands for the
-        panel's.
-    mean_segment : float
-        Mean number of neighbouring variants copied from one member of the panel.
-    missing : float
-        Share of genotype calls that are missing.
-    phenotypes : int
-        Number of quantitative traits, of mean 0 and variance 1.
-    prevalence : float or None
-        Share of cases of a further binary trait; None stands for no such trait.
-    heritability : float
-        Heritability of every trait, of the binary one on the liability scale.
-    causal_fraction : float
-        Share of polymorphic variants that have an effect.
-    effects_seed : int
-        Seed of the effects; cohorts that share it, and the trait options, share their effects.
-    """
-
-    bfile: str
-    out: str
+    bfile: str  # prefix of the PLINK 1 fileset of the panel
+    out: str  # prefix of the files to write
     samples: int
-    seed: int
+    seed: int  # of the people
+    # More variants than the panel has tile it under new IDs. None stands for those of the panel.
     variants: int | None = None
+    # Mean number of neighbouring variants copied from one member of the panel.
     mean_segment: float = 200
-    missing: float = 0
-    phenotypes: int = 0
+    missing: float = 0  # share of genotype calls
+    phenotypes: int = 0  # quantitative traits, of mean 0 and variance 1
+    # Share of cases of a further binary trait; None stands for no such trait.
     prevalence: float | None = None
+    # Heritability of every trait, of the binary one on the liability scale.
     heritability: float = 0.3
-    causal_fraction: float = 0.01
+    causal_fraction: float = 0.01  # share of polymorphic variants that have an effect
+    # Seed of the effects; cohorts that share it, and the trait options, share their effects.
     effects_seed: int = 0
 
 

@@ -51,30 +51,18 @@ _OF_MISSING_CALLS = np.uint64(0xD1B54A32D192ED03)
 
 @dataclass(frozen=True, eq=False)
 class Mosaic:
-    """Population of mosaics with d variants.
+    """Population of mosaics with d variants."""
 
-    Attributes
-    ----------
-    codes : ndarray of uint8, shape (panel variants, panel members)
-        Raw PLINK values: 0 for two copies of A1, 1 missing, 2 for one copy, 3 for no copy.
-    panel_row : ndarray of int32, shape (d,)
-        Row of `codes` that each variant copies.
-    chromosome_starts : ndarray of bool, shape (d,)
-        Whether every person starts a new segment at the variant; True for the first variant.
-    mean_segment : float
-        Mean length of a segment in variants, at least 1.
-    missing_rate : float
-        Share of calls that become missing in addition to those of the panel, in [0, 1).
-    seed : int
-        Seed of the people, from 0 to 2**64 - 1.
-    """
-
+    # Raw PLINK values (0 for two copies of A1, 1 missing, 2 for one copy, 3 for no copy), with a
+    # row for each variant and a column for each member of the panel.
     codes: npt.NDArray[np.uint8]
-    panel_row: npt.NDArray[np.int32]
+    panel_row: npt.NDArray[np.int32]  # row of `codes` that each variant copies, shape (d,)
+    # Whether every person starts a new segment at the variant; True for the first. Shape (d,).
     chromosome_starts: npt.NDArray[np.bool_]
-    mean_segment: float
+    mean_segment: float  # mean length of a segment in variants, at least 1
+    # Share of calls that become missing in addition to those of the panel, in [0, 1).
     missing_rate: float
-    seed: int
+    seed: int  # from 0 to 2**64 - 1
 
     @property
     def n_variants(self) -> int:
@@ -121,21 +109,10 @@ def genotype_slabs(
 ) -> Iterator[GenotypeSlab]:
     """Generate people 0 to ``n_people - 1`` of the seed, stripe by stripe, in constant memory.
 
-    Parameters
-    ----------
-    mosaic : Mosaic
-        Population of the people.
-    n_people : int
-        Number of people, at least 1.
-    people_per_stripe : int
-        Number of people whose state is in memory; a multiple of 4 if it is less than `n_people`.
-    slab_bytes : int
-        Size of a yielded slab in bytes, at least one variant. It does not affect the values.
-
-    Yields
-    ------
-    GenotypeSlab
-        All variants of one stripe of people, then those of the next. The next slab overwrites it.
+    All variants of one stripe of people come before those of the next, and a slab is overwritten by
+    the next one. The state of `people_per_stripe` people is in memory, a multiple of 4 if it is
+    less than `n_people`. A slab of `slab_bytes` has at least one variant; the size does not affect
+    the values.
     """
     for first in range(0, n_people, people_per_stripe):
         people = range(first, min(first + people_per_stripe, n_people))

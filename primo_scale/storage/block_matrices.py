@@ -67,21 +67,12 @@ _OPEN_ARRAYS = 64
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Public shapes of a set of block statistics.
+    """Public shapes of a set of block statistics."""
 
-    Attributes
-    ----------
-    boundaries
-        Variant index at which each block starts, then the number of variants d.
-    n_fixed
-        Outcome-side columns that are not phenotypes: the constant and the covariates.
-    n_phenotypes
-        Number of phenotypes l.
-    """
-
+    # Variant index at which each block starts, then the number of variants d.
     boundaries: tuple[int, ...]
-    n_fixed: int
-    n_phenotypes: int
+    n_fixed: int  # outcome-side columns that are not phenotypes: the constant and the covariates
+    n_phenotypes: int  # l
 
     @property
     def n_blocks(self) -> int:

@@ -13,18 +13,10 @@ T = TypeVar("T")
 
 
 def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
-    """Read a JSON object from a file and parse it.
+    """Read a JSON object from an existing file and parse it.
 
-    Parameters
-    ----------
-    path
-        Existing file.
-    parse
-        Function from the members of the object to the result. It raises ValueError (as msgspec
-        does), LookupError, TypeError or AttributeError where a member is missing or of another
-        type.
-    remedy
-        What the user can do about a damaged file, as a sentence.
+    `parse` raises ValueError (as msgspec does), LookupError, TypeError or AttributeError where a
+    member is missing or of another type. `remedy` is what the user can do about a damaged file.
 
     Raises
     ------

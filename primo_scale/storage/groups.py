@@ -86,16 +86,9 @@ def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -
 
 
 def open_group(location: Location, kind: str, *, complete: bool = True) -> zarr.Group:
-    """Open a group.
+    """Open a group of a kind, one of `FORMAT_VERSIONS`.
 
-    Parameters
-    ----------
-    location
-        Location of the group.
-    kind
-        Expected kind, one of `FORMAT_VERSIONS`.
-    complete
-        Whether to refuse an unfinished group, and to open the group read-only.
+    A group that has to be `complete` is opened read-only.
 
     Raises
     ------

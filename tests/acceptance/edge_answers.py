@@ -25,18 +25,11 @@ MOST_RESCALED = 10
 
 @dataclass(frozen=True)
 class Answer:
-    """Regression of every phenotype, and the largest errors that truncation can cause.
+    """Regression of every phenotype, and the largest errors that truncation can cause."""
 
-    Attributes
-    ----------
-    per_allele, fitted
-        Weights, shape (d, l), and predictions for the cohort, shape (n, l), in raw units.
-    weight_error, fit_error
-        Largest errors of weights and predictions from truncating phenotypes to lattice steps.
-    """
-
-    per_allele: Float64
-    fitted: Float64
+    per_allele: Float64  # weights in raw units, shape (d, l)
+    fitted: Float64  # predictions for the cohort in raw units, shape (n, l)
+    # Largest errors of weights and predictions from truncating phenotypes to lattice steps.
     weight_error: Float64
     fit_error: Float64
 

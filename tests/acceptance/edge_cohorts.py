@@ -48,18 +48,10 @@ class Column:
 
 @dataclass(frozen=True)
 class EdgeCohort:
-    """Small cohort.
+    """Small cohort."""
 
-    Attributes
-    ----------
-    dosages
-        Copies of A1, nan where missing, shape (n, d).
-    phenotypes, covariates
-        Columns by name.
-    """
-
-    dosages: Float64
-    phenotypes: Mapping[str, Column]
+    dosages: Float64  # copies of A1, nan where missing, shape (n, d)
+    phenotypes: Mapping[str, Column]  # by name
     covariates: Mapping[str, Column]
 
     @property

@@ -27,34 +27,16 @@ class Release:
 
 @dataclass(frozen=True)
 class Regression:
-    """Regression problem of a release.
+    """Regression problem of a release."""
 
-    Attributes
-    ----------
-    multiplier, centre
-        Multiplier k and centre m of every variant: genotype g is k g - m, and 0 if missing.
-    genotypes
-        Genotypes, shape (n, d).
-    fixed
-        Constant and covariates, shape (n, 1 + c).
-    phenotypes
-        Phenotypes, shape (n, l), 0 where missing, multiplied by n / n_j for n_j observed values.
-    rescale
-        Factors n / n_j, shape (l,).
-    phenotype_unit
-        Raw units per unit of each phenotype column.
-    fixed_unit
-        Units of each fixed column per raw unit.
-    """
-
-    multiplier: Float64
-    centre: Float64
-    genotypes: Float64
-    fixed: Float64
-    phenotypes: Float64
-    rescale: Float64
-    phenotype_unit: Float64
-    fixed_unit: Float64
+    multiplier: Float64  # k of every variant: genotype g is k g - m, and 0 if missing
+    centre: Float64  # m of every variant
+    genotypes: Float64  # shape (n, d)
+    fixed: Float64  # constant and covariates, shape (n, 1 + c)
+    phenotypes: Float64  # shape (n, l), 0 where missing, multiplied by `rescale`
+    rescale: Float64  # factors n / n_j for n_j observed values, shape (l,)
+    phenotype_unit: Float64  # raw units per unit of each phenotype column
+    fixed_unit: Float64  # units of each fixed column per raw unit
 
 
 def coding_of(release: Release) -> tuple[Float64, Float64]:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from free_ports import free_ports
 from journal import GATE, JOURNAL
-from processes import started, wait_until
+from processes import free_ports, started, wait_until
 
 
 @dataclass(frozen=True)

@@ -33,24 +33,12 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.trials]
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tiny cohort and the results of an undisturbed run.
+    """Tiny cohort and the results of an undisturbed run."""
 
-    Attributes
-    ----------
-    prefix
-        Common prefix of the fileset and the tables.
-    work
-        Work directory with finished statistics, before any charge.
-    digest
-        Digest of the statistics.
-    seconds
-        Duration of a whole release, from the installation of handlers to the end.
-    """
-
-    prefix: Path
-    work: Path
-    digest: str
-    seconds: float
+    prefix: Path  # common prefix of the fileset and the tables
+    work: Path  # work directory with finished statistics, before any charge
+    digest: str  # digest of the statistics
+    seconds: float  # duration of a whole release, from the installation of handlers to the end
 
 
 @dataclass(frozen=True)

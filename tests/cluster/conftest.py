@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in
-from free_ports import free_ports
 from presence import missing
-from processes import ROOT, command_of, run
+from processes import ROOT, command_of, free_ports, run
 from slurm_runs import Cohort, Slurm
 
 HERE = Path(__file__).parent

@@ -35,34 +35,17 @@ class BrokenTableError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One change of one product file.
+    """One change of one product file."""
 
-    Attributes
-    ----------
-    name
-        Unique name.
-    path
-        Product file, relative to the root of the tree.
-    old, new
-        Text that occurs exactly once in the file, and what takes its place.
-    why
-        What the fault would cost.
-    tests
-        Test files to run, relative to the root; those most likely to fail first.
-    slow_tests
-        Tests of the slow tier that fail where the quick tests pass.
-    explained
-        Why no test can fail; empty where one must.
-    """
-
-    name: str
-    path: str
-    old: str
-    new: str
-    why: str
+    name: str  # unique
+    path: str  # product file, relative to the root of the tree
+    old: str  # text that occurs exactly once in the file
+    new: str  # what takes its place
+    why: str  # what the fault would cost
+    # Test files to run, relative to the root; those most likely to fail first.
     tests: tuple[str, ...]
-    slow_tests: tuple[str, ...] = ()
-    explained: str = ""
+    slow_tests: tuple[str, ...] = ()  # of the slow tier, which fail where the quick tests pass
+    explained: str = ""  # why no test can fail; empty where one must
 
     @property
     def package(self) -> str:

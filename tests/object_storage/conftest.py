@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,13 +16,12 @@ from urllib.parse import urlsplit
 import pytest
 from bucket_runs import COHORT, PANEL, run
 from faulty_proxy import SECRET, FaultyProxy
-from free_ports import free_ports
 from presence import missing
+from processes import free_ports, wait_until
 
 from primo_scale.storage import bucket_store
 from primo_scale.storage.locations import ObjectUrl
 
-_START_S = 600
 _numbers = itertools.count()
 
 
@@ -45,22 +43,19 @@ def s3_server() -> Iterator[str]:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        _wait_for(port, process)
+        assert wait_until(lambda: _answers(port), of=process), "the S3 server does not start"
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + _START_S
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise TimeoutError("the S3 server does not start")
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bed_reader import open_bed
 from crash import KILLED, STEPS, killed_at, steps_passed
+from noise_checks import RISK, correlated, has_scale
 from party_examples import N_PEOPLE, SEED, make_parties, request_of, write_table
-from scipy.stats import chi2, kstest
+from scipy.stats import kstest
 from tiers import thinned
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
@@ -63,10 +67,9 @@ def exact_units(directory: Path, party) -> np.ndarray:
 
 
 def check_noise(noise: np.ndarray, sigma: float) -> None:
-    """Reject noise of another scale or shape, and correct noise with probability 1e-6."""
-    size, total = noise.size, float((noise.astype(float) ** 2).sum()) / sigma**2
-    assert chi2.ppf(5e-7, size) < total < chi2.ppf(1 - 5e-7, size)
-    assert kstest(noise.ravel() / sigma, "norm").pvalue > 1e-6
+    """Reject noise of another scale or shape; each check rejects correct noise with `RISK`."""
+    assert has_scale(noise, sigma)
+    assert kstest(noise.ravel() / sigma, "norm").pvalue > RISK
 
 
 def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> None:
@@ -77,8 +80,7 @@ def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> Non
         check_noise(noise, sigma)
         with pytest.raises(AssertionError):
             check_noise(noise, 0.8 * sigma)
-    first, second = (r.values / r.document["mechanism"]["sigma"] for r in releases[1:])
-    assert abs(np.corrcoef(first[:, 0], second[:, 0])[0, 1]) < 0.25  # no shared noise
+    assert not correlated(*(release.values[:, 0] for release in releases[1:]))
 
 
 def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> None:
@@ -87,8 +89,7 @@ def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> N
     release = party_release(request_of(parties[1], tmp_path))
     noise = release.values - exact_units(tmp_path, parties[1])
     check_noise(noise, release.document["mechanism"]["sigma"])
-    first, second = np.split(noise[:, 0], 2)
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.3
+    assert not correlated(*np.split(noise[:, 0], 2))
 
 
 def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
@@ -213,8 +214,7 @@ def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -
 
 @pytest.mark.parametrize("name", ["README.txt", "columns.tsv", "values.npy", "party.json"])
 def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
-    place = tmp_path / "copy"
-    shutil.copytree(released[2][0].directory, place)
+    place = shutil.copytree(released[2][0].directory, tmp_path / "copy")
     content = bytearray((place / name).read_bytes())
     content[-3] ^= 1
     (place / name).write_bytes(bytes(content))
@@ -238,52 +238,45 @@ def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_signed_lie_is_found(released, tmp_path: Path, member, value) -> None:
-    directory, _, releases = released
-    place = tmp_path / "copy"
-    shutil.copytree(releases[0].directory, place)
-    document = json.loads((place / PARTY.name).read_bytes())
-    holder = document
-    for name in member[:-1]:
-        holder = holder[name]
-    old = holder[member[-1]]
-    holder[member[-1]] = type(old)(old * value)
-    sign_again(directory, place, document)
-    verdict = verify(place)
-    assert not verdict.ok
+    def lie(_: Path, document: dict) -> None:
+        *above, last = member
+        holder = reduce(getitem, above, document)
+        holder[last] = type(holder[last])(holder[last] * value)
+
     # Not only the texts differ: the numbers themselves are refuted.
-    assert {finding.check for finding in verdict.problems} - {"contents", "stamp"}
+    assert failed_after(lie, released, tmp_path) - {"contents", "stamp"}
 
 
 def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_path: Path) -> None:
-    directory, _, releases = released
-    place = tmp_path / "copy"
-    shutil.copytree(releases[0].directory, place)
-    document = json.loads((place / PARTY.name).read_bytes())
-    mu, delta = document["guarantee"]["mu"], document["guarantee"]["delta"]
-    document["person_columns"] = 1  # of two: epsilon seems to be smaller
-    document["guarantee"]["epsilon"] = epsilon_of(mu / 2**0.5, delta) * (1 + 1e-9)
-    sign_again(directory, place, document)
-    assert "mechanism" in {finding.check for finding in verify(place).problems}
+    def lie(_: Path, document: dict) -> None:
+        guarantee = document["guarantee"]
+        document["person_columns"] = 1  # of two: epsilon seems to be smaller
+        epsilon = epsilon_of(guarantee["mu"] / 2**0.5, guarantee["delta"])
+        guarantee["epsilon"] = epsilon * (1 + 1e-9)
+
+    assert "mechanism" in failed_after(lie, released, tmp_path)
 
 
 def test_values_of_another_shape_are_found(released, tmp_path: Path) -> None:
+    def cut(place: Path, document: dict) -> None:
+        values = place / "values.npy"
+        np.save(values, np.load(values)[:-1])
+        (entry,) = (entry for entry in document["files"] if entry["name"] == values.name)
+        entry |= {"sha256": sha256_of_file(values), "bytes": values.stat().st_size}
+
+    assert failed_after(cut, released, tmp_path) == {"contents"}
+
+
+def failed_after(change: Callable[[Path, dict], None], released, tmp_path: Path) -> set[str]:
+    """Change the first party's release, sign it again, and return the checks that it fails."""
     directory, _, releases = released
-    place = tmp_path / "copy"
-    shutil.copytree(releases[0].directory, place)
+    place = shutil.copytree(releases[0].directory, tmp_path / "copy")
     document = json.loads((place / PARTY.name).read_bytes())
-    np.save(place / "values.npy", releases[0].values[:-1])
-    (entry,) = (entry for entry in document["files"] if entry["name"] == "values.npy")
-    entry["sha256"] = sha256_of_file(place / "values.npy")
-    entry["bytes"] = (place / "values.npy").stat().st_size
-    sign_again(directory, place, document)
-    assert {finding.check for finding in verify(place).problems} == {"contents"}
-
-
-def sign_again(directory: Path, place: Path, document: dict) -> None:
-    """Write a changed party.json with a valid signature of the first party."""
+    change(place, document)
     with Ledger(directory / "ledger-one") as ledger:
         document["signature"] = signature_of(document, Signer(ledger.public_key, ledger.sign))
     (place / PARTY.name).write_bytes(serialise(document))
+    return {finding.check for finding in verify(place).problems}
 
 
 def test_every_step_of_the_payment_is_passed_in_order(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from party_examples import SEED
 from scipy.stats import binomtest
 
 from primo_scale.parties.random_signs import RandomSigns
-
-SEED = "00112233445566778899aabbccddeeff"
 
 
 @pytest.mark.parametrize("n_mixtures", [1, 7, 256, 257, 700])

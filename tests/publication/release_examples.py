@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mpmath
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -120,14 +119,6 @@ def example_weights(
         covariate_weights=rng.normal(size=(len(covariates), n_phenotypes)),
         centre_dosage=np.ones(d),
     )
-
-
-def profile(epsilon: float, mu: float, *, digits: int = 60) -> mpmath.mpf:
-    """Return the Balle-Wang profile by its definition."""
-    with mpmath.workdps(digits):
-        ratio = mpmath.mpf(epsilon) / mu
-        half = mpmath.mpf(mu) / 2
-        return mpmath.ncdf(half - ratio) - mpmath.exp(epsilon) * mpmath.ncdf(-half - ratio)
 
 
 def example_design(

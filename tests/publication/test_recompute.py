@@ -8,10 +8,11 @@ import mpmath
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
+from exact_profile import exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from release_edits import resize
-from release_examples import example_document, profile
+from release_examples import example_document
 
 from primo_scale.publication.recompute import _draws, guarantee_findings
 from primo_scale.publication.recompute_profile import (
@@ -27,7 +28,7 @@ from primo_scale.publication.recompute_profile import (
 def test_profile_equals_mpmath(epsilon, mu):
     if (epsilon / mu) ** 2 > 1400:
         return  # delta is below 1e-300
-    expected = float(mpmath.log(profile(epsilon, mu, digits=350)))
+    expected = float(mpmath.log(exact_delta(epsilon, mu, digits=350)))
     assert log_delta(epsilon, mu) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
@@ -70,7 +71,7 @@ def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
         a = mpmath.mpf(epsilon) + 50 - mpmath.log(delta)
         eta = mpmath.mpf(draws) / (24 * mpmath.mpf(steps) ** 2)
         left = epsilon - eta - eta * (1 + 2 * mpmath.sqrt(a / draws) + 2 * a / draws)
-        expected = mpmath.exp(eta) * (profile(left, mu) + mpmath.exp(left - a))
+        expected = mpmath.exp(eta) * (exact_delta(left, mu) + mpmath.exp(left - a))
         expected += (1 + mpmath.exp(epsilon)) * draws * mpmath.mpf("4e-119")
         expected = float(mpmath.log(expected))
     found = log_delta_on_lattice(epsilon, mu, delta, Lattice(draws, steps))

@@ -57,19 +57,12 @@ class Cohort:
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """Scheduler and worker, each in a separate process.
+    """Scheduler and worker, each in a separate process."""
 
-    Attributes
-    ----------
-    options
-        How a command reaches it.
-    logs
-        What the two have said so far.
-    """
-
-    options: list[object]
+    options: list[object]  # how a command reaches it
     directory: Path
 
     @property
     def logs(self) -> str:
+        """What the two have said so far."""
         return "".join(path.read_text() for path in sorted(self.directory.glob("*.log")))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed.core import error_message
+from example_stores import flip_a_bit
 from security_runs import N_OBSERVED, N_PEOPLE, run
 
 from primo_scale.accumulation.plan import RowTask
@@ -43,12 +44,6 @@ def outcomes_aligned(cohort, running_cluster, tmp_path_factory) -> Path:
     assert result.returncode == 0, result.stderr
     shutil.rmtree(work / "statistics.zarr")
     return directory
-
-
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
 
 
 def damage_genotypes(genotypes: Path, work: Path) -> None:

@@ -1,0 +1,201 @@
+"""Boundaries of LD blocks at which a public panel has the least linkage disequilibrium.
+
+Variants are standardised with the panel's own means and variances, which are public. A cut between
+two neighbours costs the sum of r^2 over all pairs of variants on both of its sides that are closer
+than the largest block. Dynamic programming finds the cuts of least total cost for blocks of
+permitted sizes, exactly. Memory does not depend on the number of variants, except for a few numbers
+for each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.bed import open_bed
+from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
+from primo_scale.genotypes.tables import VariantTable, is_one_of, read_bim, read_fam
+from primo_scale.genotypes.write_fileset import published_text
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+_VARIANTS_PER_PASS = 1024
+_PUBLIC_MODE = 0o644
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """Smallest and largest number of variants of a block.
+
+    Every chromosome of at least `least` variants can be divided, because two of the smallest blocks
+    are at most one variant larger than the largest. A smaller chromosome is one block.
+    """
+
+    least: int = 300
+    most: int = 700
+
+    def __post_init__(self) -> None:
+        if self.least < 1 or self.most < 2 * self.least - 1:
+            raise UsageError(
+                "the largest LD block must have nearly twice as many variants as the smallest",
+                where="--most",
+                value=self.most,
+                limit=f"at least {max(2 * self.least - 1, 1)}",
+            )
+
+
+def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
+    """Write a table of ``chr start stop`` with the LD blocks of a public panel.
+
+    Parameters
+    ----------
+    panel
+        Prefix of a PLINK 1 fileset, such as a population of the 1000 Genomes Project. It must not
+        contain people of the cohort.
+    out
+        File to write: base pairs, of which ``stop`` is not part of the block, as in LDetect.
+    sizes
+        Permitted numbers of variants in a block.
+
+    Returns
+    -------
+    int
+        Number of blocks.
+
+    Raises
+    ------
+    InputError
+        The fileset is malformed, its variants are not sorted by position, or too many of them have
+        the same position.
+    """
+    files = [panel.with_name(f"{panel.name}.{suffix}") for suffix in ("bed", "bim", "fam")]
+    variants, n_people = read_bim(files[1]).variants, len(read_fam(files[2]))
+    bed = open_bed(files[0], n_people, len(variants))
+    n_blocks = 0
+    with published_text(out, mode=_PUBLIC_MODE) as table:
+        table.write("chr\tstart\tstop\n")
+        for name in dict.fromkeys(variants.chromosome):
+            here = np.flatnonzero(is_one_of(variants.chromosome, {name}))
+            position = _sorted_positions(variants, here, files[1])
+
+            def standardised(part: slice, here: npt.NDArray[np.intp] = here) -> Float32:
+                packed = bed.read(here[part], np.arange(n_people))
+                return standardise(decode_dosages(packed, n_people))
+
+            cost = crossing_ld(standardised, len(here), sizes.most)
+            cost[1:-1][np.diff(position) == 0] = math.inf
+            cuts = least_cuts(cost, sizes)
+            if cuts is None:
+                raise InputError(
+                    f"too many variants of chromosome {name} share a position to divide it",
+                    where=files[1],
+                    limit=f"blocks of {sizes.least} to {sizes.most} variants",
+                )
+            ends = [*position[cuts[1:-1]], position[-1] + 1]
+            for start, stop in zip(position[cuts[:-1]], ends, strict=True):
+                table.write(f"{name}\t{start}\t{stop}\n")
+            n_blocks += len(ends)
+    return n_blocks
+
+
+def _sorted_positions(
+    variants: VariantTable, here: npt.NDArray[np.intp], path: Path
+) -> npt.NDArray[np.int64]:
+    position = variants.position[here]
+    if (np.diff(position) < 0).any() or (np.diff(here) != 1).any():
+        raise InputError(
+            f"the variants of chromosome {variants.chromosome[here[0]]} are not sorted by position",
+            where=path,
+            remedy="Sort them (plink2 --make-pgen --sort-vars, then --make-bed)",
+        )
+    return position
+
+
+def standardise(dosages: npt.NDArray[np.int8]) -> Float32:
+    """Return rows of mean 0 and norm 1, whose products are correlations, shape (variants, people).
+
+    A missing dosage becomes the mean, and a variant with equal dosages zero.
+    """
+    values = dosages.astype(np.float32)
+    values[dosages == MISSING_DOSAGE] = np.nan
+    called = (dosages != MISSING_DOSAGE).sum(axis=1)
+    values -= (np.nansum(values, axis=1) / np.maximum(called, 1))[:, None]
+    np.nan_to_num(values, copy=False)
+    norms = np.linalg.norm(values, axis=1)
+    return np.asarray(values / np.where(norms > 0, norms, 1)[:, None], np.float32)
+
+
+def crossing_ld(standardised: Callable[[slice], Float32], n_variants: int, reach: int) -> Float64:
+    """Return the sum of r^2, beyond that of chance, over pairs on both sides of every cut.
+
+    Between independent variants, the mean of r^2 in a panel of n people is ``1 / (n - 1)``.
+
+    Parameters
+    ----------
+    standardised
+        Function from a run of variants to their rows, of `standardise`.
+    n_variants
+        Number of variants of the chromosome.
+    reach
+        Pairs count that are less than so many variants apart.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_variants + 1,)
+        Entry k is the sum over ``i < k <= j``.
+    """
+    change = np.zeros(n_variants + 1)
+    for start in range(0, n_variants, _VARIANTS_PER_PASS):
+        rows = slice(start, min(start + _VARIANTS_PER_PASS, n_variants))
+        columns = slice(start, min(rows.stop + reach, n_variants))
+        others = standardised(columns)
+        squares = (others[: rows.stop - start] @ others.T) ** 2
+        distance = np.arange(squares.shape[1]) - np.arange(len(squares))[:, None]
+        squares -= 1 / max(others.shape[1] - 1, 1)
+        squares[(distance <= 0) | (distance >= reach)] = 0
+        # A pair crosses the cuts from i + 1 to j.
+        change[start + 1 : rows.stop + 1] += squares.sum(axis=1, dtype=np.float64)
+        change[start + 1 : columns.stop + 1] -= squares.sum(axis=0, dtype=np.float64)
+    return np.cumsum(change)
+
+
+def least_cuts(cost: Float64, sizes: BlockSizes) -> list[int] | None:
+    """Return the boundaries of least total cost, by dynamic programming.
+
+    Parameters
+    ----------
+    cost
+        Cost of a cut before each variant, and at the end, shape (variants + 1,). The first and the
+        last are free. A cut of infinite cost is not made.
+    sizes
+        Permitted sizes of blocks.
+
+    Returns
+    -------
+    list of int or None
+        Index of the first variant of each block, then the number of variants; None if every
+        division has an infinite cost.
+    """
+    n_variants = len(cost) - 1
+    if n_variants < sizes.least:
+        return [0, n_variants]
+    total = np.full(n_variants + 1, math.inf)
+    total[0] = 0.0
+    before = np.zeros(n_variants + 1, dtype=np.intp)
+    for stop in range(sizes.least, n_variants + 1):
+        first = max(stop - sizes.most, 0)
+        before[stop] = first + np.argmin(total[first : stop - sizes.least + 1])
+        total[stop] = total[before[stop]] + (cost[stop] if stop < n_variants else 0.0)
+    if math.isinf(total[n_variants]):
+        return None
+    cuts = [n_variants]
+    while cuts[-1] > 0:
+        cuts.append(int(before[cuts[-1]]))
+    return cuts[::-1]

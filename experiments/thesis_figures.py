@@ -143,6 +143,7 @@ FIGURES = {
         drawing,
         repetitions=_REPETITIONS,
         quick_settings=_QUICK,
+        runs="thesis-3",
     )
     for number, title, drawing in (
         (3, "relative efficiency", _curves_of("efficiency", "n")),

@@ -69,7 +69,7 @@ test-rest: setup-dev other-environments
 	$(BIN)/python -m pytest $(PARALLEL) -m "not ($(QUICK)) and not alone and not trials"
 	$(BIN)/python -m pytest -m alone
 
-# A hundred signals and thirty kills over the life of a release.
+# Fifty signals and twenty kills over the life of a release.
 test-trials: setup-test
 	$(BIN)/python -m pytest -n auto -m trials
 

@@ -1,0 +1,214 @@
+"""Scores of people, summed over chunks of variants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.evaluation.accuracy import Floats
+from primo_scale.evaluation.scoring_files import ScoringFile
+from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
+from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
+from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
+from primo_scale.genotypes.source import open_source
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.tables import (
+    Index,
+    SampleTable,
+    VariantTable,
+    canonical_chromosome,
+)
+from primo_scale.interruption import check
+from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.storage.locations import Location
+
+_VARIANTS_PER_READ = 1024
+_DOSAGES_PER_BATCH = 1 << 24  # 128 MiB of float64
+
+
+@dataclass(frozen=True)
+class Genotypes:
+    """Genotypes of people, read for chunks of variants."""
+
+    samples: SampleTable
+    variants: VariantTable
+    read: Callable[[Index], PackedGenotypes]  # of increasing positions of variants
+    variants_per_read: int = _VARIANTS_PER_READ
+
+
+@dataclass(frozen=True)
+class MatchCounts:
+    """Numbers of variants of a score by what the genotypes have for them."""
+
+    total: int
+    matched: int
+    swapped: int  # matched variants whose effect allele is A2 of the genotypes
+    flipped: int  # matched variants on the other strand (A for T, C for G)
+    ambiguous: int  # matched variants with alleles A/T or C/G, taken as labelled
+    mismatched: int  # variants with other alleles in the genotypes
+    absent: int  # variants that the genotypes do not have
+
+    def in_words(self) -> str:
+        """Return the numbers on one line."""
+        return (
+            f"{self.matched} of {self.total} variants matched ({self.swapped} swapped, "
+            f"{self.flipped} flipped, {self.ambiguous} of unknown strand); {self.absent} absent, "
+            f"{self.mismatched} with other alleles"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedWeights:
+    """Weights of the variants that the genotypes have, in their order."""
+
+    variants: Index  # increasing positions of m variants in the genotypes
+    per_allele1: Floats  # weight of one copy of allele 1, shape (m, l)
+    constant: Floats  # score of a person without copies of allele 1, shape (l,)
+    centre: Floats  # dosage of allele 1 for a missing genotype; nan: the mean, shape (m,)
+    counts: MatchCounts
+
+
+def open_filesets(prefixes: Sequence[Path]) -> Genotypes:
+    """Open PLINK 1 filesets of the same people."""
+    source = open_source(prefixes)
+    everybody = np.arange(len(source.samples))
+
+    def read(variants: Index) -> PackedGenotypes:
+        result = np.empty((len(variants), packed_width(len(everybody))), dtype=np.uint8)
+        source.read_into(result, variants, everybody)
+        return result
+
+    return Genotypes(source.samples, source.variants, read)
+
+
+def open_store(location: Location) -> Genotypes:
+    """Open a genotype store."""
+    store = open_genotype_store(location)
+
+    def read(variants: Index) -> PackedGenotypes:
+        first, last = int(variants[0]), int(variants[-1])
+        return store.read_packed(slice(first, last + 1), slice(None))[variants - first]
+
+    return Genotypes(store.samples, store.variants, read, store.chunk_shape[0])
+
+
+def match_weights(file: ScoringFile, variants: VariantTable) -> MatchedWeights:
+    """Find the variants of a scoring file by ID and alleles, in either order and on either strand.
+
+    Raises
+    ------
+    InputError
+        Two variants of one side match the same variant of the other, or less than 10% match.
+    """
+    position = np.full(len(file.variants), -1)
+    swapped, flipped, mismatched = np.zeros((3, len(position)), dtype=np.bool_)
+    row_of_variant = np.full(len(variants), -1)
+    candidates = _positions_of_keys(variants, by_position=file.by_position)
+    for row, (key, effect, other) in enumerate(file.variants.itertuples(index=False)):
+        for index in candidates.get(key, ()):
+            found = compare_alleles(
+                (effect, other), (variants.allele1[index], variants.allele2[index])
+            )
+            if found is None:
+                mismatched[row] = True
+                continue
+            if position[row] >= 0 or row_of_variant[index] >= 0:
+                raise InputError(
+                    f"variant {key} {effect} {other} has two matches in the genotypes or the file",
+                    where=file.path,
+                    remedy="Remove all but one (plink2 --rm-dup)",
+                )
+            position[row], row_of_variant[index] = index, row
+            swapped[row], flipped[row] = found
+    matched = position >= 0
+    counts = MatchCounts(
+        total=len(position),
+        matched=int(matched.sum()),
+        swapped=int(swapped.sum()),
+        flipped=int(flipped.sum()),
+        ambiguous=sum(
+            strand_is_unknown(variants.allele1[index], variants.allele2[index])
+            for index in position[matched]
+        ),
+        mismatched=int((mismatched & ~matched).sum()),
+        absent=int((~mismatched & ~matched).sum()),
+    )
+    _refuse_few_matches(file.path, counts)
+    found_variants = np.flatnonzero(row_of_variant >= 0)
+    rows = row_of_variant[found_variants]
+    signs = np.where(swapped[rows], -1.0, 1.0)[:, None]
+    return MatchedWeights(
+        found_variants,
+        file.per_allele[rows] * signs,
+        2 * file.per_allele[swapped].sum(axis=0),
+        _centres(file, variants.select(found_variants)),
+        counts,
+    )
+
+
+def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
+    """Return the scores of all people, shape (people, l).
+
+    Memory is that of one chunk of packed genotypes, a batch of dosages, and the result.
+    """
+    n_people = len(genotypes.samples)
+    scores = np.tile(weights.constant, (n_people, 1))
+    batch = max(1, _DOSAGES_PER_BATCH // n_people)
+    for part in _chunks(weights.variants, genotypes.variants_per_read):
+        check()
+        packed = genotypes.read(weights.variants[part])
+        for start in range(0, len(packed), batch):
+            rows = slice(part.start + start, min(part.start + start + batch, part.stop))
+            dosages = decode_dosages(packed[start : start + batch], n_people)
+            scores += _filled(dosages, weights.centre[rows]).T @ weights.per_allele1[rows]
+    return scores
+
+
+def _filled(dosages: npt.NDArray[np.int8], centre: Floats) -> Floats:
+    """Replace missing dosages by the centre, or where that is nan by the mean."""
+    called = dosages != MISSING_DOSAGE
+    sums = np.sum(dosages, axis=1, where=called, dtype=np.float64)
+    mean = sums / np.maximum(called.sum(axis=1), 1)
+    return np.where(called, dosages, np.where(np.isnan(centre), mean, centre)[:, None])
+
+
+def _chunks(variants: Index, size: int) -> Iterator[slice]:
+    """Yield the parts of increasing positions that lie in the same chunk of `size` variants."""
+    chunk = variants // size
+    starts = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(variants)]
+    yield from map(slice, starts[:-1], starts[1:])
+
+
+def _positions_of_keys(variants: VariantTable, *, by_position: bool) -> dict[str, list[int]]:
+    keys = list(variants.identifier)
+    if by_position:
+        pairs = zip(variants.chromosome, variants.position.tolist(), strict=True)
+        keys = [f"{canonical_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
+    positions: dict[str, list[int]] = defaultdict(list)
+    for index, key in enumerate(keys):
+        positions[key].append(index)
+    positions.pop(".", None)
+    return positions
+
+
+def _refuse_few_matches(path: Path, counts: MatchCounts) -> None:
+    if counts.matched < max(1, LEAST_MATCHED * counts.total):
+        raise InputError(
+            f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
+            f"{counts.absent} are absent and {counts.mismatched} have other alleles",
+            where=path,
+            limit=f"at least {LEAST_MATCHED:.0%} of the variants",
+            remedy="Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)",
+        )
+
+
+def _centres(file: ScoringFile, variants: VariantTable) -> Floats:
+    if file.centres is None:
+        return np.full(len(variants), np.nan)
+    return 2 * read_reference_frequencies(file.centres, variants).a1_frequency

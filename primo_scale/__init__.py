@@ -16,12 +16,13 @@ from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from primo_scale.errors import PrimoError
+    from primo_scale.evaluation.results import Evaluation
     from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.genotypes.pandas_plink import from_pandas_plink
     from primo_scale.publication.open_party import PartyRelease, open_party_release
     from primo_scale.publication.open_release import Release, open_release
     from primo_scale.publication.verify import Verification, verify
-    from primo_scale.run.evaluation import Evaluation, evaluate
+    from primo_scale.run.evaluation import evaluate
     from primo_scale.run.evaluation_request import EvaluationRequest
     from primo_scale.run.execution import Execution
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
@@ -45,7 +46,8 @@ _HOMES = {
     "verify": "publication.verify",
     **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
     **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
-    **dict.fromkeys(("Evaluation", "evaluate"), "run.evaluation"),
+    "Evaluation": "evaluation.results",
+    "evaluate": "run.evaluation",
     "EvaluationRequest": "run.evaluation_request",
     "Execution": "run.execution",
     **dict.fromkeys(

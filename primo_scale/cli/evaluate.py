@@ -50,7 +50,8 @@ def main(**options: Any) -> None:
     evaluate a release in the cohort that it was made from. Its accuracy there is too high, and the
     result is not covered by the release's epsilon.
     """
-    from primo_scale.run.evaluation import TABLE_FILE, evaluate
+    from primo_scale.evaluation.results import TABLE_FILE
+    from primo_scale.run.evaluation import evaluate
     from primo_scale.run.evaluation_request import EvaluationRequest
 
     evaluation = evaluate(request_from(EvaluationRequest, options))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import Estimate, Floats
-from primo_scale.evaluation.measures import LEAST_PEOPLE, Measures, Sample, measure
+from primo_scale.evaluation.accuracy import Floats
+from primo_scale.evaluation.measures import LEAST_PEOPLE, Sample, measure
+from primo_scale.evaluation.pictures import draw_pictures
+from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult, write_results
 from primo_scale.evaluation.scores import (
     MatchCounts,
     match_weights,
@@ -31,57 +32,9 @@ from primo_scale.publication.weights import INTERCEPT
 from primo_scale.publication.wording import NOT_PRIVATE
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private
-from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from primo_scale.run.evaluation_request import EvaluationRequest
-
-EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
-EVERYBODY = "all"
-"""Name of the group of all people."""
-_TABLE_HEADER = (
-    *("weights", "phenotype", "group", "n", "r2", "r2_lower", "r2_upper"),
-    *("incremental_r2", "incremental_r2_lower", "incremental_r2_upper"),
-    *("slope", "slope_se", "intercept", "intercept_se", "n_cases", "auc", "auc_lower"),
-    *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
-)
-
-
-@dataclass(frozen=True)
-class ScoreResult:
-    """Accuracy of a score for a phenotype in a group of people.
-
-    Attributes
-    ----------
-    weights, phenotype, group : str
-        Path of the weights, phenotype, and group (``all`` for everybody).
-    measures : Measures
-        Numbers with their intervals.
-    """
-
-    weights: str
-    phenotype: str
-    group: str
-    measures: Measures
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Accuracy of several scores in the same people. It is not private.
-
-    Attributes
-    ----------
-    stamp : str
-        Statement that the results are not private, with the people they were computed from.
-    variants : dict of str to MatchCounts
-        Numbers of matched variants by path of the weights.
-    results : tuple of ScoreResult
-        Accuracy of each score.
-    """
-
-    stamp: str
-    variants: Mapping[str, MatchCounts]
-    results: tuple[ScoreResult, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +110,8 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     stamp = f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
     evaluation = Evaluation(stamp, variants, tuple(results))
     with files_private(), directory_published_at_end(request.out) as staging:
-        _write(staging, evaluation)
+        write_results(staging, evaluation)
+        draw_pictures(staging, evaluation)
     return evaluation
 
 
@@ -232,34 +186,3 @@ def _results(
                         "%s: no result for %s in group %s: fewer than %d people, cases or controls,"
                         " or equal scores", file.path, name, group, LEAST_PEOPLE,
                     )  # fmt: skip
-
-
-def _write(directory: Path, evaluation: Evaluation) -> None:
-    content = {**asdict(evaluation), "software": f"primo-scale {__version__}"}
-    (directory / EVALUATION_FILE).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
-    rows = [_TABLE_HEADER, *(map(_cell, _row(result)) for result in evaluation.results)]
-    lines = [f"##{evaluation.stamp}", *map("\t".join, rows)]
-    (directory / TABLE_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _row(result: ScoreResult) -> tuple[object, ...]:
-    found = result.measures
-    line, traits = found.calibration, found.discrimination
-    return (
-        *(result.weights, result.phenotype, result.group, found.n),
-        *_ends(found.r2),
-        *_ends(found.incremental_r2),
-        *(line.slope, line.slope_se, line.intercept, line.intercept_se),
-        *((None,) * 7 if traits is None else (traits.n_cases, *_ends(traits.auc))),
-        *(() if traits is None else _ends(traits.liability_r2)),
-    )
-
-
-def _ends(estimate: Estimate | None) -> tuple[float | None, ...]:
-    return (None,) * 3 if estimate is None else (estimate.value, estimate.lower, estimate.upper)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "NA" if value is None else str(value)

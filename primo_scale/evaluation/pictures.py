@@ -9,7 +9,12 @@ from typing import Any
 from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult
 
 _MOST_ROWS, _MOST_PANELS = 60, 12
-_TEXT_AS_TEXT = {"svg.fonttype": "none", "svg.hashsalt": "primo-scale", "font.size": 9}
+_STYLE = {
+    "font.size": 9,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "primo-scale",
+    "text.parse_math": False,  # a name may contain dollar signs
+}
 
 logger = logging.getLogger("primo_scale")
 
@@ -24,7 +29,7 @@ def draw_pictures(directory: Path, evaluation: Evaluation) -> None:
     except ImportError:
         logger.info("no pictures are drawn without matplotlib (pip install matplotlib)")
         return
-    with matplotlib.rc_context(_TEXT_AS_TEXT):
+    with matplotlib.rc_context(_STYLE):
         for name, figure in (
             ("accuracy.svg", _accuracy(evaluation.results[:_MOST_ROWS])),
             ("deciles.svg", _deciles(evaluation.results)),

@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 NORMAL_QUANTILE = 1.959963984540054
 """97.5% quantile of the normal distribution."""
 _DECILES = 10
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,10 @@ def squared_correlation(phenotype: Floats, score: Floats, covariates: Floats) ->
     n_people, n_covariates = covariates.shape
     total = (phenotype - phenotype.mean()) / phenotype.std()
     own = _residual(score, covariates)
+    if own.std() < _ROUNDING * score.std():  # the score is linear in the covariates
+        return Estimate(0.0, 0.0, 0.0)
     own /= own.std()
-    r = float(np.mean(total * own))
+    r = float(np.clip(np.mean(total * own), _ROUNDING - 1, 1 - _ROUNDING))
     influence = _residual(total, covariates) * own - r / 2 * (total**2 + own**2)
     error = math.sqrt(np.mean(influence**2) / (n_people - 3 - n_covariates)) / (1 - r * r)
     ends = [math.tanh(math.atanh(r) + side * NORMAL_QUANTILE * error) for side in (-1, 1)]
@@ -82,13 +85,14 @@ def calibrate(phenotype: Floats, score: Floats) -> Calibration:
 
     The standard errors are White's (HC1).
     """
-    design = np.column_stack([np.ones_like(score), score])
-    inverse = np.linalg.inv(design.T @ design)
-    intercept, slope = inverse @ (design.T @ phenotype)
-    scaled = design * (phenotype - intercept - slope * score)[:, None]
-    factor = len(score) / (len(score) - 2)
-    errors = np.sqrt(factor * np.diag(inverse @ (scaled.T @ scaled) @ inverse))
-    return Calibration(float(slope), float(errors[1]), float(intercept), float(errors[0]))
+    n_people, mean = len(score), score.mean()
+    per_person = (score - mean) / np.sum((score - mean) ** 2)  # of the slope
+    slope = per_person @ phenotype
+    intercept = phenotype.mean() - slope * mean
+    residual = (phenotype - intercept - slope * score) * math.sqrt(n_people / (n_people - 2))
+    slope_se = np.linalg.norm(residual * per_person)
+    intercept_se = np.linalg.norm(residual * (1 / n_people - mean * per_person))
+    return Calibration(float(slope), float(slope_se), float(intercept), float(intercept_se))
 
 
 def decile_means(phenotype: Floats, score: Floats) -> tuple[Decile, ...]:

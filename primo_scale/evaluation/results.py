@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from primo_scale.evaluation.accuracy import Estimate
+import pandas as pd
+
 from primo_scale.evaluation.measures import Measures
 from primo_scale.evaluation.scores import MatchCounts
 from primo_scale.version import __version__
@@ -15,12 +16,13 @@ from primo_scale.version import __version__
 EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
 EVERYBODY = "all"
 """Name of the group of all people."""
-_TABLE_HEADER = (
+_COLUMNS = (
     *("weights", "phenotype", "group", "n", "r2", "r2_lower", "r2_upper"),
     *("incremental_r2", "incremental_r2_lower", "incremental_r2_upper"),
     *("slope", "slope_se", "intercept", "intercept_se", "n_cases", "auc", "auc_lower"),
     *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
 )
+_LEVELS = r"^(measures_)?(calibration_|discrimination_)?|_value$"
 
 
 @dataclass(frozen=True)
@@ -64,29 +66,9 @@ def write_results(directory: Path, evaluation: Evaluation) -> None:
     """Write evaluation.json and evaluation.tsv, both with the stamp."""
     content = {**asdict(evaluation), "software": f"primo-scale {__version__}"}
     (directory / EVALUATION_FILE).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
-    rows = [_TABLE_HEADER, *(map(_cell, _row(result)) for result in evaluation.results)]
-    lines = [f"##{evaluation.stamp}", *map("\t".join, rows)]
-    (directory / TABLE_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _row(result: ScoreResult) -> tuple[object, ...]:
-    found = result.measures
-    line, traits = found.calibration, found.discrimination
-    return (
-        *(result.weights, result.phenotype, result.group, found.n),
-        *_ends(found.r2),
-        *_ends(found.incremental_r2),
-        *(line.slope, line.slope_se, line.intercept, line.intercept_se),
-        *((None,) * 7 if traits is None else (traits.n_cases, *_ends(traits.auc))),
-        *(() if traits is None else _ends(traits.liability_r2)),
-    )
-
-
-def _ends(estimate: Estimate | None) -> tuple[float | None, ...]:
-    return (None,) * 3 if estimate is None else (estimate.value, estimate.lower, estimate.upper)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "NA" if value is None else str(value)
+    table = pd.json_normalize(content["results"], sep="_")
+    table.columns = table.columns.str.replace(_LEVELS, "", regex=True)
+    with (directory / TABLE_FILE).open("w", encoding="utf-8") as file:
+        file.write(f"##{evaluation.stamp}\n")
+        table = table.reindex(columns=_COLUMNS)
+        table.to_csv(file, sep="\t", index=False, na_rep="NA", float_format="%.9g")

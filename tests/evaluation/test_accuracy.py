@@ -40,6 +40,10 @@ def test_r2_and_its_increment_are_those_of_linear_models():
     assert plain.value == pytest.approx(r2(score[:, None]), rel=1e-12)
     increment = squared_correlation(phenotype, score, covariates)
     assert increment.value == pytest.approx(r2(with_score) - r2(covariates), rel=1e-10)
+    nothing = squared_correlation(phenotype, 1 + covariates @ [1.0, 2.0], covariates)
+    assert nothing == Estimate(0, 0, 0)
+    everything = squared_correlation(phenotype, 3 * phenotype, NONE)
+    assert everything.lower == pytest.approx(1) == everything.upper
 
 
 def test_calibration_is_the_least_squares_line():

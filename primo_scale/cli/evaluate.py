@@ -9,38 +9,44 @@ import click
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.option_types import FILE_PATH, CommaSeparated
-from primo_scale.cli.options import out_option, request_from
+from primo_scale.cli.options import out_option, request_from, under
 
 
 @click.command(cls=ContractCommand)
-@click.option(
-    "--weights",
-    type=click.Path(path_type=Path),
-    required=True,
-    multiple=True,
-    metavar="DIR|FILE",
-    help="Release, its weights.tsv.gz, or PGS Catalog file (format 2.0). Repeatable.",
+@under(
+    "Scores",
+    click.option(
+        "--weights",
+        type=click.Path(path_type=Path),
+        required=True,
+        multiple=True,
+        metavar="DIR|FILE",
+        help="Release, its weights.tsv.gz, or PGS Catalog file (format 2.0). Repeatable.",
+    ),
 )
-@click.option(
-    "--bfile",
-    type=CommaSeparated(),
-    metavar="PREFIX[,PREFIX...]",
-    help="PLINK 1 fileset(s) of the people.",
-)
-@click.option("--genotypes", metavar="PATH|URL", help="Their store, in place of --bfile.")
-@click.option(
-    "--pheno",
-    type=FILE_PATH,
-    required=True,
-    help="Phenotypes. A score is compared with the phenotype of its name.",
-)
-@click.option("--covar", type=FILE_PATH, help="Covariates, all of which are used.")
-@click.option("--groups", type=FILE_PATH, help="Table of IID and group, for results by group.")
-@click.option(
-    "--prevalence",
-    multiple=True,
-    metavar="NAME=K",
-    help="Share of cases in the population, for the liability scale. Repeatable.",
+@under(
+    "People",
+    click.option(
+        "--bfile",
+        type=CommaSeparated(),
+        metavar="PREFIX[,PREFIX...]",
+        help="PLINK 1 fileset(s) of the people.",
+    ),
+    click.option("--genotypes", metavar="PATH|URL", help="Their store, in place of --bfile."),
+    click.option(
+        "--pheno",
+        type=FILE_PATH,
+        required=True,
+        help="Phenotypes. A score is compared with the phenotype of its name.",
+    ),
+    click.option("--covar", type=FILE_PATH, help="Covariates, all of which are used."),
+    click.option("--groups", type=FILE_PATH, help="Table of IID and group, for results by group."),
+    click.option(
+        "--prevalence",
+        multiple=True,
+        metavar="NAME=K",
+        help="Share of cases in the population, for the liability scale. Repeatable.",
+    ),
 )
 @out_option("Directory to create.")
 def main(**options: Any) -> None:

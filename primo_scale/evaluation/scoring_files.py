@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from primo_scale.publication.verify import verify
 from primo_scale.publication.weights import NAMED_COLUMNS
 
 _ALLELES = ["effect_allele", "other_allele"]
-_REMEDY = "Give a release directory, its weights.tsv.gz, or a PGS Catalog file of format 2.0"
+_TRAIT = "#trait_reported="
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +29,11 @@ class ScoringFile:
     """Weights of the scores of one release or file."""
 
     path: Path
-    variants: pd.DataFrame  # columns ID, effect_allele, other_allele; ID None: key is CHR:POS
-    by_position: bool  # whether the column ID contains CHROMOSOME:POSITION
+    variants: pd.DataFrame  # columns ID, effect_allele, other_allele, one row for each variant
     # Phenotypes that the scores predict, l names; None stands for a score of no known phenotype.
     phenotypes: tuple[str | None, ...]
     per_allele: Floats  # weight of one copy of the effect allele, shape (variants, l)
+    by_position: bool = False  # whether the column ID contains CHROMOSOME:POSITION
     release: Release | None = None
     # Codes of controls and cases of the binary phenotypes of a release.
     codes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -56,13 +58,14 @@ def read_scoring_file(path: Path, wanted: Collection[str]) -> ScoringFile:
     """
     if path.is_dir():
         return _read_release(path, wanted)
-    names = _header(path)
-    if "effect_weight" in names:
-        return _read_catalog(path, names, wanted)
-    if "ID" not in names:
-        raise InputError("is no scoring file", where=path, value=" ".join(names)[:80],
-                         remedy=_REMEDY)  # fmt: skip
-    return _read_weights(path, names[NAMED_COLUMNS:], wanted)
+    with _format_explained(path):
+        comments = _comments(path)
+        names = list(pd.read_csv(path, sep="\t", skiprows=len(comments), nrows=0).columns)
+        if "effect_weight" in names:
+            return _read_catalog(path, names, comments, wanted)
+        if "ID" not in names:
+            raise ValueError("no column ID or effect_weight in the header")
+        return _read_weights(path, names[NAMED_COLUMNS:], wanted)
 
 
 def _read_release(directory: Path, wanted: Collection[str]) -> ScoringFile:
@@ -77,9 +80,7 @@ def _read_release(directory: Path, wanted: Collection[str]) -> ScoringFile:
     file = _read_weights(directory / WEIGHTS_FILE, release.phenotypes, wanted)
     bounds = release.document["public_inputs"]["phenotypes"]
     codes = {p["name"]: (p["lower"], p["upper"]) for p in bounds if p["kind"] == "binary"}
-    return ScoringFile(
-        directory, file.variants, False, file.phenotypes, file.per_allele, release, codes
-    )
+    return replace(file, path=directory, release=release, codes=codes)
 
 
 def _read_weights(path: Path, names: Collection[str], wanted: Collection[str]) -> ScoringFile:
@@ -93,53 +94,51 @@ def _read_weights(path: Path, names: Collection[str], wanted: Collection[str]) -
             remedy="Name the columns of --pheno as the phenotypes of the scores",
         )
     table = _read_table(path, ["ID", *_ALLELES, *chosen])
-    return ScoringFile(
-        path, table[["ID", *_ALLELES]], False, tuple(chosen), _numbers(table[chosen], path)
+    return ScoringFile(path, table[["ID", *_ALLELES]], tuple(chosen), _numbers(table[chosen], path))
+
+
+def _read_catalog(
+    path: Path, names: Collection[str], comments: Sequence[str], wanted: Collection[str]
+) -> ScoringFile:
+    by_position = "rsID" not in names
+    place = ["chr_name", "chr_position"] if by_position else ["rsID"]
+    table = _read_table(path, [*place, *_ALLELES, "effect_weight"], len(comments))
+    table["ID"] = table[place[0]] + ":" + table[place[1]] if by_position else table[place[0]]
+    trait = [line.removeprefix(_TRAIT).strip() for line in comments if line.startswith(_TRAIT)]
+    phenotype = {name.replace("=", "_"): name for name in wanted}.get("".join(trait))
+    weights = _numbers(table[["effect_weight"]], path)
+    return ScoringFile(path, table[["ID", *_ALLELES]], (phenotype,), weights, by_position)
+
+
+def _read_table(path: Path, columns: list[str], n_comments: int = 0) -> pd.DataFrame:
+    """Read columns of a table as text."""
+    return pd.read_csv(
+        path, sep="\t", skiprows=n_comments, usecols=columns, dtype=str, na_filter=False
     )
 
 
-def _read_catalog(path: Path, names: Collection[str], wanted: Collection[str]) -> ScoringFile:
-    by_position = "rsID" not in names
-    place = ["chr_name", "chr_position"] if by_position else ["rsID"]
-    table = _read_table(path, [*place, *_ALLELES, "effect_weight"])
-    table["ID"] = table[place].agg(":".join, axis=1) if by_position else table["rsID"]
-    trait = {name.replace("=", "_"): name for name in wanted}.get(_reported_trait(path))
-    weight = _numbers(table[["effect_weight"]], path)
-    return ScoringFile(path, table[["ID", *_ALLELES]], by_position, (trait,), weight)
-
-
-def _header(path: Path) -> list[str]:
-    return [str(name) for name in _read_table(path, None).columns]
-
-
-def _read_table(path: Path, columns: list[str] | None) -> pd.DataFrame:
-    """Read columns as text, or with None only the header."""
-    try:
-        return pd.read_csv(
-            path, sep="\t", comment="#", usecols=columns, dtype=str, na_filter=False,
-            nrows=0 if columns is None else None,
-        )  # fmt: skip
-    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"is no scoring file: {error}", where=path, remedy=_REMEDY) from error
+def _comments(path: Path) -> list[str]:
+    """Return the lines before the header of a PGS Catalog file."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        return list(takewhile(lambda line: line.startswith("#"), file))
 
 
 def _numbers(table: pd.DataFrame, path: Path) -> Floats:
-    try:
-        values = table.to_numpy(np.float64)
-    except ValueError as error:
-        raise InputError(f"has a weight that is no number: {error}", where=path) from error
+    values = table.to_numpy(np.float64)
     if not np.isfinite(values).all():
         raise InputError("has a weight that is not finite", where=path)
     return values
 
 
-def _reported_trait(path: Path) -> str:
-    """Return the member `trait_reported` of the header of a PGS Catalog file."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("#"):
-                break
-            if line.startswith("#trait_reported="):
-                return line.partition("=")[2].strip()
-    return ""
+@contextmanager
+def _format_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"is no scoring file: {error}",
+            where=path,
+            remedy="Give a release directory, its weights.tsv.gz, or a PGS Catalog file of "
+            "format 2.0",
+        ) from error

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -18,6 +21,7 @@ from small_cohort import command, refused
 
 import primo_scale as ps
 from primo_scale.cli import evaluate, ingest
+from primo_scale.evaluation import scores
 from primo_scale.evaluation.scores import match_weights, open_filesets, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
@@ -102,18 +106,29 @@ def test_scores_are_those_of_plink2(folder, plink2, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
+    genotypes = open_filesets([folder / "fresh"])
+    matched = match_weights(read_scoring_file(folder / "release", NAMES), genotypes.variants)
+    whole = score_people(genotypes, matched)
+    monkeypatch.setattr(scores, "_DOSAGES_PER_BATCH", 3 * 500)
+    read = Mock(wraps=genotypes.read)
+    in_parts = score_people(replace(genotypes, read=read, variants_per_read=7), matched)
+    assert max(len(call.args[0]) for call in read.mock_calls) == 7
+    np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
+
+
 def test_results_are_those_of_independent_tools(folder, evaluated):
-    scores, truth = own_scores(folder / "release", folder / "fresh"), phenotypes(folder)
-    scores, found = scores.loc[truth.index], table(evaluated)
+    predicted, truth = own_scores(folder / "release", folder / "fresh"), phenotypes(folder)
+    predicted, found = predicted.loc[truth.index], table(evaluated)
     own = found.loc[str(folder / "release")]
     groups = pd.read_csv(folder / "groups.tsv", sep="\t", index_col="IID")["group"]
     for name in NAMES:
         members = {"all": truth.index, "A": groups.index[groups == "A"]}
         for group, index in members.items():
-            r2 = np.corrcoef(scores.loc[index, name], truth.loc[index, name])[0, 1] ** 2
+            r2 = np.corrcoef(predicted.loc[index, name], truth.loc[index, name])[0, 1] ** 2
             assert own.loc[(name, group), "r2"] == pytest.approx(r2, rel=1e-5)
             assert own.loc[(name, group), "n"] == len(index)
-    auc = roc_auc_score(truth["CASE"], scores["CASE"])
+    auc = roc_auc_score(truth["CASE"], predicted["CASE"])
     assert own.loc[("CASE", "all"), "auc"] == pytest.approx(auc, rel=1e-5)
     assert own.loc[("QT1", "all"), ["n_cases", "auc", "liability_r2"]].isna().all()
     assert (own["r2_lower"] <= own["r2"]).all()
@@ -126,9 +141,9 @@ def test_the_calibration_uses_the_releases_intercept_and_covariates(folder, eval
     assert list(offset.values()) == [True, False, False]
     covariates = pd.read_csv(folder / "fresh.covar.tsv", sep="\t").set_index("IID")
     weights = ps.open_release(folder / "release").covariates["QT2"]
-    scores = own_scores(folder / "release", folder / "fresh").loc[covariates.index, "QT2"]
+    predicted = own_scores(folder / "release", folder / "fresh").loc[covariates.index, "QT2"]
     fixed = weights["(intercept)"] + covariates[["age", "sex"]] @ weights[["age", "sex"]]
-    slope, intercept = np.polyfit(scores, phenotypes(folder)["QT2"] - fixed, 1)
+    slope, intercept = np.polyfit(predicted, phenotypes(folder)["QT2"] - fixed, 1)
     found = table(evaluated).loc[(str(folder / "release"), "QT2", "all")]
     assert found["slope"] == pytest.approx(slope, rel=1e-5)
     assert found["intercept"] == pytest.approx(intercept, rel=1e-4)
@@ -150,6 +165,14 @@ def test_every_file_carries_the_stamp(folder, evaluated):
     for picture in ("accuracy.svg", "deciles.svg"):
         root = ElementTree.parse(evaluated / picture).getroot()
         assert not [e for e in root.iter() if e.tag.endswith(("script", "image"))]
+
+
+def test_without_matplotlib_there_are_no_pictures(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run(folder, tmp_path / "out", "--weights", folder / "release", *people(folder))
+    assert "no pictures are drawn without matplotlib" in result.stderr
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"evaluation.json", "evaluation.tsv"}
 
 
 def test_a_store_gives_the_results_of_the_fileset(folder, tmp_path):

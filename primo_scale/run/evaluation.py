@@ -16,6 +16,7 @@ from primo_scale.evaluation.measures import LEAST_PEOPLE, Sample, measure
 from primo_scale.evaluation.pictures import draw_pictures
 from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult, write_results
 from primo_scale.evaluation.scores import (
+    Genotypes,
     MatchCounts,
     match_weights,
     open_filesets,
@@ -86,11 +87,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """
     if request.out.exists():
         raise InputError("exists already", where=request.out, remedy="Choose another directory")
-    if request.genotypes is not None:
-        genotypes, source = open_store(request.genotypes), str(request.genotypes)
-    else:
-        prefixes = request.bfile or ()
-        genotypes, source = open_filesets(prefixes), ", ".join(map(str, prefixes))
+    genotypes, source = _open_genotypes(request)
     people = _read_people(request, genotypes.samples)
     files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]
     people = _with_codes(people, files)
@@ -113,6 +110,14 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         write_results(staging, evaluation)
         draw_pictures(staging, evaluation)
     return evaluation
+
+
+def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
+    """Return the genotypes, and their paths for the stamp."""
+    if request.genotypes is not None:
+        return open_store(request.genotypes), str(request.genotypes)
+    prefixes = request.bfile or ()
+    return open_filesets(prefixes), ", ".join(map(str, prefixes))
 
 
 def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
@@ -152,8 +157,8 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
             )
         person, group_of_person = (utf8_text(cell, f"{path}:{line}") for cell in cells)
         group_of[person] = group_of_person
-    of_people = np.array([group_of.get(person, EVERYBODY) for person in samples.individual])
-    names = sorted({*of_people.tolist()} - {EVERYBODY})
+    of_people = np.array([group_of.get(person, "") for person in samples.individual])
+    names = sorted({*of_people.tolist()} - {"", EVERYBODY})
     if not names:
         raise InputError("no person of this file is in the genotypes, by IID", where=path)
     return {name: of_people == name for name in names}

@@ -1,14 +1,17 @@
-"""How the figures of the papers are drawn: curves with standard errors, as small SVG files."""
+"""How the figures of the papers are drawn: curves with bands, as small SVG files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+_LONG_NUMBER = re.compile(r"(\d+\.\d)\d+")  # a tenth of a point suffices
 # Small files, and the same file for the same rows. Text stays text.
 _STYLE = {
     "svg.fonttype": "none",
@@ -21,7 +24,7 @@ _STYLE = {
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Mean of a value against another, with its standard error, as one curve for each method.
+    """Mean of a value against another, with a band of one standard error, for each method.
 
     Attributes
     ----------
@@ -53,8 +56,9 @@ class Panel:
             values = self.rows[self.rows.method == method].groupby(self.x)[self.y]
             if values.ngroups:
                 mean, error = values.mean(), values.sem().fillna(0)
-                style = {"marker": ".", "color": f"C{place}"}
-                axes.errorbar(mean.index, mean, error, label=method, **style)
+                axes.plot(mean, label=method, color=f"C{place}")
+                band = (mean.index, mean - error, mean + error)
+                axes.fill_between(*band, color=f"C{place}", alpha=0.3, linewidth=0)
         axes.set(xlabel=self.x, ylabel=self.y, title=self.title)
         axes.set(xscale=self.scales[0], yscale=self.scales[1])
         if self.y_limits:
@@ -64,12 +68,12 @@ class Panel:
 def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
     """Draw rows of panels, each a function of matplotlib's axes, to an SVG file.
 
-    The first panel has the legend, unless it has drawn one.
+    One legend serves all panels, unless the first panel has drawn its own.
     """
     import matplotlib as mpl  # not needed to run a figure
     from matplotlib.figure import Figure
 
-    size = (4 * len(panels[0]), 3 * len(panels))
+    size = (4 * len(panels[0]), 3 * len(panels) + 1)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(len(panels), len(panels[0]), squeeze=False)
@@ -77,6 +81,11 @@ def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
             for one, panel in zip(own_axes, own_panels, strict=True):
                 panel(one)
                 one.minorticks_off()
-        if axes[0, 0].get_legend() is None and axes[0, 0].get_legend_handles_labels()[0]:
-            axes[0, 0].legend(fontsize="small")
-        figure.savefig(path, metadata={"Date": None})
+        if axes[0, 0].get_legend() is None:
+            named = [one.get_legend_handles_labels() for one in axes.flat]
+            handles = {label: handle for pair in named for handle, label in zip(*pair, strict=True)}
+            names = [*handles]
+            figure.legend([*handles.values()], names, loc="outside lower center", ncols=2)
+        text = StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    path.write_text(_LONG_NUMBER.sub(r"\1", text.getvalue()))

@@ -64,6 +64,11 @@ def run_accuracy(task: Task, *, noise_factor: float = 1.0) -> list[Row]:
     return rows
 
 
+def _private(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without those of OLS, whose ratio is 0."""
+    return rows[rows.method != "OLS"]
+
+
 def draw_figure_2(rows: pd.DataFrame, path: Path) -> None:
     """Draw R^2 against l: whole, at its upper end, and for many more outcomes."""
     panels = [
@@ -85,7 +90,7 @@ def draw_figure_3(rows: pd.DataFrame, path: Path) -> None:
     panels = [
         [
             Panel(own[own.l <= largest], "l", _RATIO, [*METHODS], title, (scale, "linear"))
-            for title, own in _by(rows, "features")
+            for title, own in _by(_private(rows), "features")
         ]
         for largest, scale in ((math.inf, "log"), (_FEW[-1], "linear"))
     ]
@@ -94,12 +99,15 @@ def draw_figure_3(rows: pd.DataFrame, path: Path) -> None:
 
 def draw_figure_4(rows: pd.DataFrame, path: Path) -> None:
     """Draw the log of the loss ratio and R^2 against l."""
-    draw([[Panel(rows, "l", value, [*METHODS]) for value in (_RATIO, "R^2")]], path)
+    ratios = Panel(_private(rows), "l", _RATIO, [*METHODS], scales=("log", "log"))
+    draw([[ratios, Panel(rows, "l", "R^2", [*METHODS])]], path)
 
 
 def draw_figure_5(rows: pd.DataFrame, path: Path) -> None:
     """Draw the log of the loss ratio against l for each kind of outcomes."""
-    panels = [Panel(own, "l", _RATIO, [*METHODS], title) for title, own in _by(rows, "outcomes")]
+    panels = [
+        Panel(own, "l", _RATIO, [*METHODS], title) for title, own in _by(_private(rows), "outcomes")
+    ]
     draw([panels], path)
 
 

@@ -5,8 +5,8 @@ the best ridge. Data at which they would be attained have small eigenvalues, unl
 the ridge is needless and the excess falls as the variance of the noise. This module therefore
 searches a family of data for the worst: X'X/n is ``s I`` with ``s <= 1/d``, and Y'Y/n has r equal
 eigenvalues ``l/r``. X explains no more than the variance of Y: ``s w^2 <= 1``, and for Proj_Y
-``s w^2 <= d/r`` in every direction. The noise is that of Algorithm 1 as printed. For the projection
-of X'Y, E1 is drawn, and the rest is its expectation::
+``s w^2 <= d/r`` in every direction. The noise is that of Algorithm 1 as printed. E1 is drawn, and
+the rest is an expectation::
 
     alpha = s sum_i [((kappa - 1) s - lambda - e_i)^2 w^2 / d + kappa^2 v] / (s + lambda + e_i)^2
 

@@ -13,7 +13,7 @@ from experiments import (
     calibration_figures,
     multi_party,
     sensitivity_figures,
-    thesis,
+    thesis_figures,
 )
 
 SECTIONS = ("1", "2", "8")
@@ -36,7 +36,7 @@ def main(section: str, repetitions: int) -> None:
         click.echo(sensitivity_figures.report() + "\n")
     if section in ("8", "all"):
         click.echo(accuracy.report(repetitions) + "\n")
-        click.echo(thesis.report(10 * repetitions) + "\n")
+        click.echo(thesis_figures.report(10 * repetitions) + "\n")
         click.echo(multi_party.report(10 * repetitions))
 
 

@@ -9,15 +9,28 @@ from pathlib import Path
 
 import click
 
-from experiments import primo_baselines, primo_figures, primo_rates, side_by_side, wu_figures
+from experiments import (
+    primo_baselines,
+    primo_figures,
+    primo_rates,
+    side_by_side,
+    thesis_figures,
+    wu_figures,
+    wu_tables,
+)
 from experiments.reproduction import reproduce
 
+# Figures on real tables, of which the user can add those that are not in the repository.
+ON_TABLES = {**wu_tables.ON_TABLES, **thesis_figures.ON_TABLES}
 FIGURES = {
     **wu_figures.FIGURES,
+    **wu_tables.FIGURES,
     **primo_figures.FIGURES,
     **primo_rates.FIGURES,
     **primo_baselines.FIGURES,
+    **thesis_figures.FIGURES,
     **side_by_side.FIGURES,
+    **{name: make(None) for name, make in ON_TABLES.items()},
 }
 
 
@@ -25,12 +38,22 @@ FIGURES = {
 @click.argument("figure", type=click.Choice([*FIGURES, "all"]))
 @click.option("--out", type=click.Path(path_type=Path), default="reproduced", show_default=True)
 @click.option("--repetitions", type=click.IntRange(min=2), help="[default: the paper's number]")
+@click.option(
+    "--tables",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=f"Folder of further tables, for {' or '.join(ON_TABLES)} (docs/papers).",
+)
 @click.option("--quick", is_flag=True, help="Run a reduced grid, and write it to OUT/quick.")
-def main(figure: str, out: Path, repetitions: int | None, *, quick: bool) -> None:
+def main(
+    figure: str, out: Path, repetitions: int | None, tables: Path | None, *, quick: bool
+) -> None:
     """Write FIGURE.csv and FIGURE.svg; the same command continues after an interruption."""
+    if tables and figure not in ON_TABLES:
+        raise click.UsageError(f"{figure} uses no further tables (only {', '.join(ON_TABLES)} do)")
     folder = out / "quick" if quick else out
     for name in FIGURES if figure == "all" else [figure]:
-        chosen = FIGURES[name].reduced() if quick else FIGURES[name]
+        full = ON_TABLES[name](tables) if tables else FIGURES[name]
+        chosen = full.reduced() if quick else full
         rows = reproduce(chosen, name, folder, repetitions=repetitions or chosen.repetitions)
         click.echo(f"{chosen.title}: {len(rows)} rows in {folder / name}.csv, drawn in {name}.svg")
 

@@ -34,10 +34,10 @@ from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
 
-# The constant and the covariates together weigh as much as a phenotype row clipped at a quarter
-# of its standard deviation: N_c = l (s_y/4)^2, at most a quarter of N_y at the usual clip of 1/2,
-# so noise on X'Y grows by at most sqrt(5/4).
-_FIXED_WEIGHT = 0.25
+# The constant and the covariates together weigh as much as a phenotype row clipped at a tenth of
+# its standard deviation: N_c = l (s_y/10)^2, or 4% of N_y at the usual clip of 1/2, so that noise
+# on X'Y grows by 2%. docs/maths/planner.md has what other weights are worth.
+_FIXED_WEIGHT = 0.1
 # Without (epsilon, delta) there is nothing to trade off: rows are clipped where 1% exceed it.
 _NO_TRADE_OFF = math.inf
 

@@ -12,24 +12,68 @@ from click.testing import CliRunner
 from experiments import papers_constants as papers
 from experiments.reproduce import FIGURES, main
 from experiments.reproduction import PaperFigure, Task
-from experiments.wu_figures import draw_table_1, read_table, run_synthetic, run_table
+from experiments.wu_figures import run_synthetic
+from experiments.wu_tables import draw_table_1, run_table, table_1, unit_values
 
 
 @pytest.mark.parametrize(("name", "n_training", "n_attributes"), [("insurance", 1070, 9),
                                                                  ("bike", 13903, 13)])  # fmt: skip
 def test_tables_have_the_papers_sizes(name, n_training, n_attributes):
-    values, n_parties = read_table(name)
+    values = unit_values(name, None)
     assert (round(0.8 * len(values)), values.shape[1] - 1) == (n_training, n_attributes)
-    assert n_parties == 5
     assert values.min() == 0
     assert values.max() == 1
 
 
 def test_losses_on_insurance_are_ordered_as_in_the_paper():
-    rows = pd.DataFrame(run_table(Task({"data": "insurance", "epsilon": 1.0}, range(5))))
+    rows = pd.DataFrame(run_table(None, Task({"data": "insurance", "epsilon": 1.0}, range(5))))
     losses = rows.groupby("method").loss.median()
     assert losses["OLS"] == pytest.approx(0.009, abs=0.002)
     assert losses["OLS"] < losses["BGM-OLS"] < 0.12 < losses["DGM-OLS"]
+    errors = rows.groupby("method").error.median()
+    assert errors["OLS"] == 0 < errors["BGM-OLS"] < errors["DGM-OLS"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Folder with a table `gpu` of 14 features, and in the last column the first once more."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.uniform(size=(200, 14))).add_prefix("x")
+    table.assign(y=table.x0).to_csv(tmp_path / "gpu.csv", index=False)
+    return tmp_path
+
+
+def test_a_table_of_the_user_is_added(folder):
+    figure = table_1(folder)
+    assert {setting["data"] for setting in figure.settings} == {"insurance", "bike", "gpu"}
+    settings = [setting for setting in figure.settings if setting["data"] == "gpu"]
+    rows = pd.DataFrame([row for s in settings for row in figure.run(Task(s, range(1)))])
+    losses = rows.groupby("method").loss.mean()
+    assert losses["OLS"] < 1e-6
+    assert losses["BGM-OLS"] > 1e-3
+    figure.draw(rows, folder / "figure.svg")
+    assert "gpu" in (folder / "figure.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("x3", "a word"), ("x4", None), ("x5", 1.0)], ids=["text", "gap", "same"]
+)
+def test_a_malformed_table_is_refused_by_its_column(folder, column, value):
+    table = pd.read_csv(folder / "gpu.csv").astype({column: object})
+    table.loc[table.index[: 200 if value == 1.0 else 1], column] = value
+    table.to_csv(folder / "gpu.csv", index=False)
+    result = CliRunner().invoke(main, ["wu-table-1", "--tables", str(folder)])
+    assert result.exit_code == 2
+    assert f"gpu.csv: column {column}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("figure", "problem"), [("thesis-6", "no table of this figure"), ("wu-2", "no further tables")]
+)
+def test_tables_of_another_figure_are_refused(folder, figure, problem):
+    result = CliRunner().invoke(main, [figure, "--tables", str(folder)])
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.split())
 
 
 def test_synthetic_errors_are_those_of_a_direct_simulation():

@@ -41,34 +41,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measures:
-    """Accuracy of one score in one group of people.
+    """Accuracy of one score in one group of people."""
 
-    Attributes
-    ----------
-    n : int
-        Number of people with the phenotype and all covariates.
-    r2 : Estimate
-        Squared correlation of score and phenotype.
-    incremental_r2 : Estimate or None
-        Increase of a linear model's R^2 by the score; None without covariates.
-    calibration : Calibration
-        Regression of the phenotype on the score. The release's intercept and covariates times
-        weights are subtracted from the phenotype before, where `offset` is true.
-    offset : bool
-        Whether the release states weights for covariates, all of which are known.
-    discrimination : Discrimination or None
-        Accuracy for a phenotype of two values; None for others.
-    deciles : tuple of Decile
-        Mean phenotype by decile of the score.
-    """
-
-    n: int
-    r2: Estimate
+    n: int  # people with the phenotype and all covariates
+    r2: Estimate  # squared correlation of score and phenotype
+    # Increase of a linear model's R^2 by the score; None without covariates.
     incremental_r2: Estimate | None
+    # Regression of the phenotype on the score. With `offset`, the intercept and covariates times
+    # weights of the release are subtracted from the phenotype before.
     calibration: Calibration
-    offset: bool
-    discrimination: Discrimination | None
-    deciles: tuple[Decile, ...]
+    offset: bool  # whether the score is of a release, all of whose covariates are known
+    discrimination: Discrimination | None  # for a phenotype of two values
+    deciles: tuple[Decile, ...]  # of the score
 
 
 def measure(sample: Sample, prevalence: float | None) -> Measures | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
@@ -18,12 +18,7 @@ from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
 from primo_scale.genotypes.source import open_source
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.genotypes.tables import (
-    Index,
-    SampleTable,
-    VariantTable,
-    canonical_chromosome,
-)
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
 from primo_scale.interruption import check
 from primo_scale.kernels.packed import PackedGenotypes, packed_width
 from primo_scale.storage.locations import Location
@@ -106,50 +101,31 @@ def match_weights(file: ScoringFile, variants: VariantTable) -> MatchedWeights:
     InputError
         Two variants of one side match the same variant of the other, or less than 10% match.
     """
-    position = np.full(len(file.variants), -1)
-    swapped, flipped, mismatched = np.zeros((3, len(position)), dtype=np.bool_)
-    row_of_variant = np.full(len(variants), -1)
-    candidates = _positions_of_keys(variants, by_position=file.by_position)
-    for row, (key, effect, other) in enumerate(file.variants.itertuples(index=False)):
-        for index in candidates.get(key, ()):
-            found = compare_alleles(
-                (effect, other), (variants.allele1[index], variants.allele2[index])
-            )
-            if found is None:
-                mismatched[row] = True
-                continue
-            if position[row] >= 0 or row_of_variant[index] >= 0:
-                raise InputError(
-                    f"variant {key} {effect} {other} has two matches in the genotypes or the file",
-                    where=file.path,
-                    remedy="Remove all but one (plink2 --rm-dup)",
-                )
-            position[row], row_of_variant[index] = index, row
-            swapped[row], flipped[row] = found
-    matched = position >= 0
+    keys = pd.DataFrame({"ID": _keys(variants, by_position=file.by_position)})
+    keys = keys.assign(variant=np.arange(len(variants))).query("ID != '.'")
+    pairs = file.variants.assign(row=np.arange(len(file.variants))).merge(keys, on="ID")
+    here = pairs["variant"]
+    found_alleles = zip(pairs["effect_allele"], pairs["other_allele"], strict=True)
+    wanted_alleles = zip(variants.allele1[here], variants.allele2[here], strict=True)
+    comparisons = map(compare_alleles, found_alleles, wanted_alleles)
+    pairs = pairs.assign(found=pd.Series(list(comparisons), dtype=object))
+    matched = pairs.dropna(subset="found").sort_values("variant")
+    _refuse_two_matches(file.path, matched)
+    found, rows = matched["variant"].to_numpy(), matched["row"].to_numpy()
+    swapped, flipped = np.array([*matched["found"]], dtype=np.bool_).reshape(-1, 2).T
     counts = MatchCounts(
-        total=len(position),
-        matched=int(matched.sum()),
+        total=len(file.variants),
+        matched=len(matched),
         swapped=int(swapped.sum()),
         flipped=int(flipped.sum()),
-        ambiguous=sum(
-            strand_is_unknown(variants.allele1[index], variants.allele2[index])
-            for index in position[matched]
-        ),
-        mismatched=int((mismatched & ~matched).sum()),
-        absent=int((~mismatched & ~matched).sum()),
+        ambiguous=sum(map(strand_is_unknown, variants.allele1[found], variants.allele2[found])),
+        mismatched=pairs["row"].nunique() - len(matched),
+        absent=len(file.variants) - pairs["row"].nunique(),
     )
     _refuse_few_matches(file.path, counts)
-    found_variants = np.flatnonzero(row_of_variant >= 0)
-    rows = row_of_variant[found_variants]
-    signs = np.where(swapped[rows], -1.0, 1.0)[:, None]
-    return MatchedWeights(
-        found_variants,
-        file.per_allele[rows] * signs,
-        2 * file.per_allele[swapped].sum(axis=0),
-        _centres(file, variants.select(found_variants)),
-        counts,
-    )
+    weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]
+    constant = -2 * weights[swapped].sum(axis=0)
+    return MatchedWeights(found, weights, constant, _centres(file, variants.select(found)), counts)
 
 
 def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
@@ -185,16 +161,21 @@ def _chunks(variants: Index, size: int) -> Iterator[slice]:
     yield from map(slice, starts[:-1], starts[1:])
 
 
-def _positions_of_keys(variants: VariantTable, *, by_position: bool) -> dict[str, list[int]]:
-    keys = list(variants.identifier)
-    if by_position:
-        pairs = zip(variants.chromosome, variants.position.tolist(), strict=True)
-        keys = [f"{canonical_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
-    positions: dict[str, list[int]] = defaultdict(list)
-    for index, key in enumerate(keys):
-        positions[key].append(index)
-    positions.pop(".", None)
-    return positions
+def _keys(variants: VariantTable, *, by_position: bool) -> list[str]:
+    if not by_position:
+        return list(variants.identifier)
+    pairs = zip(variants.chromosome, variants.position.tolist(), strict=True)
+    return [f"{canonical_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
+
+
+def _refuse_two_matches(path: Path, matched: pd.DataFrame) -> None:
+    twice = matched[matched["row"].duplicated() | matched["variant"].duplicated()]
+    if len(twice):
+        raise InputError(
+            f"variant {twice['ID'].iloc[0]} has two matches in the genotypes or the file",
+            where=path,
+            remedy="Remove all but one (plink2 --rm-dup)",
+        )
 
 
 def _refuse_few_matches(path: Path, counts: MatchCounts) -> None:

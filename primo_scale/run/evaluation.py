@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from primo_scale.run.evaluation_request import EvaluationRequest
 
 
+_NO_RESULT = f"A result needs {LEAST_PEOPLE} people (cases, controls) with varying scores"
+
+
 @dataclass(frozen=True, eq=False)
 class _People:
     """Values of n people in the order of the genotypes, nan where missing."""
@@ -87,7 +90,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """
     if request.out.exists():
         raise InputError("exists already", where=request.out, remedy="Choose another directory")
-    genotypes, source = _open_genotypes(request)
+    genotypes, stamp = _open_genotypes(request)
     people = _read_people(request, genotypes.samples)
     files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]
     people = _with_codes(people, files)
@@ -99,12 +102,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         variants[str(file.path)] = matched.counts
         results += _results(file, score_people(genotypes, matched), people, request.prevalence)
     if not results:
-        raise InputError(
-            "no score has a result",
-            where=request.pheno,
-            limit=f"at least {LEAST_PEOPLE} people (cases, controls) with varying scores",
-        )
-    stamp = f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
+        raise InputError("no score has a result", where=request.pheno, remedy=_NO_RESULT)
     evaluation = Evaluation(stamp, variants, tuple(results))
     with files_private(), directory_published_at_end(request.out) as staging:
         write_results(staging, evaluation)
@@ -113,11 +111,15 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 
 def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
-    """Return the genotypes, and their paths for the stamp."""
+    """Return the genotypes, and the stamp that names them."""
     if request.genotypes is not None:
-        return open_store(request.genotypes), str(request.genotypes)
-    prefixes = request.bfile or ()
-    return open_filesets(prefixes), ", ".join(map(str, prefixes))
+        genotypes, source = open_store(request.genotypes), str(request.genotypes)
+    else:
+        prefixes = request.bfile or ()
+        genotypes, source = open_filesets(prefixes), ", ".join(map(str, prefixes))
+    return genotypes, (
+        f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
+    )
 
 
 def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
@@ -187,7 +189,5 @@ def _results(
                 if measures is not None:
                     yield ScoreResult(str(file.path), name, group, measures)
                 else:
-                    LOGGER.warning(
-                        "%s: no result for %s in group %s: fewer than %d people, cases or controls,"
-                        " or equal scores", file.path, name, group, LEAST_PEOPLE,
-                    )  # fmt: skip
+                    where = f"{file.path}: no result for {name} in group {group}"
+                    LOGGER.warning("%s. %s", where, _NO_RESULT)

@@ -223,6 +223,13 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
 
 
+def two_of_one(folder, tmp_path):
+    text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
+    path: Path = tmp_path / "twice.tsv"
+    path.write_text(text + text.splitlines()[-1] + "\n")
+    return path
+
+
 def damaged(folder, tmp_path):
     shutil.copytree(folder / "release", tmp_path / "damaged")
     with (tmp_path / "damaged" / "covariates.tsv").open("a") as file:
@@ -242,6 +249,7 @@ def of_other_variants(folder, tmp_path):
     [
         (damaged, people, 3, ["fails its verification"]),
         (of_other_variants, people, 3, ["0 of 200 variants", "limit at least 10%"]),
+        (two_of_one, people, 3, ["has two matches"]),
         (lambda f, _: f / "fresh.fam", people, 3, ["is no scoring file"]),
         (lambda f, _: f / "release", lambda _: (), 2, ["--bfile or from --genotypes"]),
         (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "CASE=2"), 2,

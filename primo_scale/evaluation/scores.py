@@ -7,24 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
 from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
-from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
+from primo_scale.genotypes.dosage import COPIES_OF_A1, MISSING_DOSAGE, decode_dosages
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
 from primo_scale.genotypes.source import open_source
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
 from primo_scale.interruption import check
-from primo_scale.kernels.packed import PackedGenotypes, packed_width
+from primo_scale.kernels.packed import (
+    GENOTYPES_PER_BYTE,
+    PackedGenotypes,
+    count_genotypes,
+    packed_width,
+)
 from primo_scale.storage.locations import Location
 
 _VARIANTS_PER_READ = 1024
-_DOSAGES_PER_BATCH = 1 << 24  # 128 MiB of float64
+_PEOPLE_PER_BATCH = 1 << 11  # whose dosages of one read are 16 MiB; a multiple of 4
 
 
 @dataclass(frozen=True)
@@ -135,23 +139,28 @@ def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
     """
     n_people = len(genotypes.samples)
     scores = np.tile(weights.constant, (n_people, 1))
-    batch = max(1, _DOSAGES_PER_BATCH // n_people)
     for part in _chunks(weights.variants, genotypes.variants_per_read):
         check()
         packed = genotypes.read(weights.variants[part])
-        for start in range(0, len(packed), batch):
-            rows = slice(part.start + start, min(part.start + start + batch, part.stop))
-            dosages = decode_dosages(packed[start : start + batch], n_people)
-            scores += _filled(dosages, weights.centre[rows]).T @ weights.per_allele1[rows]
+        centre = weights.centre[part]
+        centre = np.where(np.isnan(centre), _means(packed, n_people), centre)
+        for start in range(0, n_people, _PEOPLE_PER_BATCH):
+            stop = min(start + _PEOPLE_PER_BATCH, n_people)
+            columns = slice(start // GENOTYPES_PER_BYTE, packed_width(stop))
+            codes = decode_dosages(np.ascontiguousarray(packed[:, columns]), stop - start)
+            dosages = codes.astype(np.float64)
+            variants, people = np.nonzero(codes == MISSING_DOSAGE)
+            dosages[variants, people] = centre[variants]
+            scores[start:stop] += dosages.T @ weights.per_allele1[part]
     return scores
 
 
-def _filled(dosages: npt.NDArray[np.int8], centre: Floats) -> Floats:
-    """Replace missing dosages by the centre, or where that is nan by the mean."""
-    called = dosages != MISSING_DOSAGE
-    sums = np.sum(dosages, axis=1, where=called, dtype=np.float64)
-    mean = sums / np.maximum(called.sum(axis=1), 1)
-    return np.where(called, dosages, np.where(np.isnan(centre), mean, centre)[:, None])
+def _means(packed: PackedGenotypes, n_people: int) -> Floats:
+    """Return the mean dosage of allele 1 of each variant, 0 without a call."""
+    counts = count_genotypes(packed, n_people)
+    called = COPIES_OF_A1 != MISSING_DOSAGE
+    n_called = counts[:, called].sum(axis=1)
+    return np.asarray(counts[:, called] @ COPIES_OF_A1[called] / np.maximum(n_called, 1))
 
 
 def _chunks(variants: Index, size: int) -> Iterator[slice]:

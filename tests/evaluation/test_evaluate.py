@@ -110,7 +110,7 @@ def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
     genotypes = open_filesets([folder / "fresh"])
     matched = match_weights(read_scoring_file(folder / "release", NAMES), genotypes.variants)
     whole = score_people(genotypes, matched)
-    monkeypatch.setattr(scores, "_DOSAGES_PER_BATCH", 3 * 500)
+    monkeypatch.setattr(scores, "_PEOPLE_PER_BATCH", 48)
     read = Mock(wraps=genotypes.read)
     in_parts = score_people(replace(genotypes, read=read, variants_per_read=7), matched)
     assert max(len(call.args[0]) for call in read.mock_calls) == 7

@@ -4,7 +4,7 @@ A request says what to do, and a function does it: `release` publishes weights f
 `ingest`, `accumulate` and `finalize` are its three stages, and `plan` forecasts it. `open_release`
 reads a release, `verify` checks one, `open_genotypes` reads a genotype store, and
 `from_pandas_plink` makes one from an array. `party_roster`, `party_release` and `party_fit` serve
-several parties who hold columns of the same people.
+several parties who hold columns of the same people. `evaluate` measures the accuracy of scores.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from primo_scale.errors import PrimoError
+    from primo_scale.evaluation.results import Evaluation
     from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.genotypes.pandas_plink import from_pandas_plink
     from primo_scale.publication.open_party import PartyRelease, open_party_release
     from primo_scale.publication.open_release import Release, open_release
     from primo_scale.publication.verify import Verification, verify
+    from primo_scale.run.evaluation import evaluate
+    from primo_scale.run.evaluation_request import EvaluationRequest
     from primo_scale.run.execution import Execution
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
     from primo_scale.run.party_fit import PartyModel, party_fit
@@ -43,6 +46,9 @@ _HOMES = {
     "verify": "publication.verify",
     **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
     **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
+    "Evaluation": "evaluation.results",
+    "evaluate": "run.evaluation",
+    "EvaluationRequest": "run.evaluation_request",
     "Execution": "run.execution",
     **dict.fromkeys(
         ("Fit", "GenotypeFiles", "Model", "OutcomeTables", "Privacy"),
@@ -51,6 +57,8 @@ _HOMES = {
 }
 __all__ = [
     "AccumulateRequest",
+    "Evaluation",
+    "EvaluationRequest",
     "Execution",
     "FinalizeRequest",
     "Fit",
@@ -68,6 +76,7 @@ __all__ = [
     "Verification",
     "__version__",
     "accumulate",
+    "evaluate",
     "finalize",
     "from_pandas_plink",
     "ingest",

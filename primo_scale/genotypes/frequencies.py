@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
 from primo_scale.storage.files import sha256_of_file
@@ -23,7 +24,6 @@ LEAST_MATCHED = 0.1
 """Smallest share of the variants that a panel must match. A panel with another kind of identifiers
 matches a few variants by chance, and a suitable panel nearly all."""
 _NO_IDENTIFIER = "."
-_COMPLEMENT = str.maketrans("ACGT", "TGCA")
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
 _REMEDY = "Write it with 'plink2 --freq' on the reference panel"
 
@@ -104,7 +104,8 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     mismatched, swapped, flipped = np.zeros((3, len(variants)), dtype=np.bool_)
     for row in _panel_rows(path):
         for index in rows_of_identifier.get(row.identifier, ()):
-            found = _compare_alleles(row, variants.allele1[index], variants.allele2[index])
+            counted, other = variants.allele1[index], variants.allele2[index]
+            found = compare_alleles((row.alternate, row.reference), (counted, other))
             if found is None:
                 mismatched[index] = True
                 continue
@@ -120,7 +121,7 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
             frequency[index] = 1.0 - alternate if swapped[index] else alternate
     matched = line_of_match > 0
     ambiguous = (
-        _other_strand(variants.allele1[index]) == variants.allele2[index]
+        strand_is_unknown(variants.allele1[index], variants.allele2[index])
         for index in np.flatnonzero(matched)
     )
     return MatchedFrequencies(
@@ -133,24 +134,6 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
         path=path,
         sha256=sha256_of_file(path),
     )
-
-
-def _compare_alleles(row: _PanelRow, allele1: str, allele2: str) -> tuple[bool, bool] | None:
-    """Return whether the panel's alleles are swapped and flipped, or None if they are others."""
-    panel: tuple[str | None, str | None] = (row.reference, row.alternate)
-    # An ambiguous pair is its own complement, so that it matches unflipped or not at all.
-    for flipped in (False, True):
-        if panel == (allele2, allele1):
-            return False, flipped
-        if panel == (allele1, allele2):
-            return True, flipped
-        panel = (_other_strand(row.reference), _other_strand(row.alternate))
-    return None
-
-
-def _other_strand(allele: str) -> str | None:
-    """Return the allele on the other strand, or None if it has letters other than A, C, G, T."""
-    return None if set(allele) - set("ACGT") else allele[::-1].translate(_COMPLEMENT)
 
 
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:

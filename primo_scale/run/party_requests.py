@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import field, frozen
@@ -14,7 +13,7 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.parties.fit import PartyMethod
 from primo_scale.parties.random_signs import SEED_DIGITS, RandomSigns
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.run.request_parts import OutcomeTables, StrPath, check_number, regular_file
+from primo_scale.run.request_parts import OutcomeTables, check_number, paths_of, regular_file
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -28,10 +27,6 @@ def _seed(value: str) -> str:
             remedy="Take the SHA-256 of a text that all parties agree on, and its first digits",
         )
     return value.lower()
-
-
-def _paths(values: Iterable[StrPath]) -> tuple[Path, ...]:
-    return tuple(Path(value) for value in values)
 
 
 @frozen(kw_only=True)
@@ -152,7 +147,7 @@ class PartyFitRequest:
         Penalty in the units of a sum over people; None stands for the floor of the eigenvalues.
     """
 
-    releases: tuple[Path, ...] = field(converter=_paths)
+    releases: tuple[Path, ...] = field(converter=paths_of)
     outcome: str
     out: Path = field(converter=Path)
     predictors: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))

@@ -35,11 +35,16 @@ def regular_file(path: StrPath) -> Path:
     return Path(path)
 
 
+def paths_of(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
+    """Return one path, or several, as a tuple."""
+    return tuple(map(Path, (value,) if isinstance(value, str | Path) else value))
+
+
 def _prefixes(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
-    found = (value,) if isinstance(value, str | Path) else tuple(value)
+    found = paths_of(value)
     if not found:
         raise UsageError("no fileset is given", where="--bfile")
-    return tuple(Path(prefix) for prefix in found)
+    return found
 
 
 def _chromosomes(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:

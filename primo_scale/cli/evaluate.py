@@ -1,0 +1,71 @@
+"""``primo-scale evaluate``: the accuracy of scores in people whom one may look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import FILE_PATH, CommaSeparated
+from primo_scale.cli.options import out_option, request_from, under
+
+
+@click.command(cls=ContractCommand)
+@under(
+    "Scores",
+    click.option(
+        "--weights",
+        type=click.Path(path_type=Path),
+        required=True,
+        multiple=True,
+        metavar="DIR|FILE",
+        help="Release, its weights.tsv.gz, or PGS Catalog file (format 2.0). Repeatable.",
+    ),
+)
+@under(
+    "People",
+    click.option(
+        "--bfile",
+        type=CommaSeparated(),
+        metavar="PREFIX[,PREFIX...]",
+        help="PLINK 1 fileset(s) of the people.",
+    ),
+    click.option("--genotypes", metavar="PATH|URL", help="Their store, in place of --bfile."),
+    click.option(
+        "--pheno",
+        type=FILE_PATH,
+        required=True,
+        help="Phenotypes. A score is compared with the phenotype of its name.",
+    ),
+    click.option("--covar", type=FILE_PATH, help="Covariates, all of which are used."),
+    click.option("--groups", type=FILE_PATH, help="Table of IID and group, for results by group."),
+    click.option(
+        "--prevalence",
+        multiple=True,
+        metavar="NAME=K",
+        help="Share of cases in the population, for the liability scale. Repeatable.",
+    ),
+)
+@out_option("Directory to create.")
+def main(**options: Any) -> None:
+    """Measure how well scores predict phenotypes in people whom one may look at.
+
+    The people must have consented, be public, or be simulated: the results are NOT PRIVATE. Never
+    evaluate a release in the cohort that it was made from. Its accuracy there is too high, and the
+    result is not covered by the release's epsilon.
+    """
+    from primo_scale.evaluation.results import TABLE_FILE
+    from primo_scale.run.evaluation import evaluate
+    from primo_scale.run.evaluation_request import EvaluationRequest
+
+    evaluation = evaluate(request_from(EvaluationRequest, options))
+    click.echo(evaluation.stamp)
+    for result in evaluation.results:
+        r2 = result.measures.r2
+        click.echo(
+            f"{result.weights}: {result.phenotype}, {result.group}, n = {result.measures.n}: "
+            f"R^2 {r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
+        )
+    click.echo(f"results: {options['out'] / TABLE_FILE}")

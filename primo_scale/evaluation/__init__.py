@@ -1,0 +1,1 @@
+"""Accuracy of scores in people whose genotypes and phenotypes may be looked at."""

@@ -1,0 +1,118 @@
+"""Accuracy of a score in a sample of people: arrays in, numbers out.
+
+Intervals have a level of 95% and count the sampling of people, with the weights as given.
+docs/evaluating.md has the formulas and their sources.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+NORMAL_QUANTILE = 1.959963984540054
+"""97.5% quantile of the normal distribution."""
+_DECILES = 10
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimate with the ends of its 95% interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Regression of the phenotype on the score, with standard errors that allow unequal variances.
+
+    A slope of 1 means that a difference of scores is a difference of expected phenotypes.
+    """
+
+    slope: float
+    slope_se: float
+    intercept: float
+    intercept_se: float
+
+
+@dataclass(frozen=True)
+class Decile:
+    """People of one decile of the score."""
+
+    n: int
+    mean_score: float
+    mean_phenotype: float
+    se: float  # of the mean phenotype
+
+
+def squared_correlation(phenotype: Floats, score: Floats, covariates: Floats) -> Estimate:
+    """Return R^2 of the score beyond the covariates: the increment of a linear model's R^2.
+
+    It is the squared correlation of the phenotype with the part of the score that is not linear in
+    the covariates. The interval uses Fisher's z and the variance of the influence function of the
+    correlation, which holds for every distribution with fourth moments, binary traits included.
+
+    Parameters
+    ----------
+    phenotype, score
+        Values of n people, shape (n,); neither is constant.
+    covariates
+        Covariates without a constant, shape (n, c); with c = 0, the result is the plain R^2.
+    """
+    n_people, n_covariates = covariates.shape
+    total = (phenotype - phenotype.mean()) / phenotype.std()
+    own = _residual(score, covariates)
+    if own.std() < _ROUNDING * score.std():  # the score is linear in the covariates
+        return Estimate(0.0, 0.0, 0.0)
+    own /= own.std()
+    r = float(np.clip(np.mean(total * own), _ROUNDING - 1, 1 - _ROUNDING))
+    influence = _residual(total, covariates) * own - r / 2 * (total**2 + own**2)
+    error = math.sqrt(np.mean(influence**2) / (n_people - 3 - n_covariates)) / (1 - r * r)
+    ends = [math.tanh(math.atanh(r) + side * NORMAL_QUANTILE * error) for side in (-1, 1)]
+    squares = sorted(end * end for end in ends)
+    return Estimate(r * r, 0.0 if ends[0] < 0 < ends[1] else squares[0], squares[1])
+
+
+def calibrate(phenotype: Floats, score: Floats) -> Calibration:
+    """Return the regression of the phenotype on the score, arrays of shape (n,).
+
+    The standard errors are White's (HC1).
+    """
+    n_people, mean = len(score), score.mean()
+    per_person = (score - mean) / np.sum((score - mean) ** 2)  # of the slope
+    slope = per_person @ phenotype
+    intercept = phenotype.mean() - slope * mean
+    residual = (phenotype - intercept - slope * score) * math.sqrt(n_people / (n_people - 2))
+    slope_se = np.linalg.norm(residual * per_person)
+    intercept_se = np.linalg.norm(residual * (1 / n_people - mean * per_person))
+    return Calibration(float(slope), float(slope_se), float(intercept), float(intercept_se))
+
+
+def decile_means(phenotype: Floats, score: Floats) -> tuple[Decile, ...]:
+    """Return the mean phenotype in each decile of the score, from the lowest to the highest.
+
+    People with equal scores keep their order.
+    """
+    parts = np.array_split(np.argsort(score, kind="stable"), _DECILES)
+    return tuple(
+        Decile(
+            len(part),
+            float(score[part].mean()),
+            float(phenotype[part].mean()),
+            float(phenotype[part].std(ddof=1) / math.sqrt(len(part))),
+        )
+        for part in parts
+    )
+
+
+def _residual(values: Floats, covariates: Floats) -> Floats:
+    """Return the values without their projection on the covariates and a constant."""
+    design = np.column_stack([np.ones(len(values)), covariates])
+    return np.asarray(values - design @ np.linalg.lstsq(design, values)[0])

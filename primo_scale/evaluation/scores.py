@@ -1,0 +1,204 @@
+"""Scores of people, summed over chunks of variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from primo_scale.errors import InputError
+from primo_scale.evaluation.accuracy import Floats
+from primo_scale.evaluation.scoring_files import ScoringFile
+from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
+from primo_scale.genotypes.dosage import COPIES_OF_A1, MISSING_DOSAGE, decode_dosages
+from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
+from primo_scale.genotypes.source import open_source
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
+from primo_scale.interruption import check
+from primo_scale.kernels.packed import (
+    GENOTYPES_PER_BYTE,
+    PackedGenotypes,
+    count_genotypes,
+    packed_width,
+)
+from primo_scale.storage.locations import Location
+
+_VARIANTS_PER_READ = 1024
+_PEOPLE_PER_BATCH = 1 << 11  # whose dosages of one read are 16 MiB; a multiple of 4
+
+
+@dataclass(frozen=True)
+class Genotypes:
+    """Genotypes of people, read for chunks of variants."""
+
+    samples: SampleTable
+    variants: VariantTable
+    read: Callable[[Index], PackedGenotypes]  # of increasing positions of variants
+    variants_per_read: int = _VARIANTS_PER_READ
+
+
+@dataclass(frozen=True)
+class MatchCounts:
+    """Numbers of variants of a score by what the genotypes have for them."""
+
+    total: int
+    matched: int
+    swapped: int  # matched variants whose effect allele is A2 of the genotypes
+    flipped: int  # matched variants on the other strand (A for T, C for G)
+    ambiguous: int  # matched variants with alleles A/T or C/G, taken as labelled
+    mismatched: int  # variants with other alleles in the genotypes
+    absent: int  # variants that the genotypes do not have
+
+    def in_words(self) -> str:
+        """Return the numbers on one line."""
+        return (
+            f"{self.matched} of {self.total} variants matched ({self.swapped} swapped, "
+            f"{self.flipped} flipped, {self.ambiguous} of unknown strand); {self.absent} absent, "
+            f"{self.mismatched} with other alleles"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedWeights:
+    """Weights of the variants that the genotypes have, in their order."""
+
+    variants: Index  # increasing positions of m variants in the genotypes
+    per_allele1: Floats  # weight of one copy of allele 1, shape (m, l)
+    constant: Floats  # score of a person without copies of allele 1, shape (l,)
+    centre: Floats  # dosage of allele 1 for a missing genotype; nan: the mean, shape (m,)
+    counts: MatchCounts
+
+
+def open_filesets(prefixes: Sequence[Path]) -> Genotypes:
+    """Open PLINK 1 filesets of the same people."""
+    source = open_source(prefixes)
+    everybody = np.arange(len(source.samples))
+
+    def read(variants: Index) -> PackedGenotypes:
+        result = np.empty((len(variants), packed_width(len(everybody))), dtype=np.uint8)
+        source.read_into(result, variants, everybody)
+        return result
+
+    return Genotypes(source.samples, source.variants, read)
+
+
+def open_store(location: Location) -> Genotypes:
+    """Open a genotype store."""
+    store = open_genotype_store(location)
+
+    def read(variants: Index) -> PackedGenotypes:
+        first, last = int(variants[0]), int(variants[-1])
+        return store.read_packed(slice(first, last + 1), slice(None))[variants - first]
+
+    return Genotypes(store.samples, store.variants, read, store.chunk_shape[0])
+
+
+def match_weights(file: ScoringFile, variants: VariantTable) -> MatchedWeights:
+    """Find the variants of a scoring file by ID and alleles, in either order and on either strand.
+
+    Raises
+    ------
+    InputError
+        Two variants of one side match the same variant of the other, or less than 10% match.
+    """
+    keys = pd.DataFrame({"ID": _keys(variants, by_position=file.by_position)})
+    keys = keys.assign(variant=np.arange(len(variants))).query("ID != '.'")
+    pairs = file.variants.assign(row=np.arange(len(file.variants))).merge(keys, on="ID")
+    here = pairs["variant"]
+    found_alleles = zip(pairs["effect_allele"], pairs["other_allele"], strict=True)
+    wanted_alleles = zip(variants.allele1[here], variants.allele2[here], strict=True)
+    comparisons = map(compare_alleles, found_alleles, wanted_alleles)
+    pairs = pairs.assign(found=pd.Series(list(comparisons), dtype=object))
+    matched = pairs.dropna(subset="found").sort_values("variant")
+    _refuse_two_matches(file.path, matched)
+    found, rows = matched["variant"].to_numpy(), matched["row"].to_numpy()
+    swapped, flipped = np.array([*matched["found"]], dtype=np.bool_).reshape(-1, 2).T
+    counts = MatchCounts(
+        total=len(file.variants),
+        matched=len(matched),
+        swapped=int(swapped.sum()),
+        flipped=int(flipped.sum()),
+        ambiguous=sum(map(strand_is_unknown, variants.allele1[found], variants.allele2[found])),
+        mismatched=pairs["row"].nunique() - len(matched),
+        absent=len(file.variants) - pairs["row"].nunique(),
+    )
+    _refuse_few_matches(file.path, counts)
+    weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]
+    constant = -2 * weights[swapped].sum(axis=0)
+    return MatchedWeights(found, weights, constant, _centres(file, variants.select(found)), counts)
+
+
+def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
+    """Return the scores of all people, shape (people, l).
+
+    Memory is that of one chunk of packed genotypes, a batch of dosages, and the result.
+    """
+    n_people = len(genotypes.samples)
+    scores = np.tile(weights.constant, (n_people, 1))
+    for part in _chunks(weights.variants, genotypes.variants_per_read):
+        check()
+        packed = genotypes.read(weights.variants[part])
+        centre = weights.centre[part]
+        centre = np.where(np.isnan(centre), _means(packed, n_people), centre)
+        for start in range(0, n_people, _PEOPLE_PER_BATCH):
+            stop = min(start + _PEOPLE_PER_BATCH, n_people)
+            columns = slice(start // GENOTYPES_PER_BYTE, packed_width(stop))
+            codes = decode_dosages(np.ascontiguousarray(packed[:, columns]), stop - start)
+            dosages = codes.astype(np.float64)
+            variants, people = np.nonzero(codes == MISSING_DOSAGE)
+            dosages[variants, people] = centre[variants]
+            scores[start:stop] += dosages.T @ weights.per_allele1[part]
+    return scores
+
+
+def _means(packed: PackedGenotypes, n_people: int) -> Floats:
+    """Return the mean dosage of allele 1 of each variant, 0 without a call."""
+    counts = count_genotypes(packed, n_people)
+    called = COPIES_OF_A1 != MISSING_DOSAGE
+    n_called = counts[:, called].sum(axis=1)
+    return np.asarray(counts[:, called] @ COPIES_OF_A1[called] / np.maximum(n_called, 1))
+
+
+def _chunks(variants: Index, size: int) -> Iterator[slice]:
+    """Yield the parts of increasing positions that lie in the same chunk of `size` variants."""
+    chunk = variants // size
+    starts = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(variants)]
+    yield from map(slice, starts[:-1], starts[1:])
+
+
+def _keys(variants: VariantTable, *, by_position: bool) -> list[str]:
+    if not by_position:
+        return list(variants.identifier)
+    pairs = zip(variants.chromosome, variants.position.tolist(), strict=True)
+    return [f"{canonical_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
+
+
+def _refuse_two_matches(path: Path, matched: pd.DataFrame) -> None:
+    twice = matched[matched["row"].duplicated() | matched["variant"].duplicated()]
+    if len(twice):
+        raise InputError(
+            f"variant {twice['ID'].iloc[0]} has two matches in the genotypes or the file",
+            where=path,
+            remedy="Remove all but one (plink2 --rm-dup)",
+        )
+
+
+def _refuse_few_matches(path: Path, counts: MatchCounts) -> None:
+    if counts.matched < max(1, LEAST_MATCHED * counts.total):
+        raise InputError(
+            f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
+            f"{counts.absent} are absent and {counts.mismatched} have other alleles",
+            where=path,
+            limit=f"at least {LEAST_MATCHED:.0%} of the variants",
+            remedy="Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)",
+        )
+
+
+def _centres(file: ScoringFile, variants: VariantTable) -> Floats:
+    if file.centres is None:
+        return np.full(len(variants), np.nan)
+    return 2 * read_reference_frequencies(file.centres, variants).a1_frequency

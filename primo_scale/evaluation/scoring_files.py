@@ -1,0 +1,144 @@
+"""Reading of score weights: a verified release, weights.tsv.gz, or a file of the PGS Catalog."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from primo_scale.errors import InputError
+from primo_scale.evaluation.accuracy import Floats
+from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
+from primo_scale.publication.open_release import Release, open_release
+from primo_scale.publication.verify import verify
+from primo_scale.publication.weights import NAMED_COLUMNS
+
+_ALLELES = ["effect_allele", "other_allele"]
+_TRAIT = "#trait_reported="
+
+
+@dataclass(frozen=True, eq=False)
+class ScoringFile:
+    """Weights of the scores of one release or file."""
+
+    path: Path
+    variants: pd.DataFrame  # columns ID, effect_allele, other_allele, one row for each variant
+    # Phenotypes that the scores predict, l names; None stands for a score of no known phenotype.
+    phenotypes: tuple[str | None, ...]
+    per_allele: Floats  # weight of one copy of the effect allele, shape (variants, l)
+    by_position: bool = False  # whether the column ID contains CHROMOSOME:POSITION
+    release: Release | None = None
+    # Codes of controls and cases of the binary phenotypes of a release.
+    codes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def centres(self) -> Path | None:
+        """Table of the dosages that replace missing genotypes, or None."""
+        return None if self.release is None else self.release.directory / CENTRE_FILE
+
+
+def read_scoring_file(path: Path, wanted: Collection[str]) -> ScoringFile:
+    """Read the weights of the `wanted` phenotypes.
+
+    A directory is a release, which is verified. A PGS Catalog file has one score. It belongs to the
+    wanted phenotype that its header reports as the trait, or to none.
+
+    Raises
+    ------
+    InputError
+        The release fails its verification, the file has another format, or it has no score of a
+        wanted phenotype.
+    """
+    if path.is_dir():
+        return _read_release(path, wanted)
+    with _format_explained(path):
+        comments = _comments(path)
+        names = list(pd.read_csv(path, sep="\t", skiprows=len(comments), nrows=0).columns)
+        if "effect_weight" in names:
+            return _read_catalog(path, names, comments, wanted)
+        if "ID" not in names:
+            raise ValueError("no column ID or effect_weight in the header")
+        return _read_weights(path, names[NAMED_COLUMNS:], wanted)
+
+
+def _read_release(directory: Path, wanted: Collection[str]) -> ScoringFile:
+    release, verdict = open_release(directory), verify(directory)
+    if not verdict.ok:
+        problem = verdict.problems[0]
+        raise InputError(
+            f"the release fails its verification: {problem.check}: {problem.detail}",
+            where=directory,
+            remedy="Ask its publisher for an intact copy",
+        )
+    file = _read_weights(directory / WEIGHTS_FILE, release.phenotypes, wanted)
+    bounds = release.document["public_inputs"]["phenotypes"]
+    codes = {p["name"]: (p["lower"], p["upper"]) for p in bounds if p["kind"] == "binary"}
+    return replace(file, path=directory, release=release, codes=codes)
+
+
+def _read_weights(path: Path, names: Collection[str], wanted: Collection[str]) -> ScoringFile:
+    chosen = [name for name in names if name in wanted]
+    if not chosen:
+        raise InputError(
+            "has no score of a phenotype of --pheno",
+            where=path,
+            value=", ".join(names)[:80],
+            expected=", ".join(wanted)[:80],
+            remedy="Name the columns of --pheno as the phenotypes of the scores",
+        )
+    table = _read_table(path, ["ID", *_ALLELES, *chosen])
+    return ScoringFile(path, table[["ID", *_ALLELES]], tuple(chosen), _numbers(table[chosen], path))
+
+
+def _read_catalog(
+    path: Path, names: Collection[str], comments: Sequence[str], wanted: Collection[str]
+) -> ScoringFile:
+    by_position = "rsID" not in names
+    place = ["chr_name", "chr_position"] if by_position else ["rsID"]
+    table = _read_table(path, [*place, *_ALLELES, "effect_weight"], len(comments))
+    table["ID"] = table[place[0]] + ":" + table[place[1]] if by_position else table[place[0]]
+    trait = [line.removeprefix(_TRAIT).strip() for line in comments if line.startswith(_TRAIT)]
+    phenotype = {name.replace("=", "_"): name for name in wanted}.get("".join(trait))
+    weights = _numbers(table[["effect_weight"]], path)
+    return ScoringFile(path, table[["ID", *_ALLELES]], (phenotype,), weights, by_position)
+
+
+def _read_table(path: Path, columns: list[str], n_comments: int = 0) -> pd.DataFrame:
+    """Read columns of a table as text."""
+    return pd.read_csv(
+        path, sep="\t", skiprows=n_comments, usecols=columns, dtype=str, na_filter=False
+    )
+
+
+def _comments(path: Path) -> list[str]:
+    """Return the lines before the header of a PGS Catalog file."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        return list(takewhile(lambda line: line.startswith("#"), file))
+
+
+def _numbers(table: pd.DataFrame, path: Path) -> Floats:
+    values = table.to_numpy(np.float64)
+    if not np.isfinite(values).all():
+        raise InputError("has a weight that is not finite", where=path)
+    return values
+
+
+@contextmanager
+def _format_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"is no scoring file: {error}",
+            where=path,
+            remedy="Give a release directory, its weights.tsv.gz, or a PGS Catalog file of "
+            "format 2.0",
+        ) from error

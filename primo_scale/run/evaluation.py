@@ -1,0 +1,193 @@
+"""Evaluation of scores in people whom one may look at, from a request to a directory of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.evaluation.accuracy import Floats
+from primo_scale.evaluation.measures import LEAST_PEOPLE, Sample, measure
+from primo_scale.evaluation.pictures import draw_pictures
+from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult, write_results
+from primo_scale.evaluation.scores import (
+    Genotypes,
+    MatchCounts,
+    match_weights,
+    open_filesets,
+    open_store,
+    score_people,
+)
+from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
+from primo_scale.genotypes.tables import SampleTable
+from primo_scale.genotypes.text_lines import table_lines, utf8_text
+from primo_scale.outcomes.coding import MISSING_NUMBER
+from primo_scale.outcomes.matching import match_people
+from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.publication.weights import INTERCEPT
+from primo_scale.publication.wording import NOT_PRIVATE
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.files import directory_published_at_end, files_private
+
+if TYPE_CHECKING:
+    from primo_scale.run.evaluation_request import EvaluationRequest
+
+
+_NO_RESULT = f"A result needs {LEAST_PEOPLE} people (cases, controls) with varying scores"
+
+
+@dataclass(frozen=True, eq=False)
+class _People:
+    """Values of n people in the order of the genotypes, nan where missing."""
+
+    phenotypes: Mapping[str, Floats]  # each of shape (n,)
+    covariates: Mapping[str, Floats]  # each of shape (n,)
+    groups: Mapping[str, npt.NDArray[np.bool_]]  # masks of shape (n,)
+
+    def sample(self, file: ScoringFile, phenotype: str, score: Floats) -> Sample:
+        """Return the values of all people for a score and a phenotype."""
+        columns = [np.empty((len(score), 0)), *(c[:, None] for c in self.covariates.values())]
+        return Sample(
+            self.phenotypes[phenotype], score, np.hstack(columns), self._offset(file, phenotype)
+        )
+
+    def _offset(self, file: ScoringFile, phenotype: str) -> Floats | None:
+        """Return the part of a release's prediction that is not the score, or None."""
+        if file.release is None:
+            return None
+        table = file.release.covariates[phenotype].astype(float)
+        if not {*table.index} <= {INTERCEPT, *self.covariates}:
+            return None
+        offset = np.full_like(self.phenotypes[phenotype], table[INTERCEPT])
+        for name, values in self.covariates.items():
+            offset += table.get(name, 0.0) * values
+        return offset
+
+
+def evaluate(request: EvaluationRequest) -> Evaluation:
+    """Measure how well scores predict phenotypes, and write the results and their pictures.
+
+    The results are computed from individual data without noise: the people have consented, are
+    public, or are simulated.
+
+    Parameters
+    ----------
+    request
+        Weights, and the people to evaluate them in.
+
+    Raises
+    ------
+    InputError
+        A file is malformed, a release fails its verification, the genotypes have less than 10% of
+        the variants of a score, or no score has a result.
+    UsageError
+        A prevalence is given for an unknown phenotype.
+    """
+    if request.out.exists():
+        raise InputError("exists already", where=request.out, remedy="Choose another directory")
+    genotypes, stamp = _open_genotypes(request)
+    people = _read_people(request, genotypes.samples)
+    files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]
+    people = _with_codes(people, files)
+    variants: dict[str, MatchCounts] = {}
+    results: list[ScoreResult] = []
+    for file in files:
+        matched = match_weights(file, genotypes.variants)
+        LOGGER.info("%s: %s", file.path, matched.counts.in_words())
+        variants[str(file.path)] = matched.counts
+        results += _results(file, score_people(genotypes, matched), people, request.prevalence)
+    if not results:
+        raise InputError("no score has a result", where=request.pheno, remedy=_NO_RESULT)
+    evaluation = Evaluation(stamp, variants, tuple(results))
+    with files_private(), directory_published_at_end(request.out) as staging:
+        write_results(staging, evaluation)
+        draw_pictures(staging, evaluation)
+    return evaluation
+
+
+def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
+    """Return the genotypes, and the stamp that names them."""
+    if request.genotypes is not None:
+        genotypes, source = open_store(request.genotypes), str(request.genotypes)
+    else:
+        prefixes = request.bfile or ()
+        genotypes, source = open_filesets(prefixes), ", ".join(map(str, prefixes))
+    return genotypes, (
+        f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
+    )
+
+
+def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
+    groups = {EVERYBODY: np.ones(len(samples), dtype=np.bool_)}
+    if request.groups is not None:
+        groups |= _read_groups(request.groups, samples)
+    phenotypes = _read_columns(request.pheno, samples)
+    unknown = sorted(request.prevalence.keys() - phenotypes.keys())
+    if unknown:
+        raise UsageError(
+            "names no phenotype", where="--prevalence", value=unknown[0], limit=list(phenotypes)
+        )
+    covariates = {} if request.covar is None else _read_columns(request.covar, samples)
+    return _People(phenotypes, covariates, groups)
+
+
+def _read_columns(path: Path, samples: SampleTable) -> dict[str, Floats]:
+    """Return all columns of a table, nan where a person has no row or the value is missing."""
+    table = open_outcome_table(path)
+    values = np.full((len(samples), len(table.names)), np.nan)
+    for rows in match_people(table, table.names, samples):
+        values[rows.samples] = rows.values
+    values[values == MISSING_NUMBER] = np.nan
+    return dict(zip(table.names, values.T, strict=True))
+
+
+def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return the people of each group of a table of IID and group."""
+    group_of = {}
+    for line, cells in table_lines(path):
+        if len(cells) != 2:
+            raise InputError(
+                "is no row of IID and group",
+                where=f"{path}:{line}",
+                value=f"{len(cells)} columns",
+                expected=2,
+            )
+        person, group_of_person = (utf8_text(cell, f"{path}:{line}") for cell in cells)
+        group_of[person] = group_of_person
+    of_people = np.array([group_of.get(person, "") for person in samples.individual])
+    names = sorted({*of_people.tolist()} - {"", EVERYBODY})
+    if not names:
+        raise InputError("no person of this file is in the genotypes, by IID", where=path)
+    return {name: of_people == name for name in names}
+
+
+def _with_codes(people: _People, files: Sequence[ScoringFile]) -> _People:
+    """Make values missing that are no code of a phenotype which a release states as binary."""
+    phenotypes = dict(people.phenotypes)
+    for codes in (file.codes for file in files):
+        for name in codes.keys() & phenotypes.keys():
+            values = phenotypes[name]
+            phenotypes[name] = np.where(np.isin(values, codes[name]), values, np.nan)
+    return replace(people, phenotypes=phenotypes)
+
+
+def _results(
+    file: ScoringFile, scores: Floats, people: _People, prevalence: Mapping[str, float]
+) -> Iterator[ScoreResult]:
+    """Yield the accuracy of each score in each group; a score of no phenotype is tried with all."""
+    for own, score in zip(file.phenotypes, scores.T, strict=True):
+        for name in people.phenotypes if own is None else (own,):
+            sample = people.sample(file, name, score)
+            complete = ~np.isnan(sample.phenotype) & ~np.isnan(sample.covariates).any(axis=1)
+            for group, members in people.groups.items():
+                measures = measure(sample.select(complete & members), prevalence.get(name))
+                if measures is not None:
+                    yield ScoreResult(str(file.path), name, group, measures)
+                else:
+                    where = f"{file.path}: no result for {name} in group {group}"
+                    LOGGER.warning("%s. %s", where, _NO_RESULT)

@@ -1,0 +1,172 @@
+"""Statistics of an evaluation against scikit-learn, definitions, and simulated people."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import roc_auc_score
+
+from primo_scale.evaluation.accuracy import (
+    NORMAL_QUANTILE,
+    Estimate,
+    calibrate,
+    decile_means,
+    squared_correlation,
+)
+from primo_scale.evaluation.binary_traits import area_under_curve, liability_r2
+
+DRAWS, PEOPLE = 1000, 400
+NONE = np.empty((PEOPLE, 0))
+
+
+def linear_draw(rng, *, people=PEOPLE):
+    """Phenotype, score and two covariates, which the score correlates with."""
+    covariates = rng.normal(size=(people, 2))
+    own = rng.normal(size=people)
+    score = own + covariates @ [0.5, 0.2]
+    return own + covariates @ [1.0, -1.0] + rng.normal(size=people), score, covariates
+
+
+def test_r2_and_its_increment_are_those_of_linear_models():
+    phenotype, score, covariates = linear_draw(np.random.default_rng(1))
+    with_score = np.column_stack([covariates, score])
+
+    def r2(design):
+        return LinearRegression().fit(design, phenotype).score(design, phenotype)
+
+    plain = squared_correlation(phenotype, score, NONE)
+    assert plain.value == pytest.approx(r2(score[:, None]), rel=1e-12)
+    increment = squared_correlation(phenotype, score, covariates)
+    assert increment.value == pytest.approx(r2(with_score) - r2(covariates), rel=1e-10)
+    nothing = squared_correlation(phenotype, 1 + covariates @ [1.0, 2.0], covariates)
+    assert nothing == Estimate(0, 0, 0)
+    everything = squared_correlation(phenotype, 3 * phenotype, NONE)
+    assert everything.lower == pytest.approx(1) == everything.upper
+
+
+def test_calibration_is_the_least_squares_line():
+    phenotype, score, _ = linear_draw(np.random.default_rng(2))
+    found, line = calibrate(phenotype, score), stats.linregress(score, phenotype)
+    assert (found.slope, found.intercept) == pytest.approx((line.slope, line.intercept))
+
+
+def test_deciles_are_means_of_sorted_people():
+    score = np.random.default_rng(3).permutation(105).astype(float)
+    deciles = decile_means(2 * score, score)
+    assert sum(decile.n for decile in deciles) == 105
+    assert deciles[0].n == 11
+    assert deciles[0].mean_phenotype == 2 * deciles[0].mean_score == 10
+    assert deciles[0].se == pytest.approx(stats.sem(np.arange(0, 22, 2)))
+    assert deciles[-1].mean_score == np.arange(95, 105).mean()
+
+
+def test_auc_and_its_interval_follow_the_definition():
+    rng = np.random.default_rng(4)
+    is_case = rng.random(90) < 0.3
+    score = np.round(rng.normal(size=90) + is_case, 1)  # with ties
+    found = area_under_curve(is_case, score)
+    assert found.value == pytest.approx(roc_auc_score(is_case, score), abs=1e-14)
+    above = score[is_case][:, None] - score[~is_case]
+    wins = (above > 0) + 0.5 * (above == 0)
+    variance = sum(np.var(wins.mean(axis=a), ddof=1) / wins.shape[1 - a] for a in (0, 1))
+    half = NORMAL_QUANTILE * np.sqrt(variance)
+    assert (found.lower, found.upper) == pytest.approx((found.value - half, found.value + half))
+
+
+# ---- Intervals -----------------------------------------------------------------------------------
+
+
+def normal_r2(rng):
+    score = rng.normal(size=PEOPLE)
+    return squared_correlation(0.5 * score + rng.normal(size=PEOPLE), score, NONE), 0.2
+
+
+def r2_with_unequal_variances(rng):
+    score = rng.normal(size=PEOPLE)
+    noise = rng.normal(size=PEOPLE) * np.abs(score)
+    return squared_correlation(0.5 * score + noise, score, NONE), 0.2
+
+
+def increment_of_r2(rng):
+    phenotype, score, covariates = linear_draw(rng)
+    return squared_correlation(phenotype, score, covariates), 1 / 4
+
+
+def binary_r2(rng):
+    """Cases are the upper 20% of a liability that the score explains 30% of."""
+    score = rng.normal(size=PEOPLE)
+    threshold = stats.norm.isf(0.2)
+    liability = np.sqrt(0.3) * score + np.sqrt(0.7) * rng.normal(size=PEOPLE)
+    truth = 0.3 * stats.norm.pdf(threshold) ** 2 / (0.2 * 0.8)
+    return squared_correlation((liability > threshold).astype(float), score, NONE), truth
+
+
+def binormal_auc(rng):
+    is_case = np.arange(PEOPLE) < 80
+    found = area_under_curve(is_case, rng.normal(size=PEOPLE) + is_case)
+    return found, stats.norm.cdf(np.sqrt(0.5))
+
+
+def slope_with_unequal_variances(rng):
+    score = rng.normal(size=PEOPLE)
+    line = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE) * np.abs(score), score)
+    half = NORMAL_QUANTILE * line.slope_se
+    return Estimate(line.slope, line.slope - half, line.slope + half), 0.8
+
+
+def intercept(rng):
+    score = 1 + rng.normal(size=PEOPLE)
+    line = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE), score)
+    half = NORMAL_QUANTILE * line.intercept_se
+    return Estimate(line.intercept, line.intercept - half, line.intercept + half), 3
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        normal_r2,
+        r2_with_unequal_variances,
+        increment_of_r2,
+        binary_r2,
+        binormal_auc,
+        slope_with_unequal_variances,
+        intercept,
+    ],
+)
+def test_intervals_cover_the_truth_and_half_as_wide_ones_do_not(draw):
+    rng = np.random.default_rng(5)
+    whole = half = 0
+    for _ in range(DRAWS):
+        found, truth = draw(rng)
+        whole += found.lower <= truth <= found.upper
+        half += found.value + found.lower <= 2 * truth <= found.value + found.upper
+    # Intervals by asymptotic variances cover 93.5% to 95% with 400 people.
+    lowest, highest = stats.binom.ppf([1e-4, 1 - 1e-4], DRAWS, [0.935, 0.95])
+    assert lowest <= whole <= highest, whole / DRAWS
+    assert half < lowest - 0.1 * DRAWS
+
+
+def test_r2_of_an_unrelated_score_has_an_interval_from_zero():
+    rng = np.random.default_rng(6)
+    found = squared_correlation(rng.normal(size=PEOPLE), np.arange(PEOPLE) * 1.0, NONE)
+    assert found.lower == 0 <= found.value < found.upper < 0.05
+
+
+@pytest.mark.parametrize(("prevalence", "case_share"), [(0.2, 0.2), (0.05, 0.5), (0.01, 0.3)])
+def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
+    rng = np.random.default_rng(7)
+    people, explained = 1_500_000, 0.3
+    score = np.sqrt(explained) * rng.normal(size=people)
+    liability = score + np.sqrt(1 - explained) * rng.normal(size=people)
+    is_case = liability > stats.norm.isf(prevalence)
+    n_controls = int(is_case.sum() * (1 - case_share) / case_share)
+    chosen = np.concatenate([np.flatnonzero(is_case), np.flatnonzero(~is_case)[:n_controls]])
+    r2 = np.corrcoef(is_case[chosen], score[chosen])[0, 1] ** 2
+    found = liability_r2(Estimate(r2, r2 / 2, 2 * r2), case_share, prevalence)
+    assert found.value == pytest.approx(explained, abs=0.01)
+    assert found.lower < found.value < found.upper
+    # Without the correction for ascertainment it would differ.
+    uncorrected = liability_r2(Estimate(r2, r2, r2), prevalence, prevalence).value
+    assert (abs(uncorrected - explained) > 0.03) == (case_share != prevalence)

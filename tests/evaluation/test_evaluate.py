@@ -1,0 +1,265 @@
+"""``primo-scale evaluate`` on simulated people: scores of plink2, matching, files and refusals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_io import PANEL
+from readme_scores import own_scores, readme_scores
+from sklearn.metrics import roc_auc_score
+from small_cohort import command, refused
+
+import primo_scale as ps
+from primo_scale.cli import evaluate, ingest
+from primo_scale.evaluation import scores
+from primo_scale.evaluation.scores import match_weights, open_filesets, score_people
+from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
+
+NAMES = ("QT1", "QT2", "CASE")
+OPPOSITE = str.maketrans("ACGT", "TGCA")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Release without noise of one simulated cohort, and a second cohort with missing calls."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    for name, seed in (("train", 1), ("fresh", 2)):
+        simulate(
+            SimulatedCohort(
+                bfile=str(PANEL), out=str(folder / name), samples=500, seed=seed, variants=200,
+                phenotypes=2, prevalence=0.3, heritability=0.5, causal_fraction=0.2, missing=0.02,
+            )
+        )  # fmt: skip
+    ps.release(
+        ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles(folder / "train"),
+            outcomes=ps.OutcomeTables(
+                *(folder / f"train.{kind}.tsv" for kind in ("pheno", "pheno-bounds")),
+                *(folder / f"train.{kind}.tsv" for kind in ("covar", "covar-bounds")),
+            ),
+            model=ps.Model(ref_freq=f"{PANEL}.afreq"),
+            privacy=ps.Privacy(non_private=True),
+            out=folder / "release",
+            ledger=folder / "ledger.sqlite",
+        )
+    )
+    fam = pd.read_csv(folder / "fresh.fam", sep=r"\s+", header=None)
+    pd.DataFrame({"IID": fam[1], "group": np.where(np.arange(500) < 200, "A", "B")}).to_csv(
+        folder / "groups.tsv", sep="\t", index=False
+    )
+    return folder
+
+
+def run(folder, out, *options):
+    pheno = ("--pheno", folder / "fresh.pheno.tsv")
+    return command(evaluate.main, *pheno, *options, "--out", out)
+
+
+def people(folder):
+    return ("--bfile", folder / "fresh")
+
+
+def table(out):
+    frame = pd.read_csv(out / "evaluation.tsv", sep="\t", skiprows=1)
+    return frame.set_index(["weights", "phenotype", "group"]).sort_index()
+
+
+@pytest.fixture(scope="module")
+def evaluated(folder):
+    """Results of the release, its weights.tsv.gz and a PGS file, with every option."""
+    out, release = folder / "evaluation", folder / "release"
+    weights = (release, release / "weights.tsv.gz", release / "pgs" / "QT1.txt.gz")
+    options = [word for path in weights for word in ("--weights", path)]
+    options += ["--covar", folder / "fresh.covar.tsv", "--groups", folder / "groups.tsv"]
+    result = run(folder, out, *people(folder), *options, "--prevalence", "CASE=0.3")
+    assert result.exit_code == 0, result.stderr
+    assert "200 of 200 variants matched (0 swapped, 0 flipped" in result.stderr
+    return out
+
+
+def phenotypes(folder):
+    return pd.read_csv(folder / "fresh.pheno.tsv", sep="\t").set_index("IID")[[*NAMES]]
+
+
+def scores_of(path, folder, names=NAMES):
+    genotypes = open_filesets([folder / "fresh"])
+    matched = match_weights(read_scoring_file(path, names), genotypes.variants)
+    return score_people(genotypes, matched), matched.counts
+
+
+@pytest.mark.oracle
+def test_scores_are_those_of_plink2(folder, plink2, tmp_path):
+    shutil.copytree(folder / "release", tmp_path / "release")
+    found, _ = scores_of(folder / "release", folder)
+    expected = readme_scores(plink2, tmp_path / "release", folder / "fresh", NAMES)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
+    genotypes = open_filesets([folder / "fresh"])
+    matched = match_weights(read_scoring_file(folder / "release", NAMES), genotypes.variants)
+    whole = score_people(genotypes, matched)
+    monkeypatch.setattr(scores, "_PEOPLE_PER_BATCH", 48)
+    read = Mock(wraps=genotypes.read)
+    in_parts = score_people(replace(genotypes, read=read, variants_per_read=7), matched)
+    assert max(len(call.args[0]) for call in read.mock_calls) == 7
+    np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
+
+
+def test_results_are_those_of_independent_tools(folder, evaluated):
+    predicted, truth = own_scores(folder / "release", folder / "fresh"), phenotypes(folder)
+    predicted, found = predicted.loc[truth.index], table(evaluated)
+    own = found.loc[str(folder / "release")]
+    groups = pd.read_csv(folder / "groups.tsv", sep="\t", index_col="IID")["group"]
+    for name in NAMES:
+        members = {"all": truth.index, "A": groups.index[groups == "A"]}
+        for group, index in members.items():
+            r2 = np.corrcoef(predicted.loc[index, name], truth.loc[index, name])[0, 1] ** 2
+            assert own.loc[(name, group), "r2"] == pytest.approx(r2, rel=1e-5)
+            assert own.loc[(name, group), "n"] == len(index)
+    auc = roc_auc_score(truth["CASE"], predicted["CASE"])
+    assert own.loc[("CASE", "all"), "auc"] == pytest.approx(auc, rel=1e-5)
+    assert own.loc[("QT1", "all"), ["n_cases", "auc", "liability_r2"]].isna().all()
+    assert (own["r2_lower"] <= own["r2"]).all()
+    assert (own["liability_r2"].dropna() > own.loc[["CASE"], "r2"]).all()
+
+
+def test_the_calibration_uses_the_releases_intercept_and_covariates(folder, evaluated):
+    content = json.loads((evaluated / "evaluation.json").read_text())
+    offset = {result["weights"]: result["measures"]["offset"] for result in content["results"]}
+    assert list(offset.values()) == [True, False, False]
+    covariates = pd.read_csv(folder / "fresh.covar.tsv", sep="\t").set_index("IID")
+    weights = ps.open_release(folder / "release").covariates["QT2"]
+    predicted = own_scores(folder / "release", folder / "fresh").loc[covariates.index, "QT2"]
+    fixed = weights["(intercept)"] + covariates[["age", "sex"]] @ weights[["age", "sex"]]
+    slope, intercept = np.polyfit(predicted, phenotypes(folder)["QT2"] - fixed, 1)
+    found = table(evaluated).loc[(str(folder / "release"), "QT2", "all")]
+    assert found["slope"] == pytest.approx(slope, rel=1e-5)
+    assert found["intercept"] == pytest.approx(intercept, rel=1e-4)
+
+
+def test_a_pgs_file_is_scored_like_the_weights_it_was_made_from(folder, evaluated):
+    weights, catalog = (folder / "release" / name for name in ("weights.tsv.gz", "pgs/QT1.txt.gz"))
+    found = table(evaluated).drop(columns="intercept")
+    assert found.loc[(str(catalog),)].equals(found.loc[(str(weights),)].loc[["QT1"]])
+
+
+def test_every_file_carries_the_stamp(folder, evaluated):
+    stamp = f"NOT PRIVATE: computed from the people of {folder / 'fresh'}, who must have consented"
+    names = {"evaluation.json", "evaluation.tsv", "accuracy.svg", "deciles.svg"}
+    assert {path.name for path in evaluated.iterdir()} == names
+    for name in names:
+        assert (evaluated / name).read_text().count("NOT PRIVATE: computed from") == 1
+    assert json.loads((evaluated / "evaluation.json").read_text())["stamp"] == stamp
+    for picture in ("accuracy.svg", "deciles.svg"):
+        root = ElementTree.parse(evaluated / picture).getroot()
+        assert not [e for e in root.iter() if e.tag.endswith(("script", "image"))]
+
+
+def test_without_matplotlib_there_are_no_pictures(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run(folder, tmp_path / "out", "--weights", folder / "release", *people(folder))
+    assert "no pictures are drawn without matplotlib" in result.stderr
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"evaluation.json", "evaluation.tsv"}
+
+
+def test_a_store_gives_the_results_of_the_fileset(folder, tmp_path):
+    store = tmp_path / "fresh.zarr"
+    assert command(ingest.main, "--bfile", folder / "fresh", "--out", store).exit_code == 0
+    release = ("--weights", folder / "release")
+    for name, source in (("a", people(folder)), ("b", ("--genotypes", store))):
+        assert run(folder, tmp_path / name, *release, *source).exit_code == 0
+    assert table(tmp_path / "a").equals(table(tmp_path / "b"))
+
+
+def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path):
+    rows = pd.read_csv(folder / "release" / "weights.tsv.gz", sep="\t", dtype={"ID": str})
+    rows = rows[["ID", "effect_allele", "other_allele", "chrom", "pos", "QT1"]]
+    kept = rows.copy().astype(str)
+    kept.insert(5, "stamp", ".")
+    alleles = ["effect_allele", "other_allele"]
+    kept.loc[:49, alleles] = kept.loc[:49, alleles[::-1]].to_numpy()
+    kept.loc[:49, "QT1"] = (-rows.loc[:49, "QT1"]).map("{:.9g}".format)
+    for name in alleles:
+        kept.loc[25:74, name] = kept.loc[25:74, name].str.translate(OPPOSITE)
+    kept.loc[[80, 81], "effect_allele"] = "N"
+    kept.loc[[90, 91, 92], "ID"] = ["x1", "x2", "."]
+    path = tmp_path / "other.tsv"
+    kept.to_csv(path, sep="\t", index=False)
+    found, counts = scores_of(path, folder, ("QT1",))
+    assert (counts.total, counts.matched, counts.mismatched, counts.absent) == (200, 195, 2, 3)
+    assert (counts.swapped, counts.flipped) == (50, 50)
+    left_out = rows.assign(QT1=rows["QT1"].where(~rows.index.isin([80, 81, 90, 91, 92]), 0))
+    left_out.insert(5, "stamp", ".")
+    left_out.to_csv(tmp_path / "same.tsv", sep="\t", index=False)
+    expected, _ = scores_of(tmp_path / "same.tsv", folder, ("QT1",))
+    constant = -2 * rows.loc[:49, "QT1"].sum()  # of the swapped alleles
+    np.testing.assert_allclose(found - expected, np.full_like(found, constant), rtol=1e-7)
+
+
+def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
+    with gzip.open(folder / "release/pgs/QT1.txt.gz", "rt") as file:
+        lines = file.read().splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    rows = [line.split("\t", 1)[1] for line in lines[len(head) :]]
+    head = [line.replace("=QT1", "=height") for line in head]
+    path = tmp_path / "positions.txt"
+    path.write_text("\n".join([*head, *rows]) + "\n")
+    expected, _ = scores_of(folder / "release/pgs/QT1.txt.gz", folder)
+    np.testing.assert_array_equal(scores_of(path, folder)[0], expected)
+    assert run(folder, tmp_path / "out", "--weights", path, *people(folder)).exit_code == 0
+    assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
+
+
+def two_of_one(folder, tmp_path):
+    text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
+    path: Path = tmp_path / "twice.tsv"
+    path.write_text(text + text.splitlines()[-1] + "\n")
+    return path
+
+
+def damaged(folder, tmp_path):
+    shutil.copytree(folder / "release", tmp_path / "damaged")
+    with (tmp_path / "damaged" / "covariates.tsv").open("a") as file:
+        file.write("x\n")
+    return tmp_path / "damaged"
+
+
+def of_other_variants(folder, tmp_path):
+    text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
+    path: Path = tmp_path / "other.tsv"
+    path.write_text(text.replace("\nrs", "\nxx"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("weights", "options", "code", "words"),
+    [
+        (damaged, people, 3, ["fails its verification"]),
+        (of_other_variants, people, 3, ["0 of 200 variants", "limit at least 10%"]),
+        (two_of_one, people, 3, ["has two matches"]),
+        (lambda f, _: f / "fresh.fam", people, 3, ["is no scoring file"]),
+        (lambda f, _: f / "release", lambda _: (), 2, ["--bfile or from --genotypes"]),
+        (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "CASE=2"), 2,
+         ["is no prevalence"]),
+        (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "X=.1"), 2,
+         ["names no phenotype"]),
+    ],
+)  # fmt: skip
+def test_a_wrong_request_is_refused(weights, options, code, words, folder, tmp_path):
+    path = weights(folder, tmp_path)
+    result = run(folder, tmp_path / "out", "--weights", path, *options(folder))
+    refused(result, code, *words)
+    assert not (tmp_path / "out").exists()

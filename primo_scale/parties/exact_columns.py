@@ -14,6 +14,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.machine import usable_cpus
 from primo_scale.parties.columns import CodedPeople, PartyColumns, Units
+from primo_scale.parties.mixture_sums import MixtureSums
 from primo_scale.parties.random_signs import RandomSigns
 from primo_scale.parties.roster import Positions, Roster
 
@@ -52,7 +53,7 @@ def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Su
     n_columns = len(party.columns)
     unknown = hashlib.blake2b(bytes(4 * n_columns), digest_size=_ROW_DIGEST_BYTES).digest()
     digests = np.full(len(roster), unknown, dtype=f"V{_ROW_DIGEST_BYTES}")
-    mixtures = None if signs is None else np.zeros((signs.n_mixtures, n_columns), dtype=np.int64)
+    sums = None if signs is None else MixtureSums(signs, n_columns)
     individuals: list[str] = []
     for people in people_of(party, roster):
         rows = people.units.astype("<i4")
@@ -60,10 +61,9 @@ def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Su
             hashlib.blake2b(row.tobytes(), digest_size=_ROW_DIGEST_BYTES).digest() for row in rows
         ]
         individuals += people.individuals
-        if signs is not None and mixtures is not None:
-            # Every sum is an integer below 2^53, which float64 represents exactly.
-            of_people = signs.of_people(people.positions)
-            mixtures += (of_people.T @ people.units.astype(np.float64)).astype(np.int64)
+        if sums is not None:
+            sums.add(people.positions, people.units)
+    mixtures = None if sums is None else sums.total()
     return Survey(individuals, hashlib.sha256(digests.tobytes()).hexdigest(), mixtures)
 
 

@@ -26,9 +26,15 @@ class RandomSigns:
     seed: str
     n_mixtures: int  # k
 
-    def of_people(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the signs -1 and 1 of people, float64 of shape (people, k).
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes that hold the bits of a person."""
+        return math.ceil(self.n_mixtures / 8)
 
+    def packed(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bits of people, eight mixtures in a byte, shape (`n_bytes`, people).
+
+        The highest bit is the first mixture. A bit of 1 stands for the sign 1, and 0 for -1.
         `positions` are those of the people in the roster, int64 of shape (people,).
         """
         counts = math.ceil(self.n_mixtures / _BITS_PER_COUNT)
@@ -36,5 +42,4 @@ class RandomSigns:
         key = int(self.seed, 16)
         for row, position in zip(words, positions.tolist(), strict=True):
             row[:] = np.random.Philox(key=key, counter=position * counts).random_raw(4 * counts)
-        bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.n_mixtures)
-        return bits * np.float64(2) - 1
+        return np.ascontiguousarray(words.view(np.uint8).T[: self.n_bytes])

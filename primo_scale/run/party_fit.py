@@ -14,6 +14,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.spending import total_cost
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
+from primo_scale.parties.mixture_sums import MixtureSums
 from primo_scale.parties.random_signs import RandomSigns
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_party import PartyRelease, open_party_release
@@ -151,11 +152,11 @@ def _constant(party: PartyRelease) -> Floats:
     mixtures, n_people = party.document["mixtures"], party.document["n_people"]
     if mixtures is None:
         return np.ones(n_people)
-    signs, total = RandomSigns(mixtures["seed"], mixtures["count"]), np.zeros(mixtures["count"])
+    sums = MixtureSums(RandomSigns(mixtures["seed"], mixtures["count"]), 1)
     for start in range(0, n_people, _PEOPLE_AT_A_TIME):
         people = np.arange(start, min(start + _PEOPLE_AT_A_TIME, n_people))
-        total += signs.of_people(people).sum(axis=0)
-    return np.asarray(total / np.sqrt(mixtures["count"]))
+        sums.add(people, np.ones((len(people), 1), dtype=np.int64))
+    return np.asarray(sums.total()[:, 0] / np.sqrt(mixtures["count"]))
 
 
 def _in_units(

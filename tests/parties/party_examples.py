@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from primo_scale.parties.random_signs import RandomSigns
 from primo_scale.run.party_operations import party_roster
 from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.storage.encryption import make_key_file
@@ -70,3 +71,9 @@ def request_of(owner: Party, directory: Path, **changes: object) -> PartyRelease
         "out": directory / f"release-{owner.name}",
     }
     return PartyReleaseRequest(**{**given, **changes})
+
+
+def signs_of(signs: RandomSigns, positions: np.ndarray) -> np.ndarray:
+    """Return the signs -1 and 1 of people, shape (people, k)."""
+    bits = np.unpackbits(signs.packed(positions), axis=0, count=signs.n_mixtures)
+    return 2 * bits.T.astype(np.int64) - 1

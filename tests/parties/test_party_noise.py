@@ -8,6 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from dp_accounting import dp_event, pld
+from party_examples import signs_of
 
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.outcomes.bounds import PhenotypeBounds
@@ -29,9 +30,9 @@ EXTREMES = (-1e300, -7.0, 0.0, 1.5e-3, 3.0, 1e300, math.nan, math.inf, -math.inf
 def test_no_replaced_row_exceeds_the_sensitivity(n_mixtures: int | None) -> None:
     rows = np.array(list(product(EXTREMES, repeat=2)))
     coded = [code_within_bounds(rows, (one, other))[0] for one, other in pairwise(BOUNDS)]
-    signs = (
-        None if n_mixtures is None else RandomSigns("0" * 32, n_mixtures).of_people(np.arange(1))
-    )
+    signs = None
+    if n_mixtures is not None:
+        signs = signs_of(RandomSigns("0" * 32, n_mixtures), np.arange(1))
     farthest = 0.0
     for units in coded:
         changes = (units[:, None, :] - units[None, :, :]).reshape(-1, 2).astype(np.float64)

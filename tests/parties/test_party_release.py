@@ -14,7 +14,7 @@ import pytest
 from bed_reader import open_bed
 from crash import KILLED, STEPS, killed_at, steps_passed
 from noise_checks import RISK, correlated, has_scale
-from party_examples import N_PEOPLE, SEED, make_parties, request_of, write_table
+from party_examples import N_PEOPLE, SEED, make_parties, request_of, signs_of, write_table
 from scipy.stats import kstest
 from tiers import thinned
 
@@ -96,7 +96,7 @@ def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
     parties = make_parties(tmp_path)
     request = request_of(parties[0], tmp_path, mixtures=300, seed=SEED, person_columns=4)
     release = party_release(request)
-    signs = RandomSigns(SEED, 300).of_people(np.arange(N_PEOPLE))
+    signs = signs_of(RandomSigns(SEED, 300), np.arange(N_PEOPLE))
     exact = signs.T @ exact_units(tmp_path, parties[0])
     check_noise(release.values - exact, release.document["mechanism"]["sigma"])
     assert verify(request.out, ledger=request.ledger).ok

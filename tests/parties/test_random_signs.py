@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from party_examples import SEED
+from party_examples import SEED, signs_of
 from scipy.stats import binomtest
 
+from primo_scale.parties.mixture_sums import MixtureSums
 from primo_scale.parties.random_signs import RandomSigns
 
 
 @pytest.mark.parametrize("n_mixtures", [1, 7, 256, 257, 700])
 def test_signs_do_not_depend_on_pieces_or_order(n_mixtures: int) -> None:
     signs = RandomSigns(SEED, n_mixtures)
-    whole = signs.of_people(np.arange(50))
+    whole = signs_of(signs, np.arange(50))
     assert whole.shape == (50, n_mixtures)
-    assert set(np.unique(whole)) <= {-1.0, 1.0}
+    assert set(np.unique(whole)) <= {-1, 1}
     order = np.random.default_rng(1).permutation(50)
-    np.testing.assert_array_equal(signs.of_people(order), whole[order])
-    np.testing.assert_array_equal(signs.of_people(np.arange(20, 30)), whole[20:30])
+    np.testing.assert_array_equal(signs_of(signs, order), whole[order])
+    np.testing.assert_array_equal(signs_of(signs, np.arange(20, 30)), whole[20:30])
 
 
 def test_signs_are_those_of_numpys_stream_from_the_start() -> None:
     stream = np.random.Philox(key=int(SEED, 16), counter=0).random_raw(4 * 30).view(np.uint8)
     expected = 2.0 * np.unpackbits(stream).reshape(30, 256) - 1
-    np.testing.assert_array_equal(RandomSigns(SEED, 256).of_people(np.arange(30)), expected)
+    np.testing.assert_array_equal(signs_of(RandomSigns(SEED, 256), np.arange(30)), expected)
 
 
 def test_signs_are_fair_and_uncorrelated() -> None:
-    signs = RandomSigns(SEED, 300).of_people(np.arange(4000))
+    signs = signs_of(RandomSigns(SEED, 300), np.arange(4000))
     heads = int((signs > 0).sum())
     assert binomtest(heads, signs.size).pvalue > 1e-6
     products = signs.T @ signs / np.sqrt(len(signs))
@@ -40,6 +41,20 @@ def test_signs_are_fair_and_uncorrelated() -> None:
 
 
 def test_another_seed_gives_other_signs() -> None:
-    one = RandomSigns(SEED, 256).of_people(np.arange(40))
-    other = RandomSigns(SEED[::-1], 256).of_people(np.arange(40))
+    one = signs_of(RandomSigns(SEED, 256), np.arange(40))
+    other = signs_of(RandomSigns(SEED[::-1], 256), np.arange(40))
     assert abs((one * other).mean()) < 0.06
+
+
+@pytest.mark.parametrize("n_mixtures", [1, 9, 1024, 1500])
+@pytest.mark.parametrize("largest", [1, 130, 2**20])
+def test_mixtures_are_the_products_of_signs_and_values(n_mixtures: int, largest: int) -> None:
+    """Values at both ends, and people in several pieces and in any order."""
+    signs, rng = RandomSigns(SEED, n_mixtures), np.random.default_rng(2)
+    units = rng.integers(-largest, largest + 1, (60, 3))
+    units[:2] = [[largest] * 3, [-largest] * 3]
+    people, sums = rng.permutation(60), MixtureSums(signs, 3)
+    for piece in (people[:1], people[1:1], people[1:37], people[37:]):
+        sums.add(piece, units[piece])
+    expected = signs_of(signs, np.arange(60)).T @ units
+    np.testing.assert_array_equal(sums.total(), expected)

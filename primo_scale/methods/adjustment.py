@@ -29,6 +29,7 @@ class AdjustedBlock:
     """Statistics of one LD block, adjusted for the fixed columns."""
 
     fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
+    kept: Float64  # factor on each column of X_b'C that denoised it, shape (f,)
     projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
     target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
     # Standard deviation of the noise in an entry of G, for each phenotype, shape (l,).
@@ -50,6 +51,11 @@ class Adjustment:
     fixed_inverse: Float64
     fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
 
+    @property
+    def fixed_coefficients(self) -> Float64:
+        """Coefficients of the rescaled phenotypes in a regression on C alone, shape (f, l)."""
+        return self.fixed_inverse @ self.fixed_phenotypes
+
     def block(self, block: int) -> AdjustedBlock:
         """Return the adjusted X'Y of one block."""
         n_fixed = self.statistics.layout.n_fixed
@@ -60,10 +66,10 @@ class Adjustment:
         fixed_cross = cross[:, :n_fixed] * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
-        explained = kept[:, None] * (self.fixed_inverse @ self.fixed_phenotypes)
+        explained = kept[:, None] * self.fixed_coefficients
         variance = (self.scales.phenotype_cross * self.rescale) ** 2
         variance = variance + self.scales.fixed_cross**2 * (explained**2).sum(axis=0)
-        return AdjustedBlock(fixed_cross, projection, target, np.sqrt(variance))
+        return AdjustedBlock(fixed_cross, kept, projection, target, np.sqrt(variance))
 
     def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""

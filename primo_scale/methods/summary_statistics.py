@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from primo_scale.methods.adjustment import AdjustedBlock, Adjustment, adjust
+from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.solution import SolveInputs
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -45,17 +45,18 @@ def marginal_effects(
     adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
     layout = statistics.layout
     scores = np.empty((layout.n_variants, layout.n_phenotypes))
-    errors = np.empty_like(scores)
-    squares = _residual_squares(adjustment)
+    leverage = np.empty(layout.n_variants)
+    risk = np.zeros(layout.n_fixed)
     for block in range(layout.n_blocks):
         rows, adjusted = layout.variants(block), adjustment.block(block)
         scores[rows] = adjusted.target
-        sampling = variances[rows, None] * squares
-        errors[rows] = np.sqrt(sampling + _noise_variance(adjustment, adjusted))
+        leverage[rows] = (adjusted.projection**2).sum(axis=1)
+        risk += adjusted.fixed_risk * layout.size(block) / layout.n_variants
+    sampling = np.outer(variances, _residual_squares(adjustment))
+    cross, fixed_phenotype = _noise_variances(adjustment, np.maximum(risk, 0.0))
+    errors = np.sqrt(sampling + cross + np.outer(leverage, fixed_phenotype))
     people = (n_samples * variances)[:, None]
-    scores /= people
-    errors /= people
-    return MarginalEffects(scores, errors)
+    return MarginalEffects(scores / people, errors / people)
 
 
 def _residual_squares(adjustment: Adjustment) -> Float64:
@@ -66,14 +67,12 @@ def _residual_squares(adjustment: Adjustment) -> Float64:
     return np.asarray(np.maximum(squares - explained, 0.0))
 
 
-def _noise_variance(adjustment: Adjustment, adjusted: AdjustedBlock) -> Float64:
-    """Return the variance of the noise in the scores of one block, shape (d_b, l).
+def _noise_variances(adjustment: Adjustment, risk: Float64) -> tuple[Float64, Float64]:
+    """Return the variance that X'Y and X'C bring to a score, and C'Y per unit of leverage.
 
-    The error of a column of X'C that is multiplied by the share s has the variance s sigma^2.
+    `risk` is the mean squared error of each denoised column of X'C, in units of its noise.
     """
     scales, rescale = adjustment.scales, adjustment.rescale
-    coefficients = adjustment.fixed_coefficients**2
-    cross = (scales.phenotype_cross * rescale) ** 2
-    fixed_cross = scales.fixed_cross**2 * (adjusted.kept @ coefficients)
-    leverage = (adjusted.projection**2).sum(axis=1)[:, None]
-    return np.asarray(cross + fixed_cross + leverage * (scales.fixed_phenotype * rescale) ** 2)
+    fixed_cross = scales.fixed_cross**2 * (risk @ adjustment.fixed_coefficients**2)
+    cross = (scales.phenotype_cross * rescale) ** 2 + fixed_cross
+    return np.asarray(cross), np.asarray((scales.fixed_phenotype * rescale) ** 2)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from primo_scale.genotypes.tables import canonical_chromosome
+from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 from primo_scale.publication.document import Document
 from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.weights import (
@@ -66,6 +66,11 @@ def fixed_text(row: VariantRow) -> FixedText | None:
     rsid = row.identifier if _RSID.fullmatch(row.identifier) else _MISSING
     before = f"{chromosome}\t{position}\t{row.effect}\t{row.other}\t"
     return FixedText(before, f"\t{rsid}\t{row.identifier}\t")
+
+
+def count_left_out(variants: VariantTable) -> int:
+    """Return the number of variants that the files leave out."""
+    return sum(fixed_text(row) is None for row in variant_rows(variants))
 
 
 def sumstats_header(document: Document) -> str:

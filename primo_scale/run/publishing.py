@@ -247,6 +247,7 @@ def _log_scoring_command(release: Path) -> None:
 
 def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
     from primo_scale.methods.dosage_scale import effects_per_allele, to_dosage_scale
+    from primo_scale.publication.sumstats import count_left_out
     from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 
     raw_scale = to_dosage_scale(
@@ -254,6 +255,12 @@ def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> 
     )
     summary = None
     if solved.marginal is not None:
+        left_out = count_left_out(variants)
+        if left_out:
+            LOGGER.warning(
+                "--sumstats: %d of %d variants are left out, because they have no position on an "
+                "autosome or alleles other than A, C, G and T", left_out, len(variants),
+            )  # fmt: skip
         marginal = effects_per_allele(
             solved.marginal, design.genotypes, design.outcomes, solved.response
         )

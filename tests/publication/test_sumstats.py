@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-from release_edits import cell, forge, problems, read_document, rewrite
+from release_edits import cell, forge, problems, read_document, restate, rewrite
 from release_examples import example_summary, example_weights, publish_example
 from scipy import stats
 
@@ -73,6 +74,14 @@ def test_a_missing_row_and_an_unstated_file_are_found(release):
     document["summary_statistics"] = False
     forge(release, document)
     assert any("2 files in sumstats/, not 0" in problem for problem in problems(release))
+
+
+def test_a_statement_from_before_there_were_summary_statistics_verifies(pristine, tmp_path):
+    directory = shutil.copytree(pristine[True], tmp_path / "release")
+    document = read_document(directory)
+    del document["summary_statistics"]
+    restate(directory, document)
+    assert problems(directory) == []
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ _NUMBERS = 4  # beta, standard_error, effect_allele_frequency, p_value
 # A centre is m/k with k at least 21 (a common variant), so that half of it is within 1/(4k) of the
 # frequency.
 _FREQUENCY_TOLERANCE = 0.0125
-_TOLERANCE = 1e-3  # of log10 p and of log n_eff, above the rounding of their texts
+_TOLERANCE = 1e-3  # of log10 p, and relative of n_eff, above the rounding of their texts
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def _wrong_rows(numbers: list[list[str]], centres: np.ndarray, sd: float) -> np.
     powers = [text.split("e") for _, _, _, text, _ in numbers]
     log10_p = np.array([np.log10(float(head)) + int(tail) for head, tail in powers])
     with np.errstate(all="ignore"):
-        right = (error > 0) & np.isfinite(beta) & np.isfinite(error)
+        right = (error >= 0) & np.isfinite(beta) & np.isfinite(error)
         right &= (frequency > 0) & (frequency < 1)
         right &= np.abs(frequency - centres) <= _FREQUENCY_TOLERANCE
-        right &= np.abs(log10_p - log10_p_values(beta / error)) <= _TOLERANCE
-        right &= np.abs(np.log(people / effective_people(error, frequency, sd))) <= _TOLERANCE
+        right &= np.abs(log10_p - log10_p_values(beta, error)) <= _TOLERANCE
+        right &= np.isclose(people, effective_people(error, frequency, sd), _TOLERANCE, 0.0)
     return np.asarray(~right)

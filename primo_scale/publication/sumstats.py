@@ -78,14 +78,23 @@ def sumstats_header(document: Document) -> str:
     return "\t".join((*_COLUMNS, stamp_column(document))) + "\n"
 
 
-def log10_p_values(z: Float64) -> Float64:
-    """Return log10 of the two-sided p-values of normal statistics."""
+def log10_p_values(beta: Float64, standard_error: Float64) -> Float64:
+    """Return log10 of the two-sided p-values of normal effects; 0 where the error is 0.
+
+    Only a release without noise can have an error of 0: that of a phenotype without variance.
+    """
+    z = np.divide(beta, standard_error, out=np.zeros_like(beta), where=standard_error > 0)
     return np.asarray(np.minimum((math.log(2) + log_ndtr(-np.abs(z))) / math.log(10), 0.0))
 
 
 def effective_people(standard_error: Float64, frequency: Float64, sd: float) -> Float64:
-    """Return the people in an ordinary GWAS of a phenotype of this sd with these errors."""
-    return np.asarray((sd / standard_error) ** 2 / (2 * frequency * (1 - frequency)))
+    """Return the people in an ordinary GWAS of a phenotype of this sd with these errors.
+
+    It is 0 where the error is 0.
+    """
+    zero = np.zeros_like(standard_error)
+    precision = np.divide(sd, standard_error, out=zero, where=standard_error > 0)
+    return np.asarray(precision**2 / (2 * frequency * (1 - frequency)))
 
 
 def write_sumstats(directory: Path, weights: ScoringWeights, document: Document) -> None:
@@ -123,7 +132,7 @@ def _number_columns(
     error = [f"{value:.6g}" for value in summary.standard_error[kept, k].tolist()]
     frequency = [f"{value:.5g}" for value in summary.frequency[kept].tolist()]
     rounded = np.array(error, dtype=np.float64)
-    log10_p = log10_p_values(np.array(beta, dtype=np.float64) / rounded).tolist()
+    log10_p = log10_p_values(np.array(beta, dtype=np.float64), rounded).tolist()
     people = effective_people(rounded, np.array(frequency, dtype=np.float64), sd).tolist()
     for row in zip(beta, error, frequency, map(_power_of_ten, log10_p), people, strict=True):
         yield "\t".join(row[:4]), f"{row[4]:.6g}"

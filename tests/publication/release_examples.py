@@ -260,6 +260,12 @@ def example_summary(weights: ScoringWeights) -> SummaryStatistics:
     return SummaryStatistics(beta, np.full(beta.shape, 0.7), weights.centre_dosage / 2)
 
 
+def summary_of_a_constant(weights: ScoringWeights) -> SummaryStatistics:
+    """Return what a release without noise has for phenotypes without variance."""
+    none = np.zeros(weights.per_allele.shape)
+    return SummaryStatistics(none, none, weights.centre_dosage / 2)
+
+
 def publish(
     directory: Path,
     weights: ScoringWeights,

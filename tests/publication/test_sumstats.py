@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from release_edits import cell, forge, problems, read_document, restate, rewrite
-from release_examples import example_summary, example_weights, publish_example
+from release_examples import (
+    example_statement,
+    example_summary,
+    example_weights,
+    publish,
+    publish_example,
+    summary_of_a_constant,
+)
 from scipy import stats
 
 from primo_scale.publication.sumstats import fixed_text
@@ -54,7 +62,7 @@ def test_files_have_the_columns_of_the_standard_and_the_values_of_their_definiti
 def test_verification_compares_every_value_that_follows_from_others(release):
     assert problems(release) == []
     changes = {
-        0: "21", 1: "101", 2: "C", 3: "C", 4: "nan", 5: "0", 6: "0.45", 7: "0.5e0", 8: "rs9",
+        0: "21", 1: "101", 2: "C", 3: "C", 4: "nan", 5: "-0.7", 6: "0.45", 7: "0.5e0", 8: "rs9",
         9: "rs9", 10: "5", 11: "4711",
     }  # fmt: skip
     original = (release / FILES[1]).read_bytes()
@@ -74,6 +82,16 @@ def test_a_missing_row_and_an_unstated_file_are_found(release):
     document["summary_statistics"] = False
     forge(release, document)
     assert any("2 files in sumstats/, not 0" in problem for problem in problems(release))
+
+
+def test_a_phenotype_without_variance_is_published(tmp_path):
+    weights = example_weights()
+    statement = replace(example_statement(weights, private=False), summary_statistics=True)
+    weights = replace(weights, summary=summary_of_a_constant(weights))
+    table = pd.read_csv(publish(tmp_path / "out", weights, statement) / FILES[0], sep="\t")
+    assert table[["beta", "standard_error", "p_value", "n_eff"]].to_numpy().tolist() == (
+        [[0, 0, 1, 0]] * 7
+    )
 
 
 def test_a_statement_from_before_there_were_summary_statistics_verifies(pristine, tmp_path):

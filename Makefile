@@ -36,13 +36,13 @@ else
 endif
 	@touch $@
 
-# The PGS Catalog's own tools and pandas-plink, with which slow tests compare. Each needs an
+# The tools of the PGS and GWAS Catalogs and pandas-plink, with which slow tests compare. Each needs an
 # environment of its own, and so do Opacus and diffprivlib, baselines of experiments, which take
 # 1.2 GB and serve no test of the product.
-other-environments: .venv-catalogue/.setup .venv-pandas_plink/.setup
+other-environments: .venv-catalogue/.setup .venv-pandas_plink/.setup .venv-gwas_sumstats/.setup
 baselines: .venv-baselines/.setup
 
-.venv-catalogue/.setup .venv-pandas_plink/.setup .venv-baselines/.setup: .venv-%/.setup: tests/%/requirements.txt
+.venv-catalogue/.setup .venv-pandas_plink/.setup .venv-gwas_sumstats/.setup .venv-baselines/.setup: .venv-%/.setup: tests/%/requirements.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install -q -r $<
 	@touch $@

@@ -259,6 +259,12 @@ _output_options = under(
         "ledger stay.",
     ),
     click.option(
+        "--sumstats",
+        is_flag=True,
+        help="Publish summary statistics too (GWAS-SSF): effect, standard error and p-value of "
+        "each variant alone, at no further cost. Needs --ref-freq.",
+    ),
+    click.option(
         "--genome-build",
         metavar="GRCh37|GRCh38|NCBI36",
         help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "

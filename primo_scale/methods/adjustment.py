@@ -29,6 +29,9 @@ class AdjustedBlock:
     """Statistics of one LD block, adjusted for the fixed columns."""
 
     fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
+    # Stein's unbiased estimate of the mean squared error of each column of `fixed_cross`, in units
+    # of the variance of its noise; can be below 0. Shape (f,).
+    fixed_risk: Float64
     projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
     target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
     # Standard deviation of the noise in an entry of G, for each phenotype, shape (l,).
@@ -50,20 +53,26 @@ class Adjustment:
     fixed_inverse: Float64
     fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
 
+    @property
+    def fixed_coefficients(self) -> Float64:
+        """Coefficients of the rescaled phenotypes in a regression on C alone, shape (f, l)."""
+        return self.fixed_inverse @ self.fixed_phenotypes
+
     def block(self, block: int) -> AdjustedBlock:
         """Return the adjusted X'Y of one block."""
         n_fixed = self.statistics.layout.n_fixed
         cross = self.statistics.cross(block).astype(np.float64)
         # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
         # X'C would inflate the weights of the covariates by a multiple.
-        kept = _signal_share(cross[:, :n_fixed], self.scales.fixed_cross)
+        signal = _signal_share(cross[:, :n_fixed], self.scales.fixed_cross)
+        kept = np.clip(signal, 0, None)
         fixed_cross = cross[:, :n_fixed] * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
-        explained = kept[:, None] * (self.fixed_inverse @ self.fixed_phenotypes)
+        explained = kept[:, None] * self.fixed_coefficients
         variance = (self.scales.phenotype_cross * self.rescale) ** 2
         variance = variance + self.scales.fixed_cross**2 * (explained**2).sum(axis=0)
-        return AdjustedBlock(fixed_cross, projection, target, np.sqrt(variance))
+        return AdjustedBlock(fixed_cross, signal, projection, target, np.sqrt(variance))
 
     def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
@@ -114,14 +123,14 @@ def missing_rescale(observed: Float64, n_samples: float) -> Float64:
 
 
 def _signal_share(columns: Float64, sigma: float) -> Float64:
-    """Return the positive-part James-Stein factor of each column, for noise of known sigma.
+    """Return the James-Stein factor of each column, for noise of known sigma.
 
-    The factor is ``max(0, 1 - (k-2) sigma^2 / ||column||^2)`` for columns of length k; shape (c,).
+    The factor is ``1 - (k-2) sigma^2 / ||column||^2`` for columns of length k; shape (c,).
     """
     squared = (columns**2).sum(axis=0)
     noise = max(0, len(columns) - 2) * sigma**2
     share = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
-    return np.asarray(np.clip(1 - share, 0, None))
+    return np.asarray(1 - share)
 
 
 def _floored_inverse(matrix: Float64, floor: float) -> Float64:

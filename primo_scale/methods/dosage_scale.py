@@ -9,6 +9,7 @@ import numpy as np
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.solution import LatticeWeights
+from primo_scale.methods.summary_statistics import MarginalEffects
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.clip_response import ClipResponse
 
@@ -34,9 +35,8 @@ def to_dosage_scale(
     sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight. The known
     slope and offset that row clipping gives each phenotype are inverted.
     """
-    sd = np.array([p.sd for p in outcomes.phenotypes])
     mean = np.array([p.mean for p in outcomes.phenotypes])
-    unit = sd / (outcomes.unit * response.slope)
+    unit = _phenotype_unit(outcomes, response)
     scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
     centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
     covariates = weights.fixed[1:] * scale[:, None]
@@ -51,3 +51,21 @@ def to_dosage_scale(
         intercept=mean + at_zero * unit,
         covariates=covariates * unit,
     )
+
+
+def effects_per_allele(
+    effects: MarginalEffects,
+    genotypes: GenotypeCoding,
+    outcomes: OutcomeCoding,
+    response: ClipResponse,
+) -> MarginalEffects:
+    """Return marginal effects per copy of allele 1 in phenotype units; overwrites `effects`."""
+    for values in (effects.effect, effects.standard_error):
+        values *= genotypes.multiplier.astype(np.float64)[:, None]
+        values *= _phenotype_unit(outcomes, response)
+    return effects
+
+
+def _phenotype_unit(outcomes: OutcomeCoding, response: ClipResponse) -> Float64:
+    """Return the phenotype units of one lattice step before clipping, shape (l,)."""
+    return np.array([p.sd for p in outcomes.phenotypes]) / (outcomes.unit * response.slope)

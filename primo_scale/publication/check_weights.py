@@ -44,10 +44,10 @@ UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, 
 _READ_BYTES = 1 << 20
 
 
-def pgs_names(document: Document) -> list[str]:
-    """Return the names of the scoring files in release.json."""
+def listed_in(document: Document, directory: str) -> list[str]:
+    """Return the names in release.json of the files in a directory of the release."""
     names = (entry["name"] for entry in document["files"])
-    return [name for name in names if name.startswith(f"{PGS_DIRECTORY}/")]
+    return [name for name in names if name.startswith(f"{directory}/")]
 
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
@@ -57,7 +57,8 @@ def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
             yield line.removesuffix("\n").split("\t")
 
 
-def _variant_rows(directory: Path, document: Document) -> Iterator[list[str]]:
+def variant_rows_in(directory: Path, document: Document) -> Iterator[list[str]]:
+    """Yield the rows of weights.tsv.gz below its header, within the limits of release.json."""
     return islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
 
 
@@ -120,7 +121,7 @@ def centre_problems(directory: Path, document: Document) -> list[str]:
     informed = document["public_inputs"]["reference_frequencies"] != "uninformative"
     possible = possible_frequencies(informed=informed)
     header = centre_header(document)
-    variants = _variant_rows(directory, document)
+    variants = variant_rows_in(directory, document)
     with (directory / CENTRE_FILE).open(encoding="utf-8", newline="\n") as file:
         if file.read(len(header)) != header:
             return ["lacks the stamp or the columns of a plink2 --freq file"]
@@ -144,7 +145,7 @@ def pgs_problems(directory: Path, document: Document) -> list[str]:
         expected = _pgs_digests(directory, document)
     except (InputError, *UNREADABLE) as error:
         return [f"cannot be written from {WEIGHTS_FILE}: {error}"]
-    listed = pgs_names(document)
+    listed = listed_in(document, PGS_DIRECTORY)
     if sorted(listed) != sorted(expected):
         return ["does not have one file per phenotype, named after it"]
     problems = []
@@ -165,7 +166,7 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, in
     headers = [pgs_header(name, stem, document) for name, stem in zip(names, stems, strict=True)]
     digests = [hashlib.sha256(header.encode()) for header in headers]
     sizes = [len(header.encode()) for header in headers]
-    for row in _variant_rows(directory, document):
+    for row in variant_rows_in(directory, document):
         prefix = pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)]))
         for index, (digest, weight) in enumerate(zip(digests, row[NAMED_COLUMNS:], strict=True)):
             line = f"{prefix}{weight}\n".encode()

@@ -15,14 +15,15 @@ from primo_scale.publication.file_names import LOG_FILE, README_FILE, REPORT_FIL
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import option_problems, options_in, render_log
 from primo_scale.publication.report import render_report
-from primo_scale.publication.weights_files import WEIGHTS_FILES, Check
+from primo_scale.publication.weights_files import Check, weights_files_of
 from primo_scale.version import __version__
 
 
 def contents_problems(directory: Path, document: Document) -> list[str]:
     """Return the contradictions between the files with the weights and release.json."""
     problems: list[str] = []
-    for name, file in sorted(WEIGHTS_FILES.items(), key=lambda item: item[1].needs_others):
+    files = weights_files_of(document)
+    for name, file in sorted(files.items(), key=lambda item: item[1].needs_others):
         if not (file.needs_others and problems):
             problems += _problems(name, file.check, directory, document)
     return problems

@@ -32,7 +32,7 @@ from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.weights_files import WEIGHTS_FILES
+from primo_scale.publication.weights_files import weights_files_of
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
@@ -87,7 +87,7 @@ def publish_release(
     document["scoring"] = scoring_of(weights.variants.chromosome)
     digest, repeated = statement_digest(document), on_one_line(options)
     with directory_published_at_end(directory) as staging:
-        for name, file in WEIGHTS_FILES.items():
+        for name, file in weights_files_of(document).items():
             file.write(staging / name, weights, document)
         key = None if signer is None else signer.public_key
         report = render_report(document, digest=digest, options=repeated, public_key=key)

@@ -13,7 +13,7 @@ from primo_scale.publication.file_names import (
     REPORT_FILE,
 )
 from primo_scale.publication.scoring import scoring_command_in_lines
-from primo_scale.publication.weights_files import WEIGHTS_FILES
+from primo_scale.publication.weights_files import weights_files_of
 
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
@@ -52,7 +52,8 @@ def render_readme(document: Document) -> str:
     build = document["public_inputs"]["genome_build"]
     software = document["software"]
     model = scoring["xchr_model"]
-    lines = [f"  {name:<16}{file.description}" for name, file in WEIGHTS_FILES.items()]
+    files = weights_files_of(document)
+    lines = [f"  {name:<16}{file.description}" for name, file in files.items()]
     return _README.format(
         phenotypes=f"{n_phenotypes} phenotype{'' if n_phenotypes == 1 else 's'}",
         people=people_in_words(document),

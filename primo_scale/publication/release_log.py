@@ -11,6 +11,7 @@ from primo_scale.publication.document import Document, people_in_words
 OPTIONS = (
     "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "gamma", "genome-build",
     "nominal-n", "subsample", "ref-freq", "non-private", "epsilon", "delta",
+    "sumstats",
 )  # fmt: skip
 """Options of the command that a release publishes."""
 
@@ -85,6 +86,7 @@ def _stated(document: Document) -> dict[str, str]:
     )
     blocks = PurePath(public["ld_blocks"]).name
     stated = {"ld-blocks": blocks, "genome-build": public["genome_build"]}
+    stated["sumstats"] = "yes" if document.get("summary_statistics") else "no"
     if public["reference_frequencies"] != "uninformative":
         stated["ref-freq"] = public["reference_frequencies"]["file"]
     if not document["private"]:

@@ -23,7 +23,6 @@ from primo_scale.publication.file_names import (
     VALUES_FILE,
 )
 from primo_scale.publication.party_statement import PartyStatement
-from primo_scale.publication.pgs import PGS_SUFFIX
 from primo_scale.publication.schema_types import (
     AtLeastOne,
     Digest,
@@ -38,10 +37,15 @@ from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.publication.wording import NOT_PRIVATE
 
 _PUBLISHED = "guarantee", "mechanism", "ledger", "signature"
-_NAME_IN_DIRECTORY = r"[A-Za-z0-9_][A-Za-z0-9._-]*" + re.escape(PGS_SUFFIX)
+_NAME_IN_DIRECTORY = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _FILE_NAMES = [
-    re.escape(name) + (_NAME_IN_DIRECTORY if name.endswith("/") else "")
-    for name in (README_FILE, *WEIGHTS_FILES, REPORT_FILE, LOG_FILE)
+    re.escape(README_FILE),
+    *(
+        re.escape(name) + (_NAME_IN_DIRECTORY + re.escape(file.suffix) if file.suffix else "")
+        for name, file in WEIGHTS_FILES.items()
+    ),
+    re.escape(REPORT_FILE),
+    re.escape(LOG_FILE),
 ]
 _CONDITIONS = {
     "if": {"properties": {"private": {"const": True}}},

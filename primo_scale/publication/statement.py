@@ -196,6 +196,8 @@ class Statement:
     public_by_assumption: tuple[Text, ...]  # as `primo_scale.publication.wording` lists them
     # Names of data of the cohort that are published without protection; empty in a private release.
     unprotected: tuple[Text, ...]
+    # Whether the release has summary statistics; absent in releases of earlier versions.
+    summary_statistics: bool = False
 
     @property
     def stamp(self) -> str:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.publication.check_weights import pgs_names
+from primo_scale.publication.check_weights import listed_in
 from primo_scale.publication.contents import contents_problems, text_problems
 from primo_scale.publication.document import PARTY, RELEASE, Document, people_in_words
 from primo_scale.publication.file_names import (
     LOG_FILE,
-    PGS_DIRECTORY,
     README_FILE,
     RELEASE_FILE,
     REPORT_FILE,
@@ -33,7 +32,7 @@ from primo_scale.publication.signed_document import (
     verdict,
 )
 from primo_scale.publication.verify_party import verify_party
-from primo_scale.publication.weights_files import WEIGHTS_FILES
+from primo_scale.publication.weights_files import WEIGHTS_FILES, weights_files_of
 from primo_scale.publication.wording import unit_in_words
 from primo_scale.version import __version__
 
@@ -158,17 +157,20 @@ def _check_names(document: Document) -> Finding:
         "phenotypes with bounds": (len(public["phenotypes"]), cohort["n_phenotypes"]),
         "covariates with bounds": (len(public["covariates"]), cohort["n_covariates"]),
         "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
-        "PGS files": (len(pgs_names(document)), cohort["n_phenotypes"]),
         "attenuations": (len(document["estimation"]["attenuation"]), cohort["n_phenotypes"]),
     }
+    ours = weights_files_of(document)
+    folders = {name for name in WEIGHTS_FILES if name.endswith("/")}
+    for name in folders:
+        expected = cohort["n_phenotypes"] if name in ours else 0
+        counts[f"files in {name}"] = (len(listed_in(document, name.rstrip("/"))), expected)
     problems = [
         f"{found} {what}, not {expected}"
         for what, (found, expected) in counts.items()
         if found != expected
     ]
     names = {entry["name"] for entry in document["files"]}
-    needed = {README_FILE, REPORT_FILE, LOG_FILE, *WEIGHTS_FILES}
-    needed -= {f"{PGS_DIRECTORY}/"}  # counted above
+    needed = {README_FILE, REPORT_FILE, LOG_FILE, *ours} - folders  # counted above
     problems += [f"{name} is not listed" for name in sorted(needed - names)]
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
     penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])

@@ -40,6 +40,16 @@ CENTRE_ROW_END = "\t2\n"
 
 
 @dataclass(frozen=True)
+class SummaryStatistics:
+    """Marginal effects of d variants on l phenotypes."""
+
+    beta: npt.NDArray[np.float64]  # phenotype units per copy of allele1, shape (d, l)
+    standard_error: npt.NDArray[np.float64]  # of sampling and noise together, shape (d, l)
+    # Public reference frequency of allele1, in (0, 1), shape (d,).
+    frequency: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class ScoringWeights:
     """Linear predictors of l phenotypes, in raw units.
 
@@ -58,6 +68,8 @@ class ScoringWeights:
     covariate_weights: npt.NDArray[np.float64]
     # Public dosage of allele1 in [0, 2] that replaces a missing genotype, shape (d,).
     centre_dosage: npt.NDArray[np.float64]
+    # Marginal effects, if the release publishes them.
+    summary: SummaryStatistics | None = None
 
 
 class VariantRow(NamedTuple):

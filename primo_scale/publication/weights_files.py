@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from primo_scale.publication.check_sumstats import sumstats_problems
 from primo_scale.publication.check_weights import (
     centre_problems,
     covariates_problems,
@@ -17,9 +18,11 @@ from primo_scale.publication.file_names import (
     CENTRE_FILE,
     COVARIATES_FILE,
     PGS_DIRECTORY,
+    SUMSTATS_DIRECTORY,
     WEIGHTS_FILE,
 )
-from primo_scale.publication.pgs import write_pgs_files
+from primo_scale.publication.pgs import PGS_SUFFIX, write_pgs_files
+from primo_scale.publication.sumstats import SUMSTATS_SUFFIX, write_sumstats
 from primo_scale.publication.weights import (
     ScoringWeights,
     write_centre_afreq,
@@ -45,12 +48,18 @@ class WeightsFile:
         Description in README.txt.
     needs_others : bool
         Whether the check requires that the other files were found good.
+    suffix : str
+        Suffix of the files, one per phenotype, if the name is that of a directory.
+    is_optional : bool
+        Whether only a release with ``summary_statistics`` has the file.
     """
 
     write: Callable[[Path, ScoringWeights, Document], None]
     check: Check
     description: str
     needs_others: bool = False
+    suffix: str = ""
+    is_optional: bool = False
 
 
 WEIGHTS_FILES = {
@@ -74,6 +83,23 @@ WEIGHTS_FILES = {
         pgs_problems,
         "the same weights as scoring files of the PGS Catalog, one a phenotype",
         needs_others=True,
+        suffix=PGS_SUFFIX,
+    ),
+    f"{SUMSTATS_DIRECTORY}/": WeightsFile(
+        write_sumstats,
+        sumstats_problems,
+        "effect and standard error of each variant alone (GWAS-SSF), one file a phenotype",
+        needs_others=True,
+        suffix=SUMSTATS_SUFFIX,
+        is_optional=True,
     ),
 }
 """Files with the weights by name, in the order of README.txt. A name with ``/`` is a directory."""
+
+
+def weights_files_of(document: Document) -> dict[str, WeightsFile]:
+    """Return the entries of `WEIGHTS_FILES` that the release with this release.json has."""
+    has_summary = document.get("summary_statistics", False)
+    return {
+        name: file for name, file in WEIGHTS_FILES.items() if has_summary or not file.is_optional
+    }

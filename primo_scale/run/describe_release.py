@@ -73,6 +73,7 @@ def make_statement(
             else public_by_assumption(str(design.privacy), str(design.adjacency))
         ),
         unprotected=() if payment is not None else _UNPROTECTED,
+        summary_statistics=solved.marginal is not None,
     )
 
 

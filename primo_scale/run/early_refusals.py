@@ -33,6 +33,7 @@ from primo_scale.run.publishing import (
     check_publishable,
     log_genome_build,
     refuse_other_release,
+    refuse_sumstats_without_frequencies,
     refuse_unwritable,
 )
 from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
@@ -122,6 +123,8 @@ def check_before_work(
     chosen = _chosen(design, budget, release)
     stored_noise = NoiseStore(request.work_dir / NOISE).charges()
     if release is not None:
+        if release.sumstats:
+            refuse_sumstats_without_frequencies(design)
         build = log_genome_build(release.genome_build, store.variants)
         refuse_other_release(release, design, build, stored_noise)
     accuracy = check_accuracy(
@@ -131,7 +134,11 @@ def check_before_work(
         _refuse_unaffordable(store, request, design, chosen, pays=release is not None)
     if budget is not None and (release is not None or tables.pheno_moments):
         announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
-    needs = release_needs(design, chosen if release is not None else None)
+    needs = release_needs(
+        design,
+        chosen if release is not None else None,
+        sumstats=release is not None and release.sumstats,
+    )
     summed, aligned = _finished_stages(request)
     summation = None
     if summed:

@@ -11,12 +11,14 @@ from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
+from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
 from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
 from primo_scale.run.release_forecast import Chosen
+from primo_scale.run.request_parts import Fit
 from primo_scale.storage.block_matrices import BlockMatrices
 
 
@@ -27,22 +29,23 @@ class Solved:
     chosen: Chosen
     solution: Solution
     response: ClipResponse
+    marginal: MarginalEffects | None = None  # on the lattice, if they were requested
 
 
 def solve_release(
-    design: Design, private: PrivateStatistics, chosen: Chosen, *, ridge: float | None
+    design: Design, private: PrivateStatistics, chosen: Chosen, fit: Fit, *, sumstats: bool
 ) -> Solved:
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release.
 
-    `ridge` is the penalty in units of the coding, or None for the automatic one.
+    `sumstats` asks for the marginal effects too.
     """
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
     rescale = missing_rescale(matrices.observed().astype(float), n_samples)
     response = design.clip_response(1 / rescale)
     unit = design.genotypes.unit
-    if ridge is not None:
-        penalty = ridge * unit**2
+    if fit.ridge is not None:
+        penalty = fit.ridge * unit**2
     else:
         penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
     inputs = SolveInputs(
@@ -56,7 +59,10 @@ def solve_release(
         penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
-    return Solved(chosen, solution, response)
+    marginal = None
+    if sumstats:
+        marginal = marginal_effects(matrices, inputs, design.genotypes.variances, n_samples)
+    return Solved(chosen, solution, response, marginal)
 
 
 def _bounds(design: Design, n_samples: float) -> PublicBounds:

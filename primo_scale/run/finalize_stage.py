@@ -27,6 +27,7 @@ from primo_scale.run.publishing import (
     log_genome_build,
     publish,
     refuse_other_release,
+    refuse_sumstats_without_frequencies,
 )
 from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
 from primo_scale.run.request import FinalizeRequest
@@ -49,6 +50,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
+    if request.sumstats:
+        refuse_sumstats_without_frequencies(design)
     build = log_genome_build(request.genome_build, store.variants)
     refuse_other_release(request, design, build, NoiseStore(work_dir / NOISE).charges())
     budget = request.budget
@@ -65,7 +68,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
             where=work_dir,
             remedy="Run accumulate without --non-private in another --work-dir",
         )
-    refuse_small_memory(release_needs(design, chosen))
+    refuse_small_memory(release_needs(design, chosen, sumstats=request.sumstats))
     if budget is None:
         exact = privatise(raw, None)
         publish(design, exact, request, variants=store.variants, chosen=chosen, paid=None)

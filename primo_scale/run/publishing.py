@@ -163,6 +163,16 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     pgs_file_stems(phenotypes)
 
 
+def refuse_sumstats_without_frequencies(design: Design) -> None:
+    """Refuse summary statistics of a coding without public frequencies, which scale the effects."""
+    if design.reference is None:
+        raise UsageError(
+            "summary statistics need public allele frequencies, which scale the effects",
+            where="--sumstats",
+            remedy="Give --ref-freq where the statistics are made, or leave --sumstats out",
+        )
+
+
 def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
     """Log and return the genome build that a release will state; warn if it will state none.
 
@@ -202,7 +212,7 @@ def publish(
 
     # A local Dask cluster leaves one BLAS thread in this process's environment.
     with threadpool_limits(limits=usable_cpus()):
-        solved = solve_release(design, private, chosen, ridge=request.fit.ridge)
+        solved = solve_release(design, private, chosen, request.fit, sumstats=request.sumstats)
     payment = None if paid is None else paid.payment
     build = settle_genome_build(request.genome_build, variants)
     statement = make_statement(design, solved, payment, genome_build=build)
@@ -236,12 +246,27 @@ def _log_scoring_command(release: Path) -> None:
 
 
 def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
-    from primo_scale.methods.dosage_scale import to_dosage_scale
-    from primo_scale.publication.weights import ScoringWeights
+    from primo_scale.methods.dosage_scale import effects_per_allele, to_dosage_scale
+    from primo_scale.publication.sumstats import count_left_out
+    from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 
     raw_scale = to_dosage_scale(
         solved.solution.weights, design.genotypes, design.outcomes, solved.response
     )
+    summary = None
+    if solved.marginal is not None:
+        left_out = count_left_out(variants)
+        if left_out:
+            LOGGER.warning(
+                "--sumstats: %d of %d variants are left out, because they have no position on an "
+                "autosome or alleles other than A, C, G and T", left_out, len(variants),
+            )  # fmt: skip
+        marginal = effects_per_allele(
+            solved.marginal, design.genotypes, design.outcomes, solved.response
+        )
+        summary = SummaryStatistics(
+            marginal.effect, marginal.standard_error, design.genotypes.frequency
+        )
     return ScoringWeights(
         variants=variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
@@ -250,6 +275,7 @@ def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> 
         covariates=tuple(c.name for c in design.outcomes.covariates),
         covariate_weights=raw_scale.covariates,
         centre_dosage=design.genotypes.centre_dosage,
+        summary=summary,
     )
 
 
@@ -271,5 +297,6 @@ def _public_options(design: Design, request: FinalizeRequest, build: str) -> dic
         "non-private": "yes" if budget is None else None,
         "epsilon": None if budget is None else f"{budget.epsilon!r}",
         "delta": None if budget is None else f"{budget.delta!r}",
+        "sumstats": "yes" if request.sumstats else None,
     }
     return {name: value for name, value in options.items() if value is not None}

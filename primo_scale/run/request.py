@@ -79,12 +79,15 @@ class PublishingRequest(RunRequest):
         Genome build of the positions; None stands for that of known variants.
     purge_intermediates : bool
         Whether the intermediate files are deleted once the release is published.
+    sumstats : bool
+        Whether the release has summary statistics; they need public allele frequencies.
     """
 
     out: Path = field(converter=Path)
     fit: Fit = field(factory=Fit)
     genome_build: str | None = field(default=None, converter=to_build_name)
     purge_intermediates: bool = False
+    sumstats: bool = False
 
 
 @frozen(kw_only=True)

@@ -45,6 +45,8 @@ from primo_scale.storage.tiles import TILE
 _PROCESS_BYTES = 350 << 20
 # Copies of all weights while they are solved: on the lattice, per allele, and one in between.
 _WEIGHTS = 3
+# Marginal effects, their standard errors, and temporary arrays of a block, at most as large.
+_SUMSTATS = 4
 # Names and alleles of a variant, and its lines on the way to the files (measured: 140 and 400).
 _PER_VARIANT = 600
 # Copies of a tile of X'X while its noise is drawn (measured: 120 MiB in all), and of Z'Z.
@@ -74,7 +76,7 @@ class ReleaseNeeds:
         return process + max(self.solving_bytes, self.publishing_bytes, self.drawing_bytes)
 
 
-def release_needs(design: Design, chosen: Chosen | None) -> ReleaseNeeds:
+def release_needs(design: Design, chosen: Chosen | None, *, sumstats: bool = False) -> ReleaseNeeds:
     """Return the needs of a release by the chosen method, or the least of all methods."""
     layout, method = design.layout, _LEAST if chosen is None else chosen.method
     estimator = method.estimator if chosen is None else chosen.estimator
@@ -84,7 +86,8 @@ def release_needs(design: Design, chosen: Chosen | None) -> ReleaseNeeds:
     tiles, outcomes = min(largest, TILE) ** 2, layout.n_outcomes**2
     return ReleaseNeeds(
         solving_bytes=solve_bytes(layout, method, estimator),
-        publishing_bytes=_WEIGHTS * weights + _PER_VARIANT * layout.n_variants,
+        publishing_bytes=(_WEIGHTS + _SUMSTATS * sumstats) * weights
+        + _PER_VARIANT * layout.n_variants,
         drawing_bytes=_ENTRY * (_TILES_DRAWN * tiles + _OUTCOME_GRAMS * outcomes),
         noisy_bytes=stored_bytes(layout, gram_copies=copies) if design.clipped else 0,
         largest_block=largest,

@@ -56,7 +56,7 @@ def release(request, real_sets, run, tmp_path_factory) -> Release:
     directory = tmp_path_factory.mktemp(request.param)
     options: list[object] = [*inputs.options, "--non-private"]
     if with_frequencies:
-        options += ["--ref-freq", inputs.frequencies]
+        options += ["--ref-freq", inputs.frequencies, "--sumstats"]
     if ridge is not None:
         options += ["--ridge", ridge]
     if blocks is not None:
@@ -121,6 +121,39 @@ def test_weights_equal_ridge_on_raw_numbers_up_to_truncation(
     assert np.all(np.array(found) <= np.array(allowed))
     # The allowed error is small compared with the weights, so that wrong weights are detected.
     assert np.linalg.norm(allowed) < 0.05 * np.linalg.norm(expected)
+
+
+def test_summary_statistics_are_those_of_each_variant_alone(
+    release: Release, on_lattice: Regression, on_floats: Regression
+) -> None:
+    """Against the scores of least squares on the covariates, over the public variance."""
+    if not release.with_frequencies:
+        assert not (release.published.path / "sumstats").exists()
+        return
+    p = release.inputs.alt_frequencies()[variants_of(release)]
+    p = np.clip(p, RAREST_IN_PANEL, 1 - RAREST_IN_PANEL)
+    names = [b["name"] for b in release.published.statement["public_inputs"]["phenotypes"]]
+    paths = [release.published.path / f"sumstats/{name}.tsv.gz" for name in names]
+    tables = [pd.read_csv(path, sep="\t", na_filter=False) for path in paths]
+    if release.inputs.name.startswith("regenie"):  # its alleles are 1 and 2
+        assert all(table.empty for table in tables)
+        return
+    one_copy = on_lattice.centre == on_lattice.multiplier  # any p near 1/2
+    frequency = np.where(one_copy, 0.5, p)
+    np.testing.assert_allclose(tables[0]["effect_allele_frequency"], frequency, rtol=1e-4)
+    for problem, tolerance in ((on_lattice, 1e-5), (on_floats, 0.01)):
+        basis = np.linalg.qr(problem.fixed)[0]
+        residual = problem.phenotypes - basis @ (basis.T @ problem.phenotypes)
+        n, variance = len(residual), problem.multiplier**2 * 2 * p * (1 - p)
+        unit = problem.multiplier[:, None] * problem.phenotype_unit / (n * variance)[:, None]
+        beta = unit * (problem.genotypes.T @ residual)
+        error = unit * np.sqrt(np.outer(variance, (residual**2).sum(axis=0)))
+        for k, table in enumerate(tables):
+            largest = np.abs(error[:, k]).max()
+            np.testing.assert_allclose(
+                table["beta"], beta[:, k], rtol=tolerance, atol=tolerance * largest
+            )
+            np.testing.assert_allclose(table["standard_error"], error[:, k], rtol=tolerance)
 
 
 @pytest.mark.oracle

@@ -32,7 +32,7 @@ from primo_scale.publication import statement as said
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import Signer
-from primo_scale.publication.weights import ScoringWeights
+from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.estimation import Solved
@@ -243,10 +243,27 @@ def state(design: Design, solved: Solved, payment: Payment | None) -> said.State
     return dataclasses.replace(statement, created="2026-11-20")
 
 
-def publish_example(directory: Path, *, mode: str = "full", private: bool = True) -> Path:
+def publish_example(
+    directory: Path, *, mode: str = "full", private: bool = True, summary: bool = False
+) -> Path:
     weights = example_weights()
     statement = example_statement(weights, mode=mode, private=private)
+    if summary:
+        weights = dataclasses.replace(weights, summary=example_summary(weights))
+        statement = dataclasses.replace(statement, summary_statistics=True)
     return publish(directory, weights, statement)
+
+
+def example_summary(weights: ScoringWeights) -> SummaryStatistics:
+    """Return effects from nothing to far beyond the smallest float64 p-value."""
+    beta = weights.per_allele * 10.0 ** np.arange(-3, len(weights.variants) - 3)[:, None]
+    return SummaryStatistics(beta, np.full(beta.shape, 0.7), weights.centre_dosage / 2)
+
+
+def summary_of_a_constant(weights: ScoringWeights) -> SummaryStatistics:
+    """Return what a release without noise has for phenotypes without variance."""
+    none = np.zeros(weights.per_allele.shape)
+    return SummaryStatistics(none, none, weights.centre_dosage / 2)
 
 
 def publish(

@@ -73,7 +73,7 @@ def test_a_failure_at_any_step_leaves_nothing(step, failure, reported, tmp_path,
     else:
         monkeypatch.setattr(publishing, step, fail)
     with pytest.raises(reported, match="disk is full" if reported is ResourceError else None):
-        publish_example(tmp_path / "out")
+        publish_example(tmp_path / "out", summary=True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,67 @@
+"""The GWAS Catalog's own validator accepts the summary statistics of a private release.
+
+It runs in an environment of its own, which ``make other-environments`` creates.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from presence import missing
+from small_cohort import Cohort, refused, write_cohort
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / ".venv-gwas_sumstats" / "bin"
+AUTOSOMES = 22
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    """A cohort with two variants on every autosome, which the validator demands."""
+    folder = write_cohort(tmp_path_factory.mktemp("ssf") / "cohort", n_variants=2 * AUTOSOMES)
+    lines = (folder / "cohort.bim").read_text().splitlines()
+    moved = [f"{1 + j // 2}{line[1:]}\n" for j, line in enumerate(lines)]
+    (folder / "cohort.bim").write_text("".join(moved))
+    rows = (f"{1 + j // 2}\trs{j}\tG\tA\t0.{10 + j}\t200\n" for j in range(len(lines)))
+    header = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+    (folder / "panel.afreq").write_text(header + "".join(rows))
+    return Cohort(folder)
+
+
+@pytest.fixture(scope="module")
+def files(cohort: Cohort) -> list[Path]:
+    panel = ("--ref-freq", cohort.folder / "panel.afreq")
+    result = cohort.release("--sumstats", *panel)
+    assert result.exit_code == 0, result.stderr
+    found = sorted((cohort.out / "sumstats").iterdir())
+    assert [path.name for path in found] == ["T.tsv.gz"]
+    return found
+
+
+def test_summary_statistics_need_public_frequencies(cohort: Cohort) -> None:
+    refused(cohort.release("--sumstats"), 2, "--sumstats", "--ref-freq")
+    assert cohort.charges() == ()
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_the_catalogues_validator_accepts_the_files(files: list[Path], tmp_path: Path) -> None:
+    tool = shutil.which("gwas-ssf", path=TOOLS)
+    if tool is None:
+        missing("gwas-ssf (make other-environments)")
+    for path in files:
+        found = validate(str(tool), shutil.copy(path, tmp_path))
+        assert "Validation status: True" in found
+        broken = tmp_path / "broken.tsv"
+        text = subprocess.run(["gzip", "-dc", path], capture_output=True, text=True).stdout
+        broken.write_text(text.replace("\tbeta\tstandard_error", "\tstandard_error\tbeta"))
+        assert "Validation status: False" in validate(str(tool), broken)
+
+
+def validate(tool: str, path: Path) -> str:
+    return subprocess.run(
+        [tool, "validate", "--min-rows", "1", path], capture_output=True, text=True
+    ).stdout

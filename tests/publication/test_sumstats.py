@@ -1,0 +1,117 @@
+"""Summary statistics in a release: their format, their values, and their verification."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from release_edits import cell, forge, problems, read_document, restate, rewrite
+from release_examples import (
+    example_statement,
+    example_summary,
+    example_weights,
+    publish,
+    publish_example,
+    summary_of_a_constant,
+)
+from scipy import stats
+
+from primo_scale.publication.sumstats import fixed_text
+from primo_scale.publication.weights import VariantRow
+
+FILES = ("sumstats/height.tsv.gz", "sumstats/LDL.tsv.gz")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    return publish_example(tmp_path_factory.mktemp("out") / "release", summary=True)
+
+
+@pytest.fixture
+def release(published, tmp_path):
+    return publish_example(tmp_path / "release", summary=True)
+
+
+def test_files_have_the_columns_of_the_standard_and_the_values_of_their_definition(published):
+    summary = example_summary(example_weights())
+    for k, name in enumerate(FILES):
+        table = pd.read_csv(published / name, sep="\t", dtype={"p_value": str})
+        assert list(table)[:8] == [
+            "chromosome", "base_pair_location", "effect_allele", "other_allele", "beta",
+            "standard_error", "effect_allele_frequency", "p_value",
+        ]  # fmt: skip
+        assert table["rsid"].tolist() == table["ID"].tolist() == [f"rs{j}" for j in range(7)]
+        np.testing.assert_allclose(table["beta"], summary.beta[:, k], rtol=1e-5)
+        people = 1 / (0.7**2 * 0.5)
+        np.testing.assert_allclose(table["n_eff"], people, rtol=1e-5)
+        z = summary.beta[:, k] / 0.7
+        for text, expected in zip(table["p_value"], 2 * stats.norm.sf(np.abs(z)), strict=True):
+            head, tail = text.split("e")
+            found = math.log10(float(head)) + int(tail)
+            if expected > 0:
+                assert found == pytest.approx(math.log10(expected), rel=1e-3, abs=1e-3)
+            else:
+                assert found < -300
+        assert table["p_value"].str.contains("e-[0-9]{4}").any()
+
+
+def test_verification_compares_every_value_that_follows_from_others(release):
+    assert problems(release) == []
+    changes = {
+        0: "21", 1: "101", 2: "C", 3: "C", 4: "nan", 5: "-0.7", 6: "0.45", 7: "0.5e0", 8: "rs9",
+        9: "rs9", 10: "5", 11: "4711",
+    }  # fmt: skip
+    original = (release / FILES[1]).read_bytes()
+    for column, text in changes.items():
+        rewrite(release, FILES[1], cell(2, column, text))
+        forge(release, read_document(release))
+        (problem,) = problems(release)
+        assert problem.startswith(f"contents: {FILES[1]} line 3 ")
+        (release / FILES[1]).write_bytes(original)
+
+
+def test_a_missing_row_and_an_unstated_file_are_found(release):
+    rewrite(release, FILES[0], lambda text: text[: text.rindex("22\t")])
+    forge(release, read_document(release))
+    assert "line 8 is not the row" in problems(release)[0]
+    document = read_document(release)
+    document["summary_statistics"] = False
+    forge(release, document)
+    assert any("2 files in sumstats/, not 0" in problem for problem in problems(release))
+
+
+def test_a_phenotype_without_variance_is_published(tmp_path):
+    weights = example_weights()
+    statement = replace(example_statement(weights, private=False), summary_statistics=True)
+    weights = replace(weights, summary=summary_of_a_constant(weights))
+    table = pd.read_csv(publish(tmp_path / "out", weights, statement) / FILES[0], sep="\t")
+    assert table[["beta", "standard_error", "p_value", "n_eff"]].to_numpy().tolist() == (
+        [[0, 0, 1, 0]] * 7
+    )
+
+
+def test_a_statement_from_before_there_were_summary_statistics_verifies(pristine, tmp_path):
+    directory = shutil.copytree(pristine[True], tmp_path / "release")
+    document = read_document(directory)
+    del document["summary_statistics"]
+    restate(directory, document)
+    assert problems(directory) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (("rs1", "A", "GT", "chr22", 5), ("22\t5\tA\tGT\t", "\trs1\trs1\t")),
+        (("1:5", "a", "G", "01", 5), ("1\t5\ta\tG\t", "\t#NA\t1:5\t")),
+        (("rs1", "A", "G", "X", 5), None),
+        (("rs1", "A", "G", "22", 0), None),
+        (("rs1", "A", "<DEL>", "22", 5), None),
+        (("rs1", "A", ".", "22", 5), None),
+    ],
+)
+def test_variants_that_the_format_cannot_hold_are_left_out(row, text):
+    assert fixed_text(VariantRow(*row)) == text

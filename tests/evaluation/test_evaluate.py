@@ -155,6 +155,7 @@ def test_a_pgs_file_is_scored_like_the_weights_it_was_made_from(folder, evaluate
     assert found.loc[(str(catalog),)].equals(found.loc[(str(weights),)].loc[["QT1"]])
 
 
+@pytest.mark.slow  # draws by matplotlib, which the quick tier does not install
 def test_every_file_carries_the_stamp(folder, evaluated):
     stamp = f"NOT PRIVATE: computed from the people of {folder / 'fresh'}, who must have consented"
     names = {"evaluation.json", "evaluation.tsv", "accuracy.svg", "deciles.svg"}

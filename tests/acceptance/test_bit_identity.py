@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from command_io import PANEL, digest_in
 from design_partials import partials_of_design
+from tiers import thinned
 
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.reduction import Reduction
@@ -84,7 +85,9 @@ def digest(undisturbed: Path) -> str:
     return digest_in((undisturbed / "printed").read_text())
 
 
-@pytest.mark.parametrize(("store", "execution"), [("small", ("--workers", 2)), ("narrow", ())])
+@pytest.mark.parametrize(
+    ("store", "execution"), thinned([("narrow", ()), ("small", ("--workers", 2))], every=2)
+)
 def test_workers_chunks_and_order_of_the_phenotypes(
     store, execution, simulated, digest, run, tmp_path
 ) -> None:

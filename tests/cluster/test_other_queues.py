@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from slurm_runs import wait_for
-from tiers import thinned
 
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener
@@ -29,7 +28,8 @@ def profile(kind: str, scratch: Path) -> JobQueueProfile:
     return JobQueueProfile(kind, SMALL, workers, HERE)
 
 
-@pytest.mark.parametrize("kind", thinned(["pbs", "lsf", "sge"], every=3))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
 def test_a_lost_job_is_replaced_and_no_job_is_left(kind: str, tmp_path: Path, monkeypatch) -> None:
     queue, commands, scratch = (tmp_path / name for name in ("queue", "bin", "scratch"))
     for directory in (queue, commands, scratch):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integer_products import available, product
+from tiers import thinned
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels import AUTOMATIC, NAMES, choice, compiling, product_amx, product_avx512
@@ -157,8 +158,8 @@ def test_amx_tiles_are_used_if_the_system_permits_them(
 
 @pytest.mark.parametrize(
     "setting",
-    [{"NUMBA_CPU_NAME": "x86-64-v3" if os.uname().machine == "x86_64" else "generic"},
-     {"NUMBA_ENABLE_AVX": "0"}, {"NUMBA_DISABLE_JIT": "1"}],
+    thinned([{"NUMBA_CPU_NAME": "x86-64-v3" if os.uname().machine == "x86_64" else "generic"},
+             {"NUMBA_ENABLE_AVX": "0"}, {"NUMBA_DISABLE_JIT": "1"}], every=3),
     ids=lambda setting: next(iter(setting)),
 )  # fmt: skip
 def test_a_process_without_the_instructions_gives_the_same_products(

@@ -66,6 +66,7 @@ def test_full_disk_for_the_work_directory(size: str, on_small_disk, cohort, disk
     assert not cohort.out.exists()
 
 
+@pytest.mark.slow
 def test_full_disk_for_the_release(on_small_disk, cohort, disk) -> None:
     work = ("--work-dir", cohort.work)
     error, names = on_small_disk("16k", *work, "--out", disk / "parent" / "release")

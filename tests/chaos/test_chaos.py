@@ -54,7 +54,8 @@ def test_chaos(undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
     begun = journal.begun()
     assert len(set(begun)) == N_TASKS
     recomputed, in_flight = len(begun) - N_TASKS, len(journal.in_flight())
-    assert recomputed <= 1.1 * in_flight, f"{recomputed} computed again, {in_flight} cut short"
+    # Besides the tasks that were cut short, at most a fiftieth of all is computed twice.
+    assert recomputed <= in_flight + N_TASKS / 50, f"{recomputed} again, {in_flight} cut short"
 
 
 def strike(

@@ -1,10 +1,10 @@
 """Boundaries of LD blocks at which a public panel has the least linkage disequilibrium.
 
 Variants are standardised with the panel's own means and variances, which are public. A cut between
-two neighbours costs the sum of r^2 over all pairs of variants on both of its sides that are closer
-than the largest block. Dynamic programming finds the cuts of least total cost for blocks of
-permitted sizes, exactly. Memory does not depend on the number of variants, except for a few numbers
-for each of them.
+two neighbours costs the sum of r^2, beyond that of chance, over all pairs of variants on both of
+its sides that are closer than the largest block. Dynamic programming finds the cuts of least total
+cost for blocks of permitted sizes. Memory does not depend on the number of variants, except for a
+few numbers for each of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.bed import open_bed
+from primo_scale.genotypes.bed import BedFile, open_bed
 from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
 from primo_scale.genotypes.tables import VariantTable, is_one_of, read_bim, read_fam
 from primo_scale.genotypes.write_fileset import published_text
@@ -34,8 +35,8 @@ _PUBLIC_MODE = 0o644
 class BlockSizes:
     """Smallest and largest number of variants of a block.
 
-    Every chromosome of at least `least` variants can be divided, because two of the smallest blocks
-    are at most one variant larger than the largest. A smaller chromosome is one block.
+    `most` is at least ``2 least - 1``: a chromosome that is too long for one block is then long
+    enough for two. A chromosome with fewer than `least` variants is one block.
     """
 
     least: int = 300
@@ -75,27 +76,24 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
         The fileset is malformed, its variants are not sorted by position, or too many of them have
         the same position.
     """
-    files = [panel.with_name(f"{panel.name}.{suffix}") for suffix in ("bed", "bim", "fam")]
-    variants, n_people = read_bim(files[1]).variants, len(read_fam(files[2]))
-    bed = open_bed(files[0], n_people, len(variants))
+    bed_path, bim_path, fam_path = (
+        panel.with_name(f"{panel.name}.{suffix}") for suffix in ("bed", "bim", "fam")
+    )
+    variants, n_people = read_bim(bim_path).variants, len(read_fam(fam_path))
+    bed = open_bed(bed_path, n_people, len(variants))
     n_blocks = 0
     with published_text(out, mode=_PUBLIC_MODE) as table:
         table.write("chr\tstart\tstop\n")
         for name in dict.fromkeys(variants.chromosome):
             here = np.flatnonzero(is_one_of(variants.chromosome, {name}))
-            position = _sorted_positions(variants, here, files[1])
-
-            def standardised(part: slice, here: npt.NDArray[np.intp] = here) -> Float32:
-                packed = bed.read(here[part], np.arange(n_people))
-                return standardise(decode_dosages(packed, n_people))
-
-            cost = crossing_ld(standardised, len(here), sizes.most)
+            position = _sorted_positions(variants, here, bim_path)
+            cost = crossing_ld(partial(_standardised, bed, here), len(here), sizes.most)
             cost[1:-1][np.diff(position) == 0] = math.inf
             cuts = least_cuts(cost, sizes)
             if cuts is None:
                 raise InputError(
                     f"too many variants of chromosome {name} share a position to divide it",
-                    where=files[1],
+                    where=bim_path,
                     limit=f"blocks of {sizes.least} to {sizes.most} variants",
                 )
             ends = [*position[cuts[1:-1]], position[-1] + 1]
@@ -103,6 +101,12 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
                 table.write(f"{name}\t{start}\t{stop}\n")
             n_blocks += len(ends)
     return n_blocks
+
+
+def _standardised(bed: BedFile, here: npt.NDArray[np.intp], part: slice) -> Float32:
+    """Return the standardised rows of a part of the variants `here`."""
+    packed = bed.read(here[part], np.arange(bed.n_samples))
+    return standardise(decode_dosages(packed, bed.n_samples))
 
 
 def _sorted_positions(
